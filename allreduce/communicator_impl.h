@@ -1,0 +1,44 @@
+// What a route supplies: one object for each member of a group.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "allreduce/call.h"
+#include "allreduce/communicator.h"
+#include "allreduce/reduce.h"
+
+namespace lockstep::allreduce {
+
+/// An operation under way. A route whose operations are complete when they return needs none: a Request without one is
+/// complete.
+class Request::Impl {
+ public:
+  virtual ~Impl() = default;
+  virtual void wait() = 0;
+  virtual bool test() = 0;
+};
+
+/// The operations of Communicator, on elements of a type known at run time.
+class Communicator::Impl {
+ public:
+  virtual ~Impl() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual std::string route() const = 0;
+
+  virtual device::Buffer allocate(std::size_t bytes);
+  virtual std::unique_ptr<Request::Impl> all_reduce(const Values& values, ReduceOp op) = 0;
+  virtual void broadcast(std::span<std::byte> values, int root) = 0;
+  virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) = 0;
+  virtual void barrier() = 0;
+  virtual bool any(bool mine) = 0;
+
+  /// Makes the current and later operations of all members throw `failure`. The first failure stays.
+  virtual void fail(const Failure& failure) = 0;
+};
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,23 @@
+// Before the first use of a flat buffer, all members make sure that they mean the same by it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "allreduce/communicator.h"
+
+namespace lockstep::allreduce {
+
+/// One parameter of a flat buffer.
+struct LayoutEntry {
+  std::string name;
+  std::uint64_t elements = 0;
+};
+
+/// Compares `layout` over all members (by hash; entry by entry only on a mismatch). Throws the same Error
+/// (communication) on every member, naming the first parameter that differs: "[all_reduce] needed the same parameters
+/// on all ranks; dense/bias has 10 elements on rank 0 and 11 on rank 2". The group itself stays usable. Collective.
+void check_layout(const Communicator& group, std::span<const LayoutEntry> layout);
+
+}  // namespace lockstep::allreduce

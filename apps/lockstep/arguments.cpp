@@ -1,0 +1,132 @@
+#include "apps/lockstep/arguments.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+
+#include "device/error.h"
+#include "strategy/make_strategy.h"
+
+namespace lockstep::apps {
+
+void add_data_options(CLI::App& command, DataArguments& arguments) {
+  const char* group = "Data";
+  command
+      .add_option("--data", arguments.data,
+                  "A glob of TFRecord files, a directory with a dataset.json, fashion-mnist[:train|:test], "
+                  "idx:DIRECTORY[:train|:test], csv:FILE, or "
+                  "synthetic:HxWxC:CLASSES:COUNT")
+      ->group(group);
+  command
+      .add_option("--data-dir", arguments.data_dir, "Where to look for named data sets before the places of the system")
+      ->group(group);
+  command
+      .add_option("--index-dir", arguments.index_dir, "Where indexes of TFRecord files are kept; else beside each file")
+      ->group(group);
+  command
+      .add_option("--input-feature", arguments.input_feature,
+                  "Feature of tf.train.Example with the input; else from dataset.json or the first record")
+      ->group(group);
+  command
+      .add_option("--label-feature", arguments.label_feature,
+                  "Feature with the label; else from dataset.json or the first record")
+      ->group(group);
+  command
+      .add_option("--input-shape", arguments.input_shape,
+                  "HxWxC, or a number of values; else from dataset.json or the first record")
+      ->group(group);
+  command
+      .add_option("--classes", arguments.classes, "Number of classes; else from dataset.json or a scan of the labels")
+      ->group(group);
+  command.add_option("--global-batch", arguments.global_batch, "Samples of a step over all replicas")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--data-threads", arguments.threads, "Threads of each process that read and decode")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--prefetch", arguments.prefetch, "Batches read ahead")->capture_default_str()->group(group);
+}
+
+void add_place_options(CLI::App& command, PlaceArguments& arguments) {
+  const char* group = "Replicas";
+  command
+      .add_option("--devices", arguments.devices,
+                  "Replicas of each process: cpu:0, or cpu:0,cpu:0 for two logical replicas that share its cores; auto "
+                  "is cpu:0")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--strategy", arguments.strategy,
+                  "auto, one-device, mirrored (replicas of one process) or multi-worker-mirrored (ranks of mpirun)")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option(
+          "--allreduce", arguments.allreduce,
+          "How gradients travel: auto, in-process (one process), ring or mpi (between ranks; mpi is the library's own)")
+      ->capture_default_str()
+      ->group(group);
+}
+
+void add_output_options(CLI::App& command, OutputArguments& arguments) {
+  command.add_option("--log-format", arguments.format, "text, or json: one object a line on standard output")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str()
+      ->group("Output");
+  command.add_flag("--quiet", arguments.quiet, "Warnings and errors only, and the results")->group("Output");
+}
+
+std::vector<std::int64_t> parse_shape(const std::string& text) {
+  std::vector<std::int64_t> shape;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('x', begin), text.size());
+    std::int64_t extent = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, extent);
+    if (error != std::errc{} || stop != text.data() + end || extent < 1)
+      throw Error(ErrorCategory::input, "input-shape", "needed positive numbers with x between them, such as 28x28x1",
+                  fmt::format("got \"{}\"", text));
+    shape.push_back(extent);
+    begin = end + 1;
+  }
+  return shape;
+}
+
+data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec, const std::string& part,
+                           std::uint64_t seed) {
+  data::DataSpecOptions options;
+  options.data_dir = arguments.data_dir;
+  options.part = part;
+  options.seed = seed;
+  options.tfrecord.input_feature = arguments.input_feature;
+  options.tfrecord.label_feature = arguments.label_feature;
+  if (!arguments.input_shape.empty()) options.tfrecord.input_shape = parse_shape(arguments.input_shape);
+  options.tfrecord.classes = arguments.classes;
+  options.tfrecord.index_dir = arguments.index_dir;
+  return data::open_data(spec, options);
+}
+
+std::vector<device::Device> choose_devices(const std::string& list) {
+  if (list == "auto") return {device::Device{}};
+  std::vector<device::Device> devices = device::parse_devices(list);
+  const auto gpu = std::ranges::find(devices, device::DeviceKind::gpu, &device::Device::kind);
+  if (gpu != devices.end())
+    throw Error(ErrorCategory::device, "devices",
+                "needed cpu:0, once for each replica: this version has no layers for GPUs",
+                fmt::format("got {}", to_string(*gpu)));
+  return devices;
+}
+
+std::unique_ptr<strategy::Strategy> choose_strategy(strategy::Session& session, const PlaceArguments& arguments) {
+  return strategy::make_strategy(session, arguments.strategy, choose_devices(arguments.devices),
+                                 allreduce::parse_route(arguments.allreduce));
+}
+
+void require_at_least(const char* option, std::int64_t value, std::int64_t least) {
+  if (value < least)
+    throw Error(ErrorCategory::input, "command line", fmt::format("{} needs at least {}", option, least),
+                fmt::format("got {}", value));
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,71 @@
+// The options that several commands share, and what they mean.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "device/device.h"
+#include "strategy/session.h"
+#include "strategy/strategy.h"
+
+namespace lockstep::apps {
+
+/// argc and argv of main, for MPI.
+struct Invocation {
+  int argc = 0;
+  char** argv = nullptr;
+};
+
+/// Which records, and how they are read.
+struct DataArguments {
+  std::string data;
+  std::string data_dir;
+  std::string index_dir;
+  std::string input_feature;
+  std::string label_feature;
+  std::string input_shape;   ///< "28x28x1"
+  std::int64_t classes = 0;  ///< 0: what the data say
+  std::int64_t global_batch = 64;
+  int threads = 1;
+  int prefetch = 2;
+};
+void add_data_options(CLI::App& command, DataArguments& arguments);
+
+/// Which replicas there are.
+struct PlaceArguments {
+  std::string devices = "auto";
+  std::string strategy = "auto";
+  std::string allreduce = "auto";
+};
+void add_place_options(CLI::App& command, PlaceArguments& arguments);
+
+/// How a command speaks.
+struct OutputArguments {
+  std::string format = "text";
+  bool quiet = false;
+
+  bool json() const { return format == "json"; }
+};
+void add_output_options(CLI::App& command, OutputArguments& arguments);
+
+/// Reads "28x28x1". Throws Error (input).
+std::vector<std::int64_t> parse_shape(const std::string& text);
+
+/// The data set called `spec`, not batched; `part` is meant where it names none. `seed` makes synthetic data up.
+data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec, const std::string& part,
+                           std::uint64_t seed);
+
+/// Devices of this process's replicas. Throws Error (device) for GPUs: this version trains on CPUs.
+std::vector<device::Device> choose_devices(const std::string& list);
+
+/// The strategy that `arguments` ask for. Collective.
+std::unique_ptr<strategy::Strategy> choose_strategy(strategy::Session& session, const PlaceArguments& arguments);
+
+/// Throws Error (input) unless `value` is at least `least`.
+void require_at_least(const char* option, std::int64_t value, std::int64_t least);
+
+}  // namespace lockstep::apps

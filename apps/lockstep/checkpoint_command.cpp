@@ -1,0 +1,199 @@
+#include "apps/lockstep/checkpoint_command.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "data/record/atomic_file.h"
+#include "device/error.h"
+#include "strategy/checkpoint.h"
+#include "strategy/checkpoint_directory.h"
+
+namespace lockstep::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+using strategy::CheckpointInfo;
+
+struct CheckpointArguments {
+  fs::path path;
+  fs::path output;
+  bool json = false;
+};
+
+[[noreturn]] void refuse(const fs::path& path, std::string_view needed, std::string_view given) {
+  throw Error(ErrorCategory::checkpoint, path.string(), needed, given);
+}
+
+/// All checkpoints of a directory, newest first; throws where there is none.
+std::vector<CheckpointInfo> checkpoints_in(const fs::path& directory) {
+  std::vector<CheckpointInfo> found = strategy::list_checkpoints(directory);
+  if (found.empty())
+    refuse(directory, "needed a checkpoint, or a directory of checkpoints",
+           fs::exists(directory) ? "there is none in it" : "it does not exist");
+  return found;
+}
+
+// ---- inspect
+
+ordered_json describe(const CheckpointInfo& info) {
+  ordered_json line = {{"path", info.path.string()},
+                       {"step", info.step},
+                       {"epoch", info.epoch},
+                       {"bytes", info.bytes},
+                       {"complete", info.complete()}};
+  if (!info.complete()) line["damage"] = info.damage;
+  return line;
+}
+
+void list_directory(const fs::path& directory, bool json, std::ostream& out) {
+  const std::vector<CheckpointInfo> found = checkpoints_in(directory);
+  if (!json) fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", "checkpoint", "step", "epoch", "bytes", "state");
+  for (const CheckpointInfo& info : found) {
+    if (json) {
+      fmt::print(out, "{}\n", describe(info).dump());
+    } else {
+      fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", info.path.filename().string(), info.step, info.epoch,
+                 info.bytes, info.complete() ? "complete" : info.damage);
+    }
+  }
+}
+
+void list_tensors(const fs::path& path, bool json, std::ostream& out) {
+  for (const char* name : {strategy::kModelFile, strategy::kOptimizerFile}) {
+    const strategy::SafetensorsFile file(path / name);
+    if (!json) fmt::print(out, "{}: {} tensors\n", name, file.tensors().size());
+    for (const auto& tensor : file.tensors()) {
+      if (json) {
+        fmt::print(out, "{}\n",
+                   ordered_json{{"file", name},
+                                {"tensor", tensor.name},
+                                {"type", tensor.type},
+                                {"shape", tensor.shape},
+                                {"bytes", tensor.bytes}}
+                       .dump());
+      } else {
+        fmt::print(out, "  {:<40} {:<5} {:<20} {:>12} bytes\n", tensor.name, tensor.type,
+                   model::to_string(tensor.shape), tensor.bytes);
+      }
+    }
+  }
+}
+
+void inspect_one(const fs::path& path, bool json, std::ostream& out) {
+  const std::string state_path = (path / strategy::kStateFile).string();
+  const std::string state = strategy::read_small_file(state_path);
+  const strategy::TrainingState parsed = strategy::parse_training_state(state, state_path);
+  if (json) {
+    fmt::print(out, "{}\n", ordered_json::parse(state).dump());
+  } else {
+    fmt::print(out, "{}: step {}, epoch {}, seed {}, global batch {}, {}\n", path.string(), parsed.step, parsed.epoch,
+               parsed.seed, parsed.global_batch, parsed.precision);
+    for (const auto& [name, value] : parsed.metrics) fmt::print(out, "  {} = {}\n", name, value);
+  }
+  list_tensors(path, json, out);
+}
+
+void run_inspect(const CheckpointArguments& arguments, std::ostream& out) {
+  if (strategy::is_checkpoint(arguments.path)) {
+    inspect_one(arguments.path, arguments.json, out);
+  } else {
+    list_directory(arguments.path, arguments.json, out);
+  }
+}
+
+// ---- verify
+
+/// The reason why a checkpoint cannot be used; empty for a sound one.
+std::string damage_of(const fs::path& path) {
+  try {
+    const strategy::Manifest manifest = strategy::read_manifest(path);
+    strategy::check_contents(path, manifest);
+    for (const char* name : {strategy::kModelFile, strategy::kOptimizerFile}) strategy::SafetensorsFile{path / name};
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+void run_verify(const CheckpointArguments& arguments, std::ostream& out) {
+  const std::vector<CheckpointInfo> found = checkpoints_in(arguments.path);
+  std::size_t damaged = 0;
+  for (const CheckpointInfo& info : found) {
+    const std::string path = info.path.string();
+    const std::string damage = info.complete() ? damage_of(info.path) : info.damage;
+    if (!damage.empty()) ++damaged;
+    if (arguments.json) {
+      ordered_json line = {{"path", path}, {"sound", damage.empty()}};
+      if (!damage.empty()) line["damage"] = damage;
+      fmt::print(out, "{}\n", line.dump());
+    } else {
+      fmt::print(out, "{}: {}\n", path, damage.empty() ? "sound" : damage);
+    }
+  }
+  if (damaged > 0)
+    refuse(arguments.path, "needed sound checkpoints", fmt::format("{} of {} are damaged", damaged, found.size()));
+}
+
+// ---- export
+
+/// The newest complete checkpoint.
+fs::path choose(const fs::path& path) {
+  const std::vector<CheckpointInfo> found = checkpoints_in(path);
+  for (const CheckpointInfo& info : found)
+    if (info.complete()) return info.path;
+  refuse(path, "needed a complete checkpoint", found.front().damage);
+}
+
+void run_export(const CheckpointArguments& arguments, std::ostream& out) {
+  const fs::path chosen = choose(arguments.path);
+  strategy::check_contents(chosen, strategy::read_manifest(chosen));
+  const data::InputFile model(chosen / strategy::kModelFile, ErrorCategory::checkpoint);
+  data::AtomicFile file(arguments.output, data::Durability::synced, ErrorCategory::checkpoint);
+  std::string buffer(1 << 20, '\0');
+  std::uint64_t bytes = 0;
+  while (const std::size_t got = model.read_at(bytes, buffer.data(), buffer.size())) {
+    file.write(std::string_view(buffer).substr(0, got));
+    bytes += got;
+  }
+  file.commit();
+  fmt::print(out, "{}: {} bytes from {}\n", arguments.output.string(), bytes, chosen.string());
+}
+
+using Run = void (*)(const CheckpointArguments&, std::ostream&);
+
+CLI::App* add_action(CLI::App& command, const char* name, const char* help, Run run,
+                     const std::shared_ptr<CheckpointArguments>& arguments, std::ostream& out) {
+  CLI::App* action = command.add_subcommand(name, help);
+  action->add_option("PATH", arguments->path, "A directory of checkpoints (--checkpoint-dir), or one checkpoint in it")
+      ->required();
+  action->callback([run, arguments, &out] { run(*arguments, out); });
+  return action;
+}
+
+}  // namespace
+
+void add_checkpoint_command(CLI::App& program, std::ostream& out) {
+  CLI::App* command = program.add_subcommand("checkpoint", "Inspect, verify or export checkpoints");
+  command->require_subcommand(1);
+  const auto arguments = std::make_shared<CheckpointArguments>();
+  for (CLI::App* action :
+       {add_action(*command, "inspect", "List the checkpoints of a directory, or the state and tensors of one",
+                   run_inspect, arguments, out),
+        add_action(*command, "verify", "Read all files and compare them with their checksums", run_verify, arguments,
+                   out)})
+    action->add_flag("--json", arguments->json, "One JSON object a line");
+  add_action(*command, "export",
+             "Write the model of the newest complete checkpoint, or of the one named, to a safetensors file",
+             run_export, arguments, out)
+      ->add_option("--output", arguments->output, "The file to write")
+      ->required();
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,13 @@
+// lockstep checkpoint inspect | verify | export
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+namespace lockstep::apps {
+
+/// Adds the command to `program`. It runs while `program` parses, writes to `out`, and throws Error (checkpoint) for
+/// what cannot be used.
+void add_checkpoint_command(CLI::App& program, std::ostream& out = std::cout);
+
+}  // namespace lockstep::apps

@@ -1,0 +1,91 @@
+#include "apps/lockstep/data_commands.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/lockstep/data_convert.h"
+#include "apps/lockstep/data_inspect.h"
+#include "apps/lockstep/data_verify.h"
+
+namespace lockstep::apps {
+namespace {
+
+constexpr const char* kFilesHelp = "TFRecord files, globs of them, or directories with a dataset.json";
+
+void add_convert_command(CLI::App& convert, const char* name, const char* help, const char* input_help,
+                         ConvertSource source) {
+  auto options = std::make_shared<ConvertOptions>();
+  options->source = source;
+  CLI::App* command = convert.add_subcommand(name, help);
+  command->add_option("--input", options->input, input_help)->required();
+  command->add_option("--part", options->part, "What the records are for: train or test; names the shards")
+      ->capture_default_str();
+  command
+      ->add_option("--output", options->output, "Directory of the shards and of dataset.json; made where it is missing")
+      ->required();
+  command->add_option("--shards", options->shards, "Number of files")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 99'999));
+  command
+      ->add_option("--compression", options->compression,
+                   "none, gzip or zlib; packed files are inflated into memory when read")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"none", "gzip", "zlib"}));
+  command->add_flag("--overwrite", options->overwrite, "Replace the shards of this part that are there");
+  command->callback([options] { convert_data(*options); });
+}
+
+void add_index_command(CLI::App& data) {
+  struct Options {
+    std::vector<std::string> files;
+    std::string index_dir;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      data.add_subcommand("index", "Write the index of record offsets of each file, where there is no valid one");
+  command->add_option("files", options->files, kFilesHelp)->required();
+  command->add_option("--index-dir", options->index_dir, "Where to keep the indexes; else beside each file");
+  command->callback([options] { index_data(options->files, options->index_dir); });
+}
+
+void add_inspect_command(CLI::App& data) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* command =
+      data.add_subcommand("inspect", "Show files, records, features with their kinds and ranges, and label counts");
+  command->add_option("files", options->files, kFilesHelp)->required();
+  command->add_option("--records", options->records, "Read no more than this many records of each file; 0 for all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--label-feature", options->label_feature,
+                      "Count the values of this feature (default: image/class/label or label)");
+  command->callback([options] { inspect_data(*options); });
+}
+
+void add_verify_command(CLI::App& data) {
+  auto files = std::make_shared<std::vector<std::string>>();
+  CLI::App* command =
+      data.add_subcommand("verify", "Check both checksums of every record, and dataset.json where there is one");
+  command->add_option("files", *files, kFilesHelp)->required();
+  command->callback([files] { verify_data(*files); });
+}
+
+}  // namespace
+
+void add_data_commands(CLI::App& program) {
+  CLI::App* data = program.add_subcommand("data", "Convert, index, inspect and verify data sets");
+  data->require_subcommand(1);
+  CLI::App* convert =
+      data->add_subcommand("convert", "Write a data set as TFRecord shards, with a dataset.json that describes them");
+  convert->require_subcommand(1);
+  add_convert_command(*convert, "idx", "From IDX files, named as MNIST's, gzip or not", "Directory of the IDX files",
+                      ConvertSource::idx);
+  add_convert_command(*convert, "csv", "From a table of numbers with the class in the last column", "The file",
+                      ConvertSource::csv);
+  add_index_command(*data);
+  add_inspect_command(*data);
+  add_verify_command(*data);
+}
+
+}  // namespace lockstep::apps

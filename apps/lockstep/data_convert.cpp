@@ -1,0 +1,41 @@
+#include "apps/lockstep/data_convert.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "apps/lockstep/data_progress.h"
+#include "data/source/csv_source.h"
+#include "data/source/idx_source.h"
+#include "data/source/tfrecord_shards.h"
+
+namespace lockstep::apps {
+
+void convert_data(const ConvertOptions& options) {
+  data::ShardOptions shards;
+  shards.directory = options.output;
+  shards.part = options.part;
+  shards.shards = options.shards;
+  shards.compression = data::compression_from_name(options.compression);
+  shards.overwrite = options.overwrite;
+
+  std::unique_ptr<data::RecordSource> source;
+  if (options.source == ConvertSource::idx) {
+    source = std::make_unique<data::IdxSource>(options.input, options.part);
+  } else {
+    source = std::make_unique<data::CsvSource>(options.input);
+    shards.encoding = data::FeatureEncoding::floats;
+    shards.input_feature = "features";
+  }
+
+  data::PartDescription part;
+  {
+    DataProgress progress("convert", source->size());
+    part = data::write_shards(*source, shards, [&](std::int64_t records) { progress.show(records); });
+  }
+  fmt::print("{} records of {} in {} file{}: {} to {}, described in {}\n", part.records, options.part,
+             part.files.size(), part.files.size() == 1 ? "" : "s", (shards.directory / part.files.front()).string(),
+             part.files.back(), data::kDatasetJson);
+}
+
+}  // namespace lockstep::apps

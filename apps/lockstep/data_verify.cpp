@@ -1,0 +1,148 @@
+#include "apps/lockstep/data_verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <system_error>
+
+#include "apps/lockstep/data_progress.h"
+#include "data/record/record_file.h"
+#include "data/record/record_index.h"
+#include "data/record/tfrecord_reader.h"
+#include "data/source/dataset_json.h"
+#include "data/source/tfrecord_source.h"
+#include "device/error.h"
+
+namespace lockstep::apps {
+namespace {
+
+constexpr std::int64_t kProgressEvery = 1000;
+
+/// Faults of one file, printed as they are met.
+struct FileReport {
+  std::int64_t records = 0;
+  std::int64_t faults = 0;
+  std::string first_fault;
+
+  void add(const Error& error) {
+    fmt::print("{}\n", error.what());
+    if (faults++ == 0) first_fault = error.what();
+  }
+};
+
+FileReport verify_file(const std::filesystem::path& path) {
+  FileReport report;
+  DataProgress progress(path.filename().string(), 0);
+  try {
+    data::TFRecordReader reader(path);
+    for (bool more = true; more;) {
+      try {
+        std::string_view record;
+        more = reader.next(record);
+      } catch (const data::RecordError& error) {
+        report.add(error);
+      }
+      report.records = reader.records_read();
+      if (report.records % kProgressEvery == 0) progress.show(report.records);
+    }
+  } catch (const Error& error) {
+    report.add(error);
+  }
+  return report;
+}
+
+/// Compares the records found with what the directories' descriptions say; one line for each difference.
+std::vector<std::string> compare_with_descriptions(const std::map<std::filesystem::path, std::int64_t>& records_of) {
+  std::map<std::filesystem::path, data::DatasetDescription> descriptions;
+  for (const auto& [file, records] : records_of) {
+    const auto directory = file.parent_path();
+    if (descriptions.count(directory) != 0) continue;
+    descriptions[directory] = data::read_dataset_json(directory).value_or(data::DatasetDescription{});
+  }
+  std::vector<std::string> differences;
+  for (const auto& [directory, description] : descriptions) {
+    for (const auto& [name, part] : description) {
+      std::int64_t found = 0;
+      bool complete = true;
+      for (const std::string& file : part.files) {
+        const auto records = records_of.find(directory / file);
+        complete = complete && records != records_of.end();
+        if (records != records_of.end()) found += records->second;
+      }
+      if (complete && found != part.records) {
+        differences.push_back(fmt::format("[{}] needed {} records of {}; there are {}",
+                                          (directory / data::kDatasetJson).string(), part.records, name, found));
+      }
+    }
+  }
+  return differences;
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> files_of(const std::vector<std::string>& arguments) {
+  std::vector<std::filesystem::path> files;
+  for (const std::string& argument : arguments) {
+    std::error_code ignored;
+    const auto description = std::filesystem::is_directory(argument, ignored)
+                                 ? data::read_dataset_json(argument)
+                                 : std::optional<data::DatasetDescription>();
+    if (!description) {
+      const auto matching = data::matching_files({argument});
+      files.insert(files.end(), matching.begin(), matching.end());
+      continue;
+    }
+    for (const auto& [name, part] : *description) {
+      for (const std::string& file : part.files) files.push_back(std::filesystem::path(argument) / file);
+    }
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+void verify_data(const std::vector<std::string>& arguments) {
+  std::map<std::filesystem::path, std::int64_t> records_of;
+  std::int64_t faults = 0;
+  std::int64_t damaged_files = 0;
+  std::string first_fault;
+  for (const auto& file : files_of(arguments)) {
+    const FileReport report = verify_file(file);
+    fmt::print("{}: {} records, {}\n", file.string(), report.records,
+               report.faults == 0 ? "intact" : fmt::format("{} damaged", report.faults));
+    records_of[file] = report.records;
+    if (report.faults > 0 && damaged_files++ == 0) first_fault = report.first_fault;
+    faults += report.faults;
+  }
+  const auto differences = compare_with_descriptions(records_of);
+  for (const std::string& difference : differences) fmt::print("{}\n", difference);
+  if (first_fault.empty() && !differences.empty()) first_fault = differences.front();
+  if (faults + static_cast<std::int64_t>(differences.size()) == 0) return;
+  throw Error(
+      ErrorCategory::data, "verify", "needed intact files",
+      fmt::format("{} fault{} in {} of {} files; the first: {}", faults + static_cast<std::int64_t>(differences.size()),
+                  faults + static_cast<std::int64_t>(differences.size()) == 1 ? "" : "s", damaged_files,
+                  records_of.size(), first_fault));
+}
+
+void index_data(const std::vector<std::string>& arguments, const std::filesystem::path& index_dir) {
+  for (const auto& path : files_of(arguments)) {
+    const auto index_path = data::record_index_path(path, index_dir);
+    if (const auto kept = data::load_record_index(index_path, data::file_stamp(path))) {
+      fmt::print("{}: {} records, index up to date\n", path.string(), kept->records());
+      continue;
+    }
+    const data::RecordFile file(path);
+    const data::RecordIndex index = data::build_record_index(file);
+    if (!data::save_record_index(index_path, file.stamp(), index)) {
+      throw Error(ErrorCategory::data, index_path.string(),
+                  "needed to write the index (--index-dir chooses another place)", "it cannot be written");
+    }
+    fmt::print("{}: {} records, index written to {}\n", path.string(), index.records(), index_path.string());
+  }
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,65 @@
+// The program: one command a file, errors as one line on standard error.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "apps/lockstep/arguments.h"
+#include "apps/lockstep/checkpoint_command.h"
+#include "apps/lockstep/config_file.h"
+#include "apps/lockstep/data_commands.h"
+#include "apps/lockstep/evaluate_command.h"
+#include "apps/lockstep/parse_error.h"
+#include "apps/lockstep/predict_command.h"
+#include "apps/lockstep/train_command.h"
+#include "apps/lockstep/version_command.h"
+#include "device/error.h"
+#include "strategy/failure.h"
+#include "strategy/launcher.h"
+
+namespace {
+
+using namespace lockstep;
+
+/// Parses, and runs what was asked for: the commands are callbacks of the parser.
+int run(int argc, char** argv) {
+  int status = 0;
+  CLI::App program("Lockstep: synchronous data-parallel training", "lockstep");
+  program.require_subcommand(1);
+  program.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // a script's options can be overridden
+  const apps::Invocation invocation{argc, argv};
+  apps::add_train_command(program, invocation, status);
+  apps::add_evaluate_command(program, invocation, status);
+  apps::add_predict_command(program, invocation, status);
+  apps::add_data_commands(program);
+  apps::add_checkpoint_command(program);
+  apps::add_version_command(program);
+
+  std::vector<std::string> arguments = apps::with_config_file({argv + 1, argv + argc});
+  std::ranges::reverse(arguments);  // CLI11 takes them from the end
+  try {
+    program.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return strategy::detect_launch().rank == 0 ? program.exit(error) : 0;
+    throw apps::to_error(error, program);
+  }
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (...) {
+    // Before a session there is nothing to tell the ranks apart but the launcher, and all of them see the same command
+    // line.
+    const strategy::Failure failure = strategy::describe_current_exception();
+    if (strategy::detect_launch().rank == 0) fmt::print(stderr, "lockstep: error: {}\n", failure.message);
+    return failure.exit_status;
+  }
+}

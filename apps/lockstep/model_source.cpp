@@ -1,0 +1,91 @@
+#include "apps/lockstep/model_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "device/error.h"
+#include "model/network_json.h"
+#include "model/suggestion.h"
+#include "model/zoo/zoo.h"
+#include "strategy/checkpoint_agreement.h"
+#include "strategy/checkpoint_directory.h"
+
+namespace lockstep::apps {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::array<std::string_view, 2> kLosses{"sparse-categorical-crossentropy", "mean-squared-error"};
+
+std::string read_description(const fs::path& file) {
+  try {
+    return strategy::read_small_file(file);
+  } catch (const Error& error) {
+    throw Error(ErrorCategory::input, "model", "needed the name of a network or a JSON file that can be read",
+                error.what());
+  }
+}
+
+/// The text of the newest complete checkpoint's state, or of the one that `path` is.
+std::string read_state(const fs::path& path) {
+  if (fs::exists(path / strategy::kManifestName)) return strategy::read_small_file(path / strategy::kStateFile);
+  for (const strategy::CheckpointInfo& info : strategy::list_checkpoints(path))
+    if (info.complete()) return strategy::read_small_file(info.path / strategy::kStateFile);
+  throw Error(ErrorCategory::checkpoint, path.string(), "needed a directory with a complete checkpoint",
+              fs::exists(path) ? "there is none in it" : "it does not exist");
+}
+
+}  // namespace
+
+model::Network ModelSource::make() const {
+  if (description.empty()) return zoo::make(name, input_shape, outputs);
+  return model::network_from_json(description, name, {.input = input_shape, .classes = outputs});
+}
+
+nlohmann::json ModelSource::to_json() const {
+  return {
+      {"name", name}, {"description", description}, {"input_shape", input_shape}, {"outputs", outputs}, {"loss", loss}};
+}
+
+ModelSource ModelSource::from_json(const nlohmann::json& json, const std::string& where) {
+  try {
+    return {.name = json.at("name").get<std::string>(),
+            .description = json.at("description").get<std::string>(),
+            .input_shape = json.at("input_shape").get<model::Shape>(),
+            .outputs = json.at("outputs").get<std::int64_t>(),
+            .loss = json.at("loss").get<std::string>()};
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorCategory::checkpoint, where, "needed the description of the model, as `lockstep train` writes it",
+                error.what());
+  }
+}
+
+ModelSource choose_model(const std::string& name, const data::SampleSpec& spec, const std::string& loss) {
+  ModelSource source{.name = name,
+                     .description = {},
+                     .input_shape = spec.shape,
+                     .outputs = spec.classes > 0 ? spec.classes : spec.targets,
+                     .loss = loss};
+  if (name.ends_with(".json")) source.description = read_description(name);
+  return source;
+}
+
+model::Loss parse_loss(const std::string& name, double label_smoothing) {
+  if (name == kLosses[0])
+    return model::SparseCategoricalCrossentropy{.label_smoothing = static_cast<float>(label_smoothing)};
+  if (name == kLosses[1]) return model::MeanSquaredError{};
+  throw Error(ErrorCategory::input, "loss", fmt::format("needed one of {}", model::list_names(kLosses)),
+              model::got_name(name, kLosses));
+}
+
+ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::path& path) {
+  const auto read = [&] { return strategy.is_chief() ? read_state(path) : std::string{}; };
+  const std::string state = strategy::on_every_rank(strategy.ranks(), read).front();
+  const std::string where = (path / strategy::kStateFile).string();
+  return ModelSource::from_json(
+      strategy::parse_training_state(state, where).configuration.value(ModelSource::kKey, nlohmann::json::object()),
+      where);
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,223 @@
+#include "apps/lockstep/train_arguments.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+
+#include "apps/lockstep/model_source.h"
+#include "device/error.h"
+#include "model/suggestion.h"
+#include "model/zoo/zoo.h"
+#include "strategy/checkpoint_directory.h"
+
+namespace lockstep::apps {
+namespace {
+
+void add_model_options(CLI::App& command, TrainArguments& a) {
+  const char* group = "Model";
+  const auto names = zoo::names();
+  command
+      .add_option("--model", a.model,
+                  fmt::format("{}, or FILE.json with a description of layers", model::list_names(names)))
+      ->group(group);
+  command.add_option("--loss", a.loss, "sparse-categorical-crossentropy or mean-squared-error")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--label-smoothing", a.label_smoothing, "Share of the label that goes to all classes, 0 to 1")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--precision", a.precision, "Type of the computation: float32")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--seed", a.seed, "The only source of randomness: initial weights, dropout, the order of records")
+      ->capture_default_str()
+      ->group(group);
+}
+
+void add_run_options(CLI::App& command, TrainArguments& a) {
+  command.add_option("--validation-data", a.validation_data, "Data evaluated after each epoch; written as --data")
+      ->group("Data");
+  command.add_flag("--shuffle,!--no-shuffle", a.shuffle, "Visit the records of each epoch in another order")
+      ->default_str("true")
+      ->group("Data");
+  command
+      .add_option("--shard-policy", a.shard_policy,
+                  "How records are dealt to ranks: auto, each rank reads the records of its replicas")
+      ->capture_default_str()
+      ->group("Data");
+  const char* group = "Training";
+  command.add_option("--epochs", a.epochs, "Passes over the data; 1 unless --steps is given")->group(group);
+  command.add_option("--steps", a.steps, "Steps at most; the first of both limits counts")->group(group);
+  command
+      .add_option("--accumulate", a.accumulate,
+                  "Micro-batches of a step on each replica; the result does not depend on it")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--clip-norm", a.clip_norm,
+                  "Largest norm of the gradient of a step, over all parameters and replicas; 0 for no clipping")
+      ->capture_default_str()
+      ->group(group);
+}
+
+void add_optimizer_options(CLI::App& command, TrainArguments& a) {
+  const char* group = "Optimizer";
+  command.add_option("--optimizer", a.optimizer, "sgd, adam or adamw")->capture_default_str()->group(group);
+  command.add_option("--learning-rate", a.learning_rate, "Rate after warm-up, before scaling")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--momentum", a.momentum, "Of sgd")->capture_default_str()->group(group);
+  command.add_flag("--nesterov", a.nesterov, "Nesterov's momentum, for sgd")->group(group);
+  command.add_option("--beta1", a.beta1, "Decay of the first moment, for adam and adamw")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--beta2", a.beta2, "Decay of the second moment, for adam and adamw")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--epsilon", a.epsilon, "Added to the root of the second moment, for adam and adamw")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option(
+          "--weight-decay", a.weight_decay,
+          "Decay of all parameters but biases and normalization: decoupled for adamw (0.01), L2 for the others (0)")
+      ->group(group);
+}
+
+void add_schedule_options(CLI::App& command, TrainArguments& a) {
+  const char* group = "Learning rate";
+  command.add_option("--lr-schedule", a.lr_schedule, "constant, cosine, step or linear")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--warmup-steps", a.warmup_steps, "Steps over which the rate grows to its full value")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--lr-final", a.lr_final, "Share of the rate that is left at the last step, for cosine and linear")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--lr-step-every", a.lr_step_every, "Steps between drops, for step")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--lr-step-factor", a.lr_step_factor, "Factor of a drop, for step")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--lr-scaling", a.lr_scaling, "How the rate follows --global-batch: none, linear or sqrt")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--lr-base-batch", a.lr_base_batch,
+                  "Global batch that --learning-rate is meant for, for --lr-scaling")
+      ->capture_default_str()
+      ->group(group);
+}
+
+void add_keeping_options(CLI::App& command, TrainArguments& a) {
+  const char* group = "Checkpoints and summaries";
+  command.add_option("--checkpoint-dir", a.checkpoint_dir, "Directory of checkpoints")->group(group);
+  command
+      .add_option("--save-every", a.save_every,
+                  "Steps between checkpoints; 0 for the end of each epoch. The last step is always saved")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--keep", a.keep, "Checkpoints that stay")->capture_default_str()->group(group);
+  command.add_option("--resume", a.resume, "Go on from the newest checkpoint: auto (if there is one), never, or must")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--summary-dir", a.summary_dir, "Directory of event files for TensorBoard, written by the chief")
+      ->group(group);
+  command.add_option("--log-every", a.log_every, "Steps between reports; 0 for none")
+      ->capture_default_str()
+      ->group("Output");
+}
+
+[[noreturn]] void refuse(std::string_view needed, std::string_view given) {
+  throw Error(ErrorCategory::input, "command line", needed, given);
+}
+
+void check_versions(const TrainArguments& a) {
+  if (a.precision != "float32")
+    refuse("--precision needs float32, the only type of this version", fmt::format("got \"{}\"", a.precision));
+  if (a.shard_policy != "auto")
+    refuse("--shard-policy needs auto, the only policy of this version: each rank reads the records of its replicas",
+           fmt::format("got \"{}\"", a.shard_policy));
+}
+
+void check_between(const char* option, double value, double least, double most) {
+  if (value < least || value > most)
+    refuse(fmt::format("{} needs a number from {} to {}", option, least, most), fmt::format("got {}", value));
+}
+
+model::OptimizerOptions optimizer_options(const TrainArguments& a) {
+  const auto narrow = [](double value) { return static_cast<float>(value); };
+  constexpr std::array<std::string_view, 3> kNames{"sgd", "adam", "adamw"};
+  const bool sgd = a.optimizer == kNames[0];
+  if (!sgd && (a.momentum != 0 || a.nesterov))
+    refuse("--momentum and --nesterov need --optimizer sgd", fmt::format("got {}", a.optimizer));
+  if (sgd) return model::Sgd{narrow(a.momentum), a.nesterov, narrow(std::max(0.0, a.weight_decay))};
+  if (a.optimizer == kNames[1])
+    return model::Adam{narrow(a.beta1), narrow(a.beta2), narrow(a.epsilon), narrow(std::max(0.0, a.weight_decay))};
+  if (a.optimizer == kNames[2])
+    return model::AdamW{narrow(a.beta1), narrow(a.beta2), narrow(a.epsilon),
+                        a.weight_decay < 0 ? model::AdamW{}.weight_decay : narrow(a.weight_decay)};
+  refuse(fmt::format("--optimizer needs one of {}", model::list_names(kNames)), model::got_name(a.optimizer, kNames));
+}
+
+}  // namespace
+
+void add_train_options(CLI::App& command, TrainArguments& a) {
+  add_model_options(command, a);
+  add_data_options(command, a.data);
+  add_run_options(command, a);
+  add_place_options(command, a.place);
+  add_optimizer_options(command, a);
+  add_schedule_options(command, a);
+  add_keeping_options(command, a);
+  add_output_options(command, a.output);
+}
+
+void check_arguments(const TrainArguments& a) {
+  if (a.model.empty()) refuse("needed --model NAME or --model FILE.json", "it was not given");
+  if (a.data.data.empty()) refuse("needed --data", "it was not given");
+  check_versions(a);
+  require_at_least("--global-batch", a.data.global_batch, 1);
+  require_at_least("--data-threads", a.data.threads, 1);
+  require_at_least("--prefetch", a.data.prefetch, 1);
+  require_at_least("--classes", a.data.classes, 0);
+  require_at_least("--epochs", a.epochs, 0);
+  require_at_least("--steps", a.steps, 0);
+  require_at_least("--accumulate", a.accumulate, 1);
+  require_at_least("--save-every", a.save_every, 0);
+  require_at_least("--keep", a.keep, 1);
+  require_at_least("--log-every", a.log_every, 0);
+  check_between("--label-smoothing", a.label_smoothing, 0, 1);
+  check_between("--beta1", a.beta1, 0, 1);
+  check_between("--beta2", a.beta2, 0, 1);
+  check_between("--momentum", a.momentum, 0, 1);
+  const strategy::Resume resume = strategy::parse_resume(a.resume);
+  if (a.checkpoint_dir.empty() && resume == strategy::Resume::must)
+    refuse("--resume must needs --checkpoint-dir", "it was not given");
+  (void)trainer_options(a);
+}
+
+strategy::TrainerOptions trainer_options(const TrainArguments& a) {
+  strategy::TrainerOptions options;
+  options.loss = parse_loss(a.loss, a.label_smoothing);
+  options.optimizer = optimizer_options(a);
+  options.schedule = {.kind = model::parse_schedule(a.lr_schedule),
+                      .peak = static_cast<float>(a.learning_rate),
+                      .warmup_steps = a.warmup_steps,
+                      .total_steps = 0,
+                      .final_fraction = static_cast<float>(a.lr_final),
+                      .step_every = a.lr_step_every,
+                      .step_factor = static_cast<float>(a.lr_step_factor)};
+  options.rate_scaling = strategy::parse_rate_scaling(a.lr_scaling);
+  options.base_batch = a.lr_base_batch;
+  options.clip_norm = a.clip_norm;
+  options.accumulate = a.accumulate;
+  options.seed = a.seed;
+  return options;
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,67 @@
+// The options of `lockstep train`, and what they mean for the library.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <string>
+
+#include "apps/lockstep/arguments.h"
+#include "strategy/trainer_options.h"
+
+namespace lockstep::apps {
+
+/// As given; the defaults are those of the command.
+struct TrainArguments {
+  DataArguments data;
+  PlaceArguments place;
+  OutputArguments output;
+
+  std::string model;
+  std::string loss = "sparse-categorical-crossentropy";
+  double label_smoothing = 0;
+  std::string validation_data;
+  bool shuffle = true;
+  std::string shard_policy = "auto";
+
+  std::int64_t epochs = 0;  ///< 0: one, unless there is a limit of steps
+  std::int64_t steps = 0;   ///< 0: no limit
+  int accumulate = 1;
+  std::uint64_t seed = 1;
+  std::string precision = "float32";
+
+  std::string optimizer = "adam";
+  double learning_rate = 1e-3;
+  double momentum = 0;
+  bool nesterov = false;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-7;
+  double weight_decay = -1;  ///< below 0: the optimizer's own
+  double clip_norm = 0;
+
+  std::string lr_schedule = "constant";
+  std::int64_t warmup_steps = 0;
+  double lr_final = 0;
+  std::int64_t lr_step_every = 0;
+  double lr_step_factor = 0.1;
+  std::string lr_scaling = "none";
+  std::int64_t lr_base_batch = 0;
+
+  std::string checkpoint_dir;
+  std::int64_t save_every = 0;
+  int keep = 3;
+  std::string resume = "auto";
+
+  std::string summary_dir;
+  std::int64_t log_every = 100;
+};
+
+/// Declares the options, with help, units and defaults.
+void add_train_options(CLI::App& command, TrainArguments& arguments);
+
+/// Throws Error (input) for what is missing, out of range, or not part of this version. The same on all ranks.
+void check_arguments(const TrainArguments& arguments);
+
+strategy::TrainerOptions trainer_options(const TrainArguments& arguments);
+
+}  // namespace lockstep::apps

@@ -1,0 +1,110 @@
+#include "apps/lockstep/train_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/lockstep/config_file.h"
+#include "apps/lockstep/model_source.h"
+#include "apps/lockstep/train_arguments.h"
+#include "strategy/callbacks/json_events.h"
+#include "strategy/callbacks/progress.h"
+#include "strategy/callbacks/summaries.h"
+#include "strategy/trainer.h"
+
+namespace lockstep::apps {
+namespace {
+
+/// What a shell shows for a program that a signal ended.
+constexpr int kSignalStatus = 128;
+
+/// The configuration as a program reads it (state.json) and as people do (the summary's text).
+struct Configuration {
+  nlohmann::json json;
+  std::string markdown;
+};
+
+Configuration describe(const std::string& options, const ModelSource& model) {
+  Configuration configuration;
+  configuration.json = {{ModelSource::kKey, model.to_json()}, {"options", options}};
+  configuration.markdown = fmt::format("```\n{}```\n", options);
+  return configuration;
+}
+
+std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArguments& arguments,
+                                                                const std::string& markdown) {
+  std::vector<std::shared_ptr<strategy::Callback>> callbacks;
+  if (arguments.output.json())
+    callbacks.push_back(std::make_shared<strategy::JsonEvents>(stdout, arguments.log_every));
+  else if (!arguments.output.quiet)
+    callbacks.push_back(std::make_shared<strategy::Progress>(
+        stdout, strategy::Progress::Options{.log_every = arguments.log_every, .terminal = isatty(STDOUT_FILENO) == 1}));
+  if (!arguments.summary_dir.empty())
+    callbacks.push_back(std::make_shared<strategy::Summaries>(arguments.summary_dir, arguments.log_every, markdown));
+  return callbacks;
+}
+
+strategy::FitOptions fit_options(const TrainArguments& arguments) {
+  strategy::FitOptions fit;
+  fit.epochs = arguments.epochs == 0 && arguments.steps == 0 ? 1 : arguments.epochs;
+  fit.steps = arguments.steps;
+  fit.checkpoint.directory = arguments.checkpoint_dir;
+  fit.checkpoint.save_every = arguments.save_every;
+  fit.checkpoint.keep = arguments.keep;
+  fit.checkpoint.resume = strategy::parse_resume(arguments.resume);
+  fit.prefetch = arguments.data.prefetch;
+  fit.data_threads = arguments.data.threads;
+  return fit;
+}
+
+/// What was learned of the training data holds for the validation data too.
+data::Dataset open_validation(const TrainArguments& arguments, const data::SampleSpec& spec) {
+  DataArguments same = arguments.data;
+  if (same.classes == 0) same.classes = spec.classes;
+  return open_dataset(same, arguments.validation_data, "test", arguments.seed).batch(arguments.data.global_batch);
+}
+
+int train(strategy::Session& session, const TrainArguments& arguments, const std::string& options) {
+  check_arguments(arguments);
+  const auto strategy = choose_strategy(session, arguments.place);
+
+  data::Dataset dataset = open_dataset(arguments.data, arguments.data.data, "train", arguments.seed);
+  const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss);
+  if (arguments.shuffle) dataset = dataset.shuffle();
+  dataset = dataset.batch(arguments.data.global_batch);
+
+  strategy::FitOptions fit = fit_options(arguments);
+  if (!arguments.validation_data.empty()) fit.validation = open_validation(arguments, dataset.spec());
+  const Configuration configuration = describe(options, source);
+  fit.checkpoint.configuration = configuration.json;
+  if (session.is_chief()) fit.callbacks = make_callbacks(arguments, configuration.markdown);
+
+  strategy::Trainer trainer(*strategy, source.make(), trainer_options(arguments));
+  const bool speaks = session.is_chief() && !arguments.output.json() && !arguments.output.quiet;
+  if (speaks) fmt::print("{}", strategy->table());
+  const strategy::History history = trainer.fit(dataset, fit);
+  return history.end.signal == 0 ? 0 : kSignalStatus + history.end.signal;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& program, const Invocation& invocation, int& status) {
+  CLI::App* command = program.add_subcommand("train", "Train a model, alone or under mpirun");
+  const auto arguments = std::make_shared<TrainArguments>();
+  add_train_options(*command, *arguments);
+  const auto print_config = add_config_options(*command);
+  command->callback([=, &status] {
+    const std::string options = config_text(*command);
+    if (*print_config) {
+      if (strategy::detect_launch().rank == 0) fmt::print("{}", options);
+      return;
+    }
+    strategy::Session session(invocation.argc, invocation.argv, {.quiet = arguments->output.quiet});
+    status = session.guard([&] { return train(session, *arguments, options); });
+  });
+}
+
+}  // namespace lockstep::apps

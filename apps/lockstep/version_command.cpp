@@ -1,0 +1,79 @@
+#include "apps/lockstep/version_command.h"
+
+#include <dnnl.h>
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "device/cpu.h"
+#include "device/gpu.h"
+
+namespace lockstep::apps {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr const char* kAbsent = "absent";
+
+Json library(const std::string& built, const std::string& loaded) { return {{"built", built}, {"loaded", loaded}}; }
+
+/// "Open MPI v4.1.4" of the longer text that libraries give. May be asked without MPI_Init.
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string whole(text.data(), static_cast<std::size_t>(length));
+  return whole.substr(0, whole.find_first_of(",\n"));
+}
+
+std::string onednn_loaded() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
+Json versions() {
+  return {{"version", LOCKSTEP_VERSION},
+          {"compiler", LOCKSTEP_COMPILER},
+          {"build", LOCKSTEP_BUILD},
+          {"processor", device::cpu_name()},
+          {"cores", device::available_cores()},
+          {"mpi", library(fmt::format("MPI {}.{}", MPI_VERSION, MPI_SUBVERSION), mpi_library())},
+          {"onednn", library(fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH),
+                             onednn_loaded())},
+          {"cuda", library(device::cuda_built_version(), device::cuda_loaded_version())},
+          // Neither is linked by this version; the keys are promises to scripts.
+          {"cudnn", library(kAbsent, kAbsent)},
+          {"nccl", library(kAbsent, kAbsent)}};
+}
+
+void print_text(const Json& versions) {
+  fmt::print("lockstep {}\n", versions["version"].get<std::string>());
+  for (const auto& [name, value] : versions.items()) {
+    if (name == "version") continue;
+    if (value.is_object())
+      fmt::print("{:<10} built with {}, loaded {}\n", name, value["built"].get<std::string>(),
+                 value["loaded"].get<std::string>());
+    else
+      fmt::print("{:<10} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+}
+
+}  // namespace
+
+void add_version_command(CLI::App& program) {
+  CLI::App* command = program.add_subcommand("version", "What this program was built with, and what it loaded");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "One JSON object");
+  command->callback([json] {
+    if (*json)
+      fmt::print("{}\n", versions().dump());
+    else
+      print_text(versions());
+  });
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,93 @@
+#include "data/dataset.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "data/pipeline/pipeline.h"
+#include "data/pipeline/prefetch_stream.h"
+#include "data/source/csv_source.h"
+#include "data/source/idx_source.h"
+#include "data/source/synthetic_source.h"
+#include "data/source/tfrecord_source.h"
+#include "device/error.h"
+
+namespace lockstep::data {
+
+struct Dataset::Description : Pipeline {};
+
+Dataset::Dataset(std::shared_ptr<const Description> description) : description_(std::move(description)) {}
+
+Dataset Dataset::from_source(std::shared_ptr<const RecordSource> source) {
+  return Dataset(std::make_shared<const Description>(Description{{std::move(source), {}, false, 0}}));
+}
+
+Dataset Dataset::from_tfrecords(const std::string& glob, const TFRecordOptions& options) {
+  const auto files = matching_files({glob});
+  const std::string directory = files.front().has_parent_path() ? files.front().parent_path().string() : ".";
+  auto description = fmt::format("{} TFRecord file{} in {}", files.size(), files.size() == 1 ? "" : "s", directory);
+  return from_source(std::make_shared<TFRecordSource>(files, options, std::move(description)));
+}
+
+Dataset Dataset::from_idx(const std::filesystem::path& directory, const std::string& part) {
+  return from_source(std::make_shared<IdxSource>(directory, part));
+}
+
+Dataset Dataset::from_csv(const std::filesystem::path& file) { return from_source(std::make_shared<CsvSource>(file)); }
+
+Dataset Dataset::synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,
+                           std::uint64_t seed, const std::string& part) {
+  return from_source(std::make_shared<SyntheticSource>(SyntheticOptions{std::move(shape), classes, count, seed, part}));
+}
+
+Dataset Dataset::map(SampleMap map) const {
+  Description changed = *description_;
+  changed.maps.push_back(std::move(map));
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::shuffle() const {
+  Description changed = *description_;
+  changed.shuffled = true;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::batch(std::int64_t global_batch) const {
+  if (global_batch < 1) {
+    throw Error(ErrorCategory::input, "batch", "needed a global batch of at least 1 sample",
+                fmt::format("{} was given", global_batch));
+  }
+  Description changed = *description_;
+  changed.global_batch = global_batch;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+const SampleSpec& Dataset::spec() const { return description_->source->spec(); }
+std::int64_t Dataset::size() const { return description_->source->size(); }
+std::int64_t Dataset::global_batch() const { return description_->global_batch; }
+std::int64_t Dataset::steps_per_epoch() const { return global_batch() == 0 ? 0 : description_->steps_per_epoch(); }
+std::string Dataset::description() const { return description_->source->description(); }
+const RecordSource& Dataset::source() const { return *description_->source; }
+
+std::unique_ptr<BatchStream> Dataset::stream(const StreamOptions& options) const {
+  const auto require = [&](bool condition, std::string_view needed, std::int64_t given) {
+    if (!condition) throw Error(ErrorCategory::input, "stream", needed, fmt::format("{} was given", given));
+  };
+  if (global_batch() == 0) {
+    throw Error(ErrorCategory::input, "stream", "needed a data set grouped into batches; call batch() first",
+                "it is not");
+  }
+  if (size() == 0)
+    throw Error(ErrorCategory::data, description(), "needed at least one record", "the data set is empty");
+  require(options.first_step >= 0, "needed a first step from 0", options.first_step);
+  require(options.replicas >= 1, "needed at least 1 replica", options.replicas);
+  require(options.local_replicas >= 1, "needed at least 1 local replica", options.local_replicas);
+  require(options.first_replica >= 0 && options.first_replica <= options.replicas - options.local_replicas,
+          fmt::format("needed {} local of {} replicas", options.local_replicas, options.replicas),
+          options.first_replica);
+  require(options.prefetch >= 1, "needed a prefetch of at least 1 batch", options.prefetch);
+  require(options.threads >= 1, "needed at least 1 thread", options.threads);
+  return std::make_unique<PrefetchStream>(*description_, options);
+}
+
+}  // namespace lockstep::data

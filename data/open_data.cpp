@@ -1,0 +1,137 @@
+// What a `--data` text means.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/source/dataset_json.h"
+#include "data/source/idx_source.h"
+#include "data/source/tfrecord_source.h"
+#include "device/error.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr const char* kFashionMnist = "fashion-mnist";
+constexpr const char* kSpecs =
+    "a glob of TFRecord files, a directory with a dataset.json, fashion-mnist[:train|:test], "
+    "idx:DIRECTORY[:train|:test], csv:FILE or "
+    "synthetic:HxWxC:CLASSES:COUNT[:train|:test]";
+
+std::vector<std::string> pieces_of(std::string_view text, char separator) {
+  std::vector<std::string> pieces;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    pieces.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return pieces;
+}
+
+[[noreturn]] void fail_input(const std::string& spec, std::string_view needed, std::string_view given) {
+  throw Error(ErrorCategory::input, "--data " + spec, needed, given);
+}
+
+std::int64_t positive_number(const std::string& spec, const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1) {
+    fail_input(spec, "needed synthetic:HxWxC:CLASSES:COUNT in positive numbers",
+               fmt::format("\"{}\" was given among them", text));
+  }
+  return value;
+}
+
+/// Takes ":train" or ":test" off the end of `text`.
+std::string take_part(std::string& text, const std::string& otherwise) {
+  for (const char* part : {"train", "test"}) {
+    const std::string ending = std::string(":") + part;
+    if (text.ends_with(ending)) {
+      text.resize(text.size() - ending.size());
+      return part;
+    }
+  }
+  return otherwise;
+}
+
+Dataset open_synthetic(const std::string& spec, std::string text, const DataSpecOptions& options) {
+  const std::string part = take_part(text, options.part);
+  const auto pieces = pieces_of(text, ':');
+  if (pieces.size() != 3) {
+    fail_input(spec, "needed synthetic:HxWxC:CLASSES:COUNT",
+               fmt::format("{} of the 3 values were given", text.empty() ? 0 : pieces.size()));
+  }
+  std::vector<std::int64_t> shape;
+  for (const std::string& extent : pieces_of(pieces[0], 'x')) shape.push_back(positive_number(spec, extent));
+  return Dataset::synthetic(std::move(shape), positive_number(spec, pieces[1]), positive_number(spec, pieces[2]),
+                            options.seed, part);
+}
+
+Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
+  std::vector<std::filesystem::path> directories;
+  if (!options.data_dir.empty()) directories = {options.data_dir, options.data_dir / kFashionMnist};
+  directories.push_back(options.system_dir / kFashionMnist);
+  std::string searched;
+  for (const auto& directory : directories) {
+    if (find_idx_files(directory, part)) {
+      return Dataset::from_source(
+          std::make_shared<IdxSource>(directory, part, fmt::format("{} {}", kFashionMnist, part)));
+    }
+    searched += (searched.empty() ? "" : ", ") + directory.string();
+  }
+  throw Error(ErrorCategory::data, fmt::format("--data {}:{}", kFashionMnist, part),
+              fmt::format("needed the files of Fashion-MNIST in one of {}: install Debian's package "
+                          "dataset-fashion-mnist, or name their "
+                          "directory with --data-dir",
+                          searched),
+              "they are in none");
+}
+
+Dataset open_described(const std::filesystem::path& directory, const DataSpecOptions& options) {
+  const auto parts = read_dataset_json(directory);
+  if (!parts) {
+    throw Error(ErrorCategory::data, directory.string(),
+                "needed a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a dataset.json",
+                "it is a directory without one");
+  }
+  const auto part = parts->find(options.part);
+  if (part == parts->end() || part->second.files.empty()) {
+    throw Error(ErrorCategory::data, (directory / kDatasetJson).string(),
+                fmt::format("needed files of the part {}", options.part), "it names none");
+  }
+  std::vector<std::filesystem::path> files;
+  for (const std::string& name : part->second.files) files.push_back(directory / name);
+  return Dataset::from_source(std::make_shared<TFRecordSource>(
+      files, options.tfrecord, fmt::format("{} {} in {}", part->first, kDatasetJson, directory.string())));
+}
+
+/// Whether somebody who wrote this meant files rather than a name of ours that is misspelt.
+bool looks_like_files(const std::string& spec) { return spec.find_first_of("*?[{/.~") != std::string::npos; }
+
+Dataset open_files(const std::string& spec, const DataSpecOptions& options) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(spec, ignored)) return open_described(spec, options);
+  if (!looks_like_files(spec) && !std::filesystem::exists(spec, ignored))
+    fail_input(spec, fmt::format("needed {}", kSpecs), "it is none of them");
+  return Dataset::from_tfrecords(spec, options.tfrecord);
+}
+
+}  // namespace
+
+Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
+  std::string text = spec;
+  if (spec.starts_with("synthetic:")) return open_synthetic(spec, text.substr(10), options);
+  if (spec.starts_with("csv:")) return Dataset::from_csv(text.substr(4));
+  const std::string part = take_part(text, options.part);
+  if (text == kFashionMnist) return open_fashion_mnist(part, options);
+  if (text.starts_with("idx:")) return Dataset::from_idx(text.substr(4), part);
+  if (spec.starts_with(std::string(kFashionMnist) + ":"))
+    fail_input(spec, "needed the part train or test", "another was given");
+  return open_files(spec, options);
+}
+
+}  // namespace lockstep::data

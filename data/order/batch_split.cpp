@@ -1,0 +1,19 @@
+#include "data/order/batch_split.h"
+
+#include "device/error.h"
+
+namespace lockstep::data {
+
+Range split(std::int64_t total, std::int64_t parts, std::int64_t part) {
+  LOCKSTEP_CHECK_OP(total, >=, 0);
+  LOCKSTEP_CHECK_OP(parts, >=, 1);
+  LOCKSTEP_CHECK_OP(part, >=, 0);
+  LOCKSTEP_CHECK_OP(part, <, parts);
+  // part * total / parts without its overflow: with total = q*parts + r it is part*q + part*r/parts, where r < parts.
+  const std::int64_t quotient = total / parts;
+  const std::int64_t remainder = total % parts;
+  const auto begin_of = [&](std::int64_t p) { return p * quotient + p * remainder / parts; };
+  return {begin_of(part), begin_of(part + 1)};
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,53 @@
+#include "data/order/epoch_order.h"
+
+#include <bit>
+
+#include "device/error.h"
+#include "device/random.h"
+
+namespace lockstep::data {
+namespace {
+
+/// A bijection of 64-bit words in which every input bit moves every output bit: two rounds of multiply and fold.
+std::uint64_t mix(std::uint64_t word) {
+  word = (word ^ (word >> 32)) * 0x9e3779b97f4a7c15u;
+  word = (word ^ (word >> 29)) * 0xd6e8feb86659fd93u;
+  return word ^ (word >> 32);
+}
+
+}  // namespace
+
+EpochOrder::EpochOrder(std::uint64_t seed, std::int64_t epoch, std::int64_t records)
+    : records_(static_cast<std::uint64_t>(records)), rounds_(records < kFew ? kRoundsOfFew : kRounds) {
+  LOCKSTEP_CHECK_OP(records, >=, 1);
+  const int bits = static_cast<int>(std::bit_width(records_ - 1));
+  low_bits_ = (bits + 1) / 2;
+  low_mask_ = (std::uint64_t{1} << low_bits_) - 1;
+  high_mask_ = (std::uint64_t{1} << (bits - low_bits_)) - 1;
+  const device::Philox generator(device::random_key(seed, "epoch order", static_cast<std::uint64_t>(epoch)));
+  for (std::size_t round = 0; round < rounds_; round += 2) {
+    const auto words = generator.block(records_, round);
+    round_keys_[round] = (std::uint64_t{words[0]} << 32) | words[1];
+    round_keys_[round + 1] = (std::uint64_t{words[2]} << 32) | words[3];
+  }
+}
+
+std::uint64_t EpochOrder::permute(std::uint64_t value) const {
+  std::uint64_t low = value & low_mask_;
+  std::uint64_t high = value >> low_bits_;
+  for (std::size_t round = 0; round < rounds_; round += 2) {
+    high ^= mix(low ^ round_keys_[round]) & high_mask_;
+    low ^= mix(high ^ round_keys_[round + 1]) & low_mask_;
+  }
+  return (high << low_bits_) | low;
+}
+
+std::int64_t EpochOrder::operator[](std::int64_t position) const {
+  std::uint64_t value = static_cast<std::uint64_t>(position);
+  LOCKSTEP_CHECK_OP(value, <, records_);
+  do value = permute(value);
+  while (value >= records_);
+  return static_cast<std::int64_t>(value);
+}
+
+}  // namespace lockstep::data

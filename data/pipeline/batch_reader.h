@@ -1,0 +1,39 @@
+// Makes the parts of global batches that one process needs.
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/order/batch_split.h"
+#include "data/pipeline/pipeline.h"
+
+namespace lockstep::data {
+
+/// Stateless beyond its description, so any thread may make any piece of any step. Reads the records of this process's
+/// replicas and no others.
+class BatchReader {
+ public:
+  BatchReader(Pipeline pipeline, const StreamOptions& options);
+
+  /// Gives `parts` the sizes and numbers of `step`: one part per local replica. Allocates only where the memory of an
+  /// earlier step is too small.
+  void lay_out(std::int64_t step, std::vector<Batch>& parts) const;
+
+  /// Samples of this process in the step that `parts` are laid out for.
+  static std::int64_t local_samples(const std::vector<Batch>& parts);
+
+  /// Reads and maps samples [piece.begin, piece.end) of this process's; the parts of its replicas are counted through.
+  /// Returns early when a stop is asked for.
+  void fill(Range piece, std::vector<Batch>& parts, const std::stop_token& stop) const;
+
+ private:
+  void fill_part(Range samples, Batch& part, const std::stop_token& stop) const;
+
+  Pipeline pipeline_;
+  StreamOptions options_;
+  std::int64_t steps_per_epoch_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,70 @@
+// Batches made ahead of their use by background threads.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/pipeline/batch_reader.h"
+
+namespace lockstep::data {
+
+/// A ring of `prefetch` slots, each with the parts of one step. Every step is cut into as many pieces as there are
+/// threads; threads take the pieces in step order, and next() swaps a finished slot's parts with the caller's, so
+/// memory goes round and nothing is copied. Locks are taken per piece, and whoever waits sleeps.
+///
+/// The first error in the order of the data wins, whichever thread meets which first: the steps before it are still
+/// delivered, then next() throws it, and again when called again.
+class PrefetchStream final : public BatchStream {
+ public:
+  PrefetchStream(Pipeline pipeline, const StreamOptions& options);
+  ~PrefetchStream() override;
+
+  bool next(std::vector<Batch>& parts) override;
+  double seconds_waited() const override { return seconds_waited_; }
+
+ private:
+  struct Slot {
+    std::vector<Batch> parts;
+    int pieces_left = 0;
+    std::exception_ptr error;  // of the foremost piece that failed
+    int failed_piece = 0;
+  };
+  struct Piece {
+    Slot* slot = nullptr;
+    int number = 0;
+    Range samples;
+  };
+
+  void work(const std::stop_token& stop);
+  bool can_take() const;
+  Piece take_piece();
+  void begin_step(Slot& slot);
+  void finish_piece(const Piece& piece, std::exception_ptr error);
+  Slot& slot_of(std::int64_t step) {
+    return slots_[static_cast<std::size_t>(step % static_cast<std::int64_t>(slots_.size()))];
+  }
+
+  BatchReader reader_;
+  int pieces_per_step_;
+  std::int64_t last_step_;  // the step after the last
+  double seconds_waited_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable_any slot_free_;
+  std::condition_variable step_ready_;
+  std::vector<Slot> slots_;
+  std::int64_t taking_step_;  // whose pieces are being taken
+  int taking_piece_ = 0;
+  std::int64_t next_step_;  // that next() gives
+  bool failed_ = false;     // no piece of a later step is taken
+
+  std::vector<std::jthread> threads_;  // last: they stop before anything they use goes
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,58 @@
+// How a record file may be packed: not at all, or as one gzip or zlib stream over the whole file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "data/record/input_file.h"
+
+namespace lockstep::data {
+
+enum class Compression { none, gzip, zlib };
+
+/// "none", "gzip", "zlib".
+std::string_view compression_name(Compression compression);
+/// The reverse; throws Error (input) for another name.
+Compression compression_from_name(std::string_view name);
+
+/// What the first bytes of a TFRecord file say. A plain file is never mistaken for a packed one, not even with a
+/// damaged length field, unless its first record is longer than 16 MB.
+Compression detect_compression(std::string_view head);
+
+/// Bytes in the order of a file, inflated where it is packed. One thread.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  /// Up to `count` bytes; fewer only at the end. Throws Error (data) for packed data that are damaged or end too early.
+  virtual std::size_t read(char* into, std::size_t count) = 0;
+};
+
+/// `file` from its beginning, which must outlive the source.
+std::unique_ptr<ByteSource> open_bytes(const InputFile& file, Compression compression);
+
+/// All bytes of a file, inflated.
+std::string read_all(const InputFile& file, Compression compression);
+
+/// Packs a stream piece by piece. One thread.
+class Deflater {
+ public:
+  /// `compression` is gzip or zlib.
+  explicit Deflater(Compression compression);
+  Deflater(Deflater&&) noexcept;
+  Deflater& operator=(Deflater&&) noexcept;
+  ~Deflater();
+
+  /// Appends to `out` what is ready of the packed form of `bytes`.
+  void add(std::string_view bytes, std::string& out);
+  /// Appends the rest.
+  void finish(std::string& out);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,17 @@
+// The field numbers of tf.train.Example, for those who read and write it.
+#pragma once
+
+#include <protozero/types.hpp>
+
+namespace lockstep::data {
+
+// Field numbers. Example: 1 features. Features: 1 map entry. Entry: 1 key, 2 value. Feature: 1 bytes, 2 floats, 3
+// int64s. Lists: 1 value.
+inline constexpr protozero::pbf_tag_type kFeatures = 1;
+inline constexpr protozero::pbf_tag_type kEntry = 1;
+inline constexpr protozero::pbf_tag_type kKey = 1;
+inline constexpr protozero::pbf_tag_type kValue = 2;
+inline constexpr protozero::pbf_tag_type kListOf[] = {0, 1, 2, 3};  // by FeatureKind
+inline constexpr protozero::pbf_tag_type kListValue = 1;
+
+}  // namespace lockstep::data

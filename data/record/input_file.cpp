@@ -1,0 +1,67 @@
+#include "data/record/input_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "device/error.h"
+
+namespace lockstep::data {
+namespace {
+
+[[noreturn]] void throw_unreadable(const std::filesystem::path& path, int error,
+                                   ErrorCategory category = ErrorCategory::data) {
+  throw Error(category, path.string(), "needed a file that can be read", std::generic_category().message(error));
+}
+
+}  // namespace
+
+FileStamp file_stamp(const std::filesystem::path& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0) throw_unreadable(path, errno);
+  return {static_cast<std::int64_t>(status.st_size),
+          static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
+InputFile::InputFile(std::filesystem::path path, ErrorCategory category) : path_(std::move(path)), category_(category) {
+  if (std::error_code ignored; std::filesystem::is_directory(path_, ignored))
+    throw_unreadable(path_, EISDIR, category_);
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) throw_unreadable(path_, errno, category_);
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), category_(other.category_), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(category_, other.category_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+InputFile::~InputFile() { close(); }
+
+void InputFile::close() noexcept {
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
+
+std::size_t InputFile::read_at(std::uint64_t offset, char* into, std::size_t count) const {
+  std::size_t done = 0;
+  while (done < count) {
+    const ssize_t got = ::pread(descriptor_, into + done, count - done, static_cast<off_t>(offset + done));
+    if (got == 0) break;
+    if (got > 0) {
+      done += static_cast<std::size_t>(got);
+    } else if (errno != EINTR) {
+      throw_unreadable(path_, errno, category_);
+    }
+  }
+  return done;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,47 @@
+// A file opened for reading, by position.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+
+#include "device/error.h"
+
+namespace lockstep::data {
+
+/// What tells whether a file is still the one seen before.
+struct FileStamp {
+  std::int64_t size = 0;            ///< bytes
+  std::int64_t modified_nanos = 0;  ///< since 1970
+  bool operator==(const FileStamp&) const = default;
+};
+
+/// Size and time of the last change. Throws Error (data) where there is no such file.
+FileStamp file_stamp(const std::filesystem::path& path);
+
+/// Read-only, move-only. Reads go through pread, not a mapping: a failing disk or a file that shrinks under a run is
+/// then an Error with the file's name, not a signal. Several threads may read at once.
+class InputFile {
+ public:
+  /// Throws Error where `path` cannot be opened or is a directory. `category` is that of all errors of this file.
+  explicit InputFile(std::filesystem::path path, ErrorCategory category = ErrorCategory::data);
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&& other) noexcept;
+  ~InputFile();
+
+  const std::filesystem::path& path() const { return path_; }
+
+  /// Gives the descriptor back; nothing can be read afterwards.
+  void close() noexcept;
+
+  /// Up to `count` bytes from byte `offset` into `into`; fewer only at the end of the file. Returns how many. Throws
+  /// Error.
+  std::size_t read_at(std::uint64_t offset, char* into, std::size_t count) const;
+
+ private:
+  std::filesystem::path path_;
+  ErrorCategory category_;
+  int descriptor_ = -1;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,43 @@
+// A TFRecord file, read at any position.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "data/record/compression.h"
+#include "data/record/input_file.h"
+#include "data/record/record_error.h"
+
+namespace lockstep::data {
+
+/// A plain file is read where it lies. A gzip or zlib file cannot be sought, so it is inflated once, when it is opened,
+/// and its bytes stay in memory: its size there is that of the records. Several threads may read at once.
+class RecordFile {
+ public:
+  /// Throws Error (data) for a file that cannot be read or inflated.
+  explicit RecordFile(std::filesystem::path path);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  Compression compression() const { return compression_; }
+  const FileStamp& stamp() const { return stamp_; }  ///< of the file as it lies on the disk
+  std::uint64_t size() const;                        ///< bytes, inflated
+
+  /// `count` bytes from `offset`, or those up to the end. The view is into `scratch` (grown if it is too small) or into
+  /// the file's own memory.
+  std::string_view read(std::uint64_t offset, std::size_t count, std::string& scratch) const;
+
+  /// The data of record number `record`, whose header starts at `offset` and whose data are `length` bytes long. Checks
+  /// both CRCs and throws RecordError, or Error (data) where the length in the file is not `length`.
+  std::string_view record(std::int64_t record, std::uint64_t offset, std::uint64_t length, std::string& scratch) const;
+
+  RecordLocation location(std::int64_t record, std::uint64_t offset) const;
+
+ private:
+  InputFile file_;
+  FileStamp stamp_;
+  Compression compression_ = Compression::none;
+  std::string inflated_;
+};
+
+}  // namespace lockstep::data

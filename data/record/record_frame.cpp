@@ -1,0 +1,44 @@
+#include "data/record/record_frame.h"
+
+#include <cstring>
+
+#include "data/record/crc32c.h"
+
+namespace lockstep::data {
+namespace {
+
+template <typename T>
+T load(std::string_view bytes) {
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof(T));
+  return value;
+}
+
+template <typename T>
+void append(std::string& out, T value) {
+  char bytes[sizeof(T)];
+  std::memcpy(bytes, &value, sizeof(T));
+  out.append(bytes, sizeof(T));
+}
+
+}  // namespace
+
+std::uint64_t record_length(std::string_view header) { return load<std::uint64_t>(header); }
+
+bool header_intact(std::string_view header) {
+  return load<std::uint32_t>(header.substr(8)) == masked_crc32c(header.substr(0, 8));
+}
+
+bool data_intact(std::string_view data, std::string_view footer) {
+  return load<std::uint32_t>(footer) == masked_crc32c(data);
+}
+
+void append_record(std::string& out, std::string_view data) {
+  const std::size_t start = out.size();
+  append(out, static_cast<std::uint64_t>(data.size()));
+  append(out, masked_crc32c(std::string_view(out).substr(start, 8)));
+  out.append(data);
+  append(out, masked_crc32c(data));
+}
+
+}  // namespace lockstep::data

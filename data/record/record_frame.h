@@ -1,0 +1,31 @@
+// How a record lies in a TFRecord file: u64 length | u32 masked CRC of the length | data | u32 masked CRC of the data,
+// little-endian.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep::data {
+
+static_assert(std::endian::native == std::endian::little,
+              "record files are read and written in the processor's byte order");
+
+constexpr std::size_t kRecordHeaderBytes = 12;
+constexpr std::size_t kRecordFooterBytes = 4;
+
+/// The length field of a header of kRecordHeaderBytes bytes.
+std::uint64_t record_length(std::string_view header);
+
+/// Whether the CRC of a header of kRecordHeaderBytes bytes is that of its length field.
+bool header_intact(std::string_view header);
+
+/// Whether `footer`, kRecordFooterBytes bytes, is the CRC of `data`.
+bool data_intact(std::string_view data, std::string_view footer);
+
+/// Appends one framed record to `out`.
+void append_record(std::string& out, std::string_view data);
+
+}  // namespace lockstep::data

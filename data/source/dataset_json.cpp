@@ -1,0 +1,75 @@
+#include "data/source/dataset_json.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "data/record/atomic_file.h"
+#include "data/record/compression.h"
+#include "data/record/input_file.h"
+#include "device/error.h"
+
+namespace lockstep::data {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kVersion = 1;
+
+Json to_json(const PartDescription& part) {
+  return {{"records", part.records},
+          {"input_feature", part.input_feature},
+          {"label_feature", part.label_feature},
+          {"shape", part.shape},
+          {"classes", part.classes},
+          {"files", part.files}};
+}
+
+PartDescription from_json(const Json& json) {
+  PartDescription part;
+  json.at("records").get_to(part.records);
+  json.at("input_feature").get_to(part.input_feature);
+  json.at("label_feature").get_to(part.label_feature);
+  json.at("shape").get_to(part.shape);
+  json.at("classes").get_to(part.classes);
+  json.at("files").get_to(part.files);
+  return part;
+}
+
+}  // namespace
+
+bool PartDescription::fits(const PartDescription& other) const {
+  return input_feature == other.input_feature && label_feature == other.label_feature && shape == other.shape &&
+         classes == other.classes;
+}
+
+std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / kDatasetJson;
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored)) return std::nullopt;
+  const std::string text = read_all(InputFile(path), Compression::none);
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("lockstep_dataset") != kVersion) {
+      throw Error(ErrorCategory::data, path.string(), fmt::format("needed \"lockstep_dataset\": {}", kVersion),
+                  fmt::format("it is {}", json.at("lockstep_dataset").dump()));
+    }
+    DatasetDescription parts;
+    for (const auto& [name, part] : json.at("parts").items()) parts[name] = from_json(part);
+    return parts;
+  } catch (const Json::exception& error) {
+    throw Error(ErrorCategory::data, path.string(), "needed a description as `lockstep data convert` writes it",
+                error.what());
+  }
+}
+
+void write_dataset_part(const std::filesystem::path& directory, const std::string& part,
+                        const PartDescription& description) {
+  DatasetDescription parts = read_dataset_json(directory).value_or(DatasetDescription{});
+  parts[part] = description;
+  Json json = {{"lockstep_dataset", kVersion}, {"parts", Json::object()}};
+  for (const auto& [name, each] : parts) json["parts"][name] = to_json(each);
+  write_file_atomically(directory / kDatasetJson, json.dump(2) + "\n");
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,40 @@
+// dataset.json: what the TFRecord shards in a directory hold, written beside them by `lockstep data convert`.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::data {
+
+inline constexpr const char* kDatasetJson = "dataset.json";
+
+/// One part ("train", "test") of a data set in a directory.
+struct PartDescription {
+  std::vector<std::string> files;  ///< names within the directory, in record order
+  std::int64_t records = 0;
+  std::string input_feature;
+  std::string label_feature;
+  std::vector<std::int64_t> shape;
+  std::int64_t classes = 0;
+
+  /// Whether records of both can stand in one data set: the same features, shape and classes.
+  bool fits(const PartDescription& other) const;
+  bool operator==(const PartDescription&) const = default;
+};
+
+/// The parts by name. One file for all parts of a directory: {"lockstep_dataset": 1, "parts": {"train": {...}, "test":
+/// {...}}}.
+using DatasetDescription = std::map<std::string, PartDescription>;
+
+/// Of `directory`; nullopt where it has no dataset.json. Throws Error (data) for one that cannot be understood.
+std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path& directory);
+
+/// Sets one part, keeping the others that are there. Throws Error (data).
+void write_dataset_part(const std::filesystem::path& directory, const std::string& part,
+                        const PartDescription& description);
+
+}  // namespace lockstep::data

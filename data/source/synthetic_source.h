@@ -1,0 +1,42 @@
+// Made-up images that a model can learn from, for trials and benchmarks without files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/sample.h"
+
+namespace lockstep::data {
+
+struct SyntheticOptions {
+  std::vector<std::int64_t> shape;
+  std::int64_t classes = 0;
+  std::int64_t count = 0;
+  std::uint64_t seed = 1;
+  std::string part = "train";  ///< other parts have other samples of the same classes
+};
+
+/// A sample is the mean of its class's pattern and of noise, both in [0, 1): a pure function of (seed, part, record
+/// id). Patterns and noise come from small tables filled once, so that making samples up costs little more than writing
+/// them.
+class SyntheticSource final : public RecordSource {
+ public:
+  /// Throws Error (input) for a shape, class count or record count that is not positive.
+  explicit SyntheticSource(const SyntheticOptions& options);
+
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return count_; }
+  void read(std::int64_t record_id, Sample& sample) const override;
+  std::string description() const override;
+
+ private:
+  SampleSpec spec_;
+  std::int64_t count_;
+  std::uint64_t record_key_;
+  std::size_t pattern_size_;
+  std::vector<float> patterns_;  // [classes, pattern_size_], repeated over the features
+  std::vector<float> noise_;     // read from a start that depends on the record, round and round
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,144 @@
+#include "data/source/tfrecord_schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
+#include <map>
+
+#include "data/record/example.h"
+#include "data/source/example_decoder.h"
+#include "device/error.h"
+
+namespace lockstep::data {
+namespace {
+
+using Names = std::initializer_list<std::string>;
+
+FeatureView find_feature(std::string_view record, const std::string& name) {
+  FeatureView feature;
+  find_features(record, {&name, 1}, {&feature, 1});
+  return feature;
+}
+
+/// The first of the usual names that the record has.
+std::string usual_feature(std::string_view record, Names names, const char* option, const std::string& where) {
+  for (const std::string& name : names) {
+    if (find_feature(record, name).kind() != FeatureKind::missing) return name;
+  }
+  throw Error(ErrorCategory::input, where,
+              fmt::format("needed {}, or one of the usual features {}", option, fmt::join(names, ", ")),
+              "the record has " + feature_list(record));
+}
+
+/// [H, W, C] from the image's own integer features, if they are there and match.
+std::vector<std::int64_t> shape_in_record(std::string_view record, std::size_t bytes) {
+  std::vector<std::int64_t> shape;
+  std::int64_t count = 1;
+  for (const char* name : {"image/height", "image/width", "image/channels"}) {
+    const auto extent = find_feature(record, name).single_int64();
+    if (!extent || *extent < 1 || *extent > static_cast<std::int64_t>(bytes)) return {};
+    shape.push_back(*extent);
+    count *= *extent;
+    if (count > static_cast<std::int64_t>(bytes)) return {};
+  }
+  return count == static_cast<std::int64_t>(bytes) ? shape : std::vector<std::int64_t>{};
+}
+
+std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& name, std::string_view record,
+                                   const std::string& where) {
+  if (input.kind() == FeatureKind::floats) return {static_cast<std::int64_t>(input.size())};
+  if (input.kind() != FeatureKind::bytes || input.size() != 1) {
+    throw Error(ErrorCategory::data, where, fmt::format("needed one value of bytes, or floats, in {}", name),
+                fmt::format("it has {} of kind {}", input.size(), feature_kind_name(input.kind())));
+  }
+  if (const auto kind = encoded_image_kind(input.bytes())) {
+    const SampleProblem problem = encoded_image_problem(name, *kind);
+    throw Error(ErrorCategory::data, where, problem.needed, problem.given);
+  }
+  const auto shape = shape_in_record(record, input.bytes().size());
+  if (shape.empty()) {
+    throw Error(ErrorCategory::input, where,
+                fmt::format("needed --input-shape for the raw bytes in {}, or a dataset.json beside the file", name),
+                fmt::format("there are {} bytes and neither", input.bytes().size()));
+  }
+  return shape;
+}
+
+/// Fails now, not in the middle of an epoch, where the first record already does not fit.
+void check_record(const RecordSchema& schema, std::string_view record, const std::string& where) {
+  SampleSpec spec = schema.spec;
+  if (spec.targets == 0 && spec.classes == 0) spec.classes = std::numeric_limits<std::int32_t>::max();
+  const ExampleDecoder decoder(spec, schema.input_feature, schema.label_feature);
+  std::vector<float> features(static_cast<std::size_t>(spec.feature_count()));
+  std::vector<float> targets(static_cast<std::size_t>(spec.targets));
+  Sample sample{features, 0, targets};
+  if (const auto problem = decoder.decode(record, sample))
+    throw Error(ErrorCategory::data, where, problem->needed, problem->given);
+}
+
+void check_options(const TFRecordOptions& options) {
+  const auto positive = [](std::int64_t extent) { return extent > 0; };
+  if (!std::all_of(options.input_shape.begin(), options.input_shape.end(), positive) || options.classes < 0) {
+    throw Error(ErrorCategory::input, "TFRecord options", "needed a positive shape and class count",
+                fmt::format("[{}] and {} were given", fmt::join(options.input_shape, ", "), options.classes));
+  }
+}
+
+}  // namespace
+
+std::optional<PartDescription> find_description(const std::vector<std::filesystem::path>& files) {
+  std::map<std::filesystem::path, std::optional<DatasetDescription>> directories;
+  std::optional<PartDescription> found;
+  for (const auto& file : files) {
+    const auto [directory, is_new] = directories.try_emplace(file.parent_path());
+    if (is_new) directory->second = read_dataset_json(file.parent_path());
+    if (!directory->second) continue;
+    for (const auto& [name, part] : *directory->second) {
+      if (std::find(part.files.begin(), part.files.end(), file.filename().string()) == part.files.end()) continue;
+      if (found && !found->fits(part)) {
+        throw Error(ErrorCategory::data, file.string(),
+                    fmt::format("needed the features, shape and classes of {}", files.front().string()),
+                    fmt::format("{} describes it otherwise", (file.parent_path() / kDatasetJson).string()));
+      }
+      found = part;
+    }
+  }
+  return found;
+}
+
+RecordSchema find_schema(const TFRecordOptions& options, const std::optional<PartDescription>& described,
+                         std::string_view record, const std::string& where) try {
+  check_options(options);
+  const PartDescription known = described.value_or(PartDescription{});
+  RecordSchema schema;
+  schema.input_feature = !options.input_feature.empty() ? options.input_feature : known.input_feature;
+  schema.label_feature = !options.label_feature.empty() ? options.label_feature : known.label_feature;
+  if (schema.input_feature.empty()) {
+    schema.input_feature = usual_feature(record, {"image/encoded", "image", "features"}, "--input-feature", where);
+  }
+  if (schema.label_feature.empty()) {
+    schema.label_feature = usual_feature(record, {"image/class/label", "label"}, "--label-feature", where);
+  }
+  schema.spec.shape = options.input_shape;
+  if (schema.spec.shape.empty() && schema.input_feature == known.input_feature) schema.spec.shape = known.shape;
+  const FeatureView input = find_feature(record, schema.input_feature);
+  if (schema.spec.shape.empty() && input.kind() != FeatureKind::missing) {
+    schema.spec.shape = shape_of(input, schema.input_feature, record, where);
+  }
+  const FeatureView label = find_feature(record, schema.label_feature);
+  if (label.kind() == FeatureKind::floats && options.classes == 0) {
+    schema.spec.targets = static_cast<std::int64_t>(label.size());
+  } else {
+    schema.spec.classes = options.classes > 0                           ? options.classes
+                          : schema.label_feature == known.label_feature ? known.classes
+                                                                        : 0;
+  }
+  check_record(schema, record, where);
+  return schema;
+} catch (const MalformedExample& error) {
+  throw Error(ErrorCategory::data, where, "needed a tf.train.Example", error.what());
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,132 @@
+#include "data/source/tfrecord_shards.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "data/order/batch_split.h"
+#include "data/record/example.h"
+#include "data/record/tfrecord_writer.h"
+#include "data/source/pixels.h"
+#include "device/error.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::int64_t kProgressEvery = 1000;
+
+std::string shard_name(const ShardOptions& options, int shard) {
+  return fmt::format("{}-{:05}-of-{:05}.tfrecord", options.part, shard, options.shards);
+}
+
+/// Whether `name` is PART-NNNNN-of-NNNNN.tfrecord.
+bool is_shard_of(const std::string& part, std::string_view name) {
+  constexpr std::string_view kForm = "-00000-of-00000.tfrecord";
+  if (!name.starts_with(part) || name.size() != part.size() + kForm.size()) return false;
+  name.remove_prefix(part.size());
+  return std::equal(name.begin(), name.end(), kForm.begin(),
+                    [](char a, char b) { return b == '0' ? a >= '0' && a <= '9' : a == b; });
+}
+
+std::vector<std::filesystem::path> existing_shards(const ShardOptions& options) {
+  std::vector<std::filesystem::path> shards;
+  for (const auto& entry : std::filesystem::directory_iterator(options.directory)) {
+    if (is_shard_of(options.part, entry.path().filename().string())) shards.push_back(entry.path());
+  }
+  std::sort(shards.begin(), shards.end());
+  return shards;
+}
+
+void prepare_directory(const ShardOptions& options) {
+  std::error_code error;
+  std::filesystem::create_directories(options.directory, error);
+  if (error || !std::filesystem::is_directory(options.directory, error)) {
+    throw Error(ErrorCategory::data, options.directory.string(), "needed a directory to write shards to",
+                error ? error.message() : "it is something else");
+  }
+}
+
+void check_options(const RecordSource& source, const ShardOptions& options) {
+  if (options.shards < 1 || options.shards > 99'999) {
+    throw Error(ErrorCategory::input, "shards", "needed 1 to 99999 shards",
+                fmt::format("{} was given", options.shards));
+  }
+  if (options.part.empty() || options.part.find('/') != std::string::npos) {
+    throw Error(ErrorCategory::input, "shards", "needed a part name that can begin a file name",
+                fmt::format("\"{}\" was given", options.part));
+  }
+  LOCKSTEP_CHECK_OP(source.spec().classes, >, 0);
+}
+
+/// Turns samples into records; keeps its buffers.
+class SampleEncoder {
+ public:
+  SampleEncoder(const RecordSource& source, const ShardOptions& options)
+      : source_(source), options_(options), features_(static_cast<std::size_t>(source.spec().feature_count())) {}
+
+  std::string encode(std::int64_t record_id) {
+    Sample sample{features_, 0, {}};
+    source_.read(record_id, sample);
+    Example example;
+    example[options_.label_feature] = Int64List{sample.label};
+    if (options_.encoding == FeatureEncoding::floats) {
+      example[options_.input_feature] = features_;
+    } else {
+      std::string pixels(features_.size(), '\0');
+      floats_to_pixels(features_, {reinterpret_cast<std::uint8_t*>(pixels.data()), pixels.size()});
+      example[options_.input_feature] = BytesList{std::move(pixels)};
+    }
+    return serialize_example(example);
+  }
+
+ private:
+  const RecordSource& source_;
+  const ShardOptions& options_;
+  std::vector<float> features_;
+};
+
+std::unique_ptr<TFRecordWriter> write_shard(const RecordSource& source, const ShardOptions& options, int shard,
+                                            const Progress& progress) {
+  SampleEncoder encoder(source, options);
+  auto writer = std::make_unique<TFRecordWriter>(options.directory / shard_name(options, shard), options.compression);
+  const Range records = split(source.size(), options.shards, shard);
+  for (std::int64_t record = records.begin; record < records.end; ++record) {
+    writer->write(encoder.encode(record));
+    if (progress && (record + 1) % kProgressEvery == 0) progress(record + 1);
+  }
+  writer->finish();
+  return writer;
+}
+
+}  // namespace
+
+PartDescription write_shards(const RecordSource& source, const ShardOptions& options, const Progress& progress) {
+  check_options(source, options);
+  prepare_directory(options);
+  const auto old_shards = existing_shards(options);
+  if (!old_shards.empty() && !options.overwrite) {
+    throw Error(ErrorCategory::input, options.directory.string(),
+                fmt::format("needed a directory without shards of {}, or --overwrite", options.part),
+                fmt::format("it has {}", old_shards.front().filename().string()));
+  }
+  PartDescription part{
+      {}, source.size(), options.input_feature, options.label_feature, source.spec().shape, source.spec().classes};
+  std::vector<std::unique_ptr<TFRecordWriter>> writers;
+  for (int shard = 0; shard < options.shards; ++shard) {
+    writers.push_back(write_shard(source, options, shard, progress));
+    part.files.push_back(shard_name(options, shard));
+  }
+  for (const auto& writer : writers) writer->publish();
+  write_dataset_part(options.directory, options.part, part);
+  for (const auto& old_shard : old_shards) {
+    if (std::find(part.files.begin(), part.files.end(), old_shard.filename().string()) == part.files.end()) {
+      std::filesystem::remove(old_shard);
+    }
+  }
+  return part;
+}
+
+}  // namespace lockstep::data

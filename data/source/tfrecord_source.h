@@ -1,0 +1,63 @@
+// TFRecord files of tf.train.Example records, as one data set.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/record/record_file.h"
+#include "data/record/record_index.h"
+#include "data/sample.h"
+#include "data/source/example_decoder.h"
+
+namespace lockstep::data {
+
+/// The files that match the glob patterns, in the order of their names, without the indexes and descriptions that lie
+/// beside them. Throws Error (data) where one matches nothing.
+std::vector<std::filesystem::path> matching_files(const std::vector<std::string>& patterns);
+
+/// Record ids run through the files in the given order. Opening reads headers (or keeps what an index says) and
+/// inflates packed files; where nobody says how many classes there are, all labels are read once and the answer is kept
+/// with the index.
+class TFRecordSource final : public RecordSource {
+ public:
+  /// Throws Error (data) for damage, with file, record, offset and kind; for files without any record; for records that
+  /// do not fit. Error (input) where an option is needed to understand the records.
+  TFRecordSource(const std::vector<std::filesystem::path>& files, const TFRecordOptions& options,
+                 std::string description);
+
+  const SampleSpec& spec() const override { return decoder_->spec(); }
+  std::int64_t size() const override { return shards_.back().first_record + shards_.back().index.records(); }
+  void read(std::int64_t record_id, Sample& sample) const override;
+  std::string description() const override { return description_; }
+
+  const ExampleDecoder& decoder() const { return *decoder_; }
+
+ private:
+  struct Shard {
+    std::filesystem::path path;
+    std::optional<RecordFile> file;  // empty where there are too many files to keep open: then opened for each read
+    FileStamp stamp;
+    RecordIndex index;
+    bool index_kept = false;  // as it is here
+    std::int64_t first_record = 0;
+  };
+
+  void open_files(const std::vector<std::filesystem::path>& files);
+  void find_decoder(const TFRecordOptions& options);
+  LabelRange scan_labels(const Shard& shard, const std::string& label_feature) const;
+  std::int64_t count_classes(const std::string& label_feature);
+  void keep_indexes();
+  /// use(file, data) of record `record` of `shard`.
+  template <typename Use>
+  void with_record(const Shard& shard, std::int64_t record, Use use) const;
+
+  std::filesystem::path index_dir_;
+  std::string description_;
+  std::vector<Shard> shards_;
+  std::optional<ExampleDecoder> decoder_;  // always there once the source is constructed
+};
+
+}  // namespace lockstep::data

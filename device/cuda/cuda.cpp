@@ -1,0 +1,33 @@
+#include "device/cuda/cuda.h"
+
+#include "device/error.h"
+#include "device/gpu.h"
+
+namespace lockstep::device::cuda {
+
+void check(cudaError_t status, std::string_view what) {
+  if (status == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());  // or a later call would report this failure as its own
+  throw Error(ErrorCategory::device, "gpu", fmt::format("needed {}", what),
+              fmt::format("CUDA answered {} ({})", cudaGetErrorString(status), cudaGetErrorName(status)));
+}
+
+void check_available(int index) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    count = 0;
+  }
+  if (index >= 0 && index < count) return;
+  throw Error(ErrorCategory::device, "gpu", fmt::format("needed gpu:{}", index),
+              count == 0 ? gpu_unavailable_reason() : fmt::format("this process sees {} GPUs", count));
+}
+
+DeviceScope::DeviceScope(int index) {
+  check(cudaGetDevice(&previous_), "the current GPU");
+  check(cudaSetDevice(index), fmt::format("gpu:{}", index));
+}
+
+DeviceScope::~DeviceScope() { static_cast<void>(cudaSetDevice(previous_)); }
+
+}  // namespace lockstep::device::cuda

@@ -1,0 +1,31 @@
+// Names of the places where a replica computes.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::device {
+
+enum class DeviceKind { cpu, gpu };
+
+/// `cpu:0`, `gpu:1`. Several replicas may share one device (logical devices).
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;
+
+  auto operator<=>(const Device&) const = default;
+};
+
+std::string to_string(Device device);
+
+/// Reads `cpu:0` or `gpu:1`. Throws Error (input) that shows the text and the grammar.
+Device parse_device(std::string_view text);
+
+/// Reads the `--devices` option: a comma-separated list, `gpu:all`, or `auto` (every GPU; on a machine without one, cpu:0).
+/// Throws Error (input) on a malformed list and Error (device) for a device that this machine lacks.
+std::vector<Device> parse_devices(std::string_view list);
+
+}  // namespace lockstep::device

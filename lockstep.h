@@ -1,0 +1,59 @@
+// Everything a program needs to train with Lockstep. The names that such a program uses daily are lifted into `lockstep`; each room keeps the rest.
+#pragma once
+
+#include "allreduce/communicator.h"
+#include "allreduce/groups.h"
+#include "data/dataset.h"
+#include "device/device.h"
+#include "device/error.h"
+#include "model/layers/layers.h"
+#include "model/loss.h"
+#include "model/network.h"
+#include "model/network_json.h"
+#include "model/optimizer.h"
+#include "model/schedule.h"
+#include "model/zoo/zoo.h"
+#include "strategy/make_strategy.h"
+#include "strategy/mirrored_strategy.h"
+#include "strategy/multi_worker_mirrored_strategy.h"
+#include "strategy/one_device_strategy.h"
+#include "strategy/session.h"
+#include "strategy/trainer.h"
+
+namespace lockstep {
+
+using data::Batch;
+using data::Dataset;
+
+using model::Adam;
+using model::AdamW;
+using model::MeanSquaredError;
+using model::MetricSums;
+using model::Network;
+using model::Schedule;
+using model::Sgd;
+using model::SparseCategoricalCrossentropy;
+
+using model::Add;
+using model::AveragePool2D;
+using model::BatchNormalization;
+using model::Conv2D;
+using model::CustomLayer;
+using model::Dense;
+using model::Dropout;
+using model::Flatten;
+using model::GlobalAveragePooling2D;
+using model::MaxPool2D;
+using model::Padding;
+using model::ReLU;
+using model::Softmax;
+
+using strategy::Callback;
+using strategy::MirroredStrategy;
+using strategy::MultiWorkerMirroredStrategy;
+using strategy::OneDeviceStrategy;
+using strategy::Session;
+using strategy::Strategy;
+using strategy::Trainer;
+
+}  // namespace lockstep

@@ -1,0 +1,89 @@
+// A network made ready for one replica: flat parameters, flat gradients, and a plan for every batch size it has met.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "device/buffer.h"
+#include "model/loss.h"
+#include "model/network.h"
+#include "model/parameters.h"
+
+namespace lockstep::model {
+
+class Backend;
+class Plan;
+
+/// Inputs of one part of a global batch; the memory is the caller's.
+struct BatchView {
+  std::int64_t samples = 0;         ///< may be 0: then the gradients are zero
+  std::span<const float> features;  ///< [samples, input shape...]
+  Targets targets;
+};
+
+/// What a step's random numbers and its gradient's divisor depend on.
+struct StepContext {
+  std::uint64_t seed = 1;
+  std::int64_t step = 0;            ///< update number, keys dropout
+  std::int64_t first_sample = 0;    ///< index in the global batch of this part's first sample, keys dropout
+  std::int64_t global_samples = 0;  ///< samples of the global batch: the divisor of the gradient
+};
+
+/// Called once per parameter when its gradient is complete, in flat order; the argument is its index in parameters().entries().
+using GradientReady = std::function<void(std::size_t parameter)>;
+
+/// One replica's model on one device. Not thread-safe: one thread per replica, the one that set its thread budget (device/cpu.h).
+class CompiledModel {
+ public:
+  /// `gradients` provides the flat gradient, so that it may lie where a communicator reduces it in place. Throws Error (device) where the
+  /// device has no backend in this build.
+  CompiledModel(std::shared_ptr<const Network> network, device::Device device, device::Allocator& gradients);
+  ~CompiledModel();
+  CompiledModel(CompiledModel&&) noexcept;
+
+  const Network& network() const { return *network_; }
+
+  /// Sets every parameter and buffer to its initial value, a pure function of (seed, name).
+  void initialize(std::uint64_t seed);
+
+  const ParameterTable& parameter_table() const { return network_->parameters(); }
+  const ParameterTable& buffer_table() const { return network_->buffers(); }
+  std::span<float> parameters() { return parameters_.as<float>(); }  ///< flat
+  std::span<float> gradients() { return gradients_.as<float>(); }    ///< flat, written by train_batch
+  std::span<float> buffers() { return buffers_.as<float>(); }        ///< flat; moving statistics of normalization
+
+  /// Forward, loss, backward on `batch`. Gradients of the sum of losses / context.global_samples go to gradients(): written, or with `accumulate`
+  /// added to what is there (a further micro-batch of the same step). `ready`, if given, hears of every parameter once.
+  MetricSums train_batch(const BatchView& batch, const StepContext& context, const Loss& loss, bool accumulate = false,
+                         const GradientReady& ready = {});
+
+  /// Forward and loss in inference mode: moving statistics, no dropout.
+  MetricSums evaluate_batch(const BatchView& batch, const Loss& loss);
+
+  /// Outputs [samples, output shape...] in inference mode; valid until the next call on this model.
+  std::span<const float> predict_batch(std::int64_t samples, std::span<const float> features);
+
+  /// Makes the plan for `samples` now instead of in the first step that needs it.
+  void prepare(std::int64_t samples, bool training);
+
+  /// Bytes held: parameters, gradients, buffers and all plans.
+  std::size_t memory_bytes() const;
+
+ private:
+  Plan& plan(std::int64_t samples, bool training);
+
+  std::shared_ptr<const Network> network_;
+  std::unique_ptr<Backend> backend_;
+  device::Buffer parameters_;
+  device::Buffer gradients_;
+  device::Buffer buffers_;
+  device::Buffer micro_gradients_;  // where a further micro-batch's gradients are written before they are added
+  device::Buffer arena_;            // shared by all plans: only one runs at a time
+  std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Plan>> plans_;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <optional>
+
+#include "model/cpu/operations.h"
+
+namespace lockstep::model::cpu {
+namespace {
+
+// Our kernels are [filters, height, width, channels / groups]; oneDNN wants to be told in logical [g,] o, i, h, w.
+memory::desc kernel_as_kept(const Conv2DSpec& spec) {
+  const WindowGeometry& w = spec.window;
+  const std::int64_t inputs = w.channels / spec.groups;
+  const std::int64_t outputs = spec.filters / spec.groups;
+  const std::int64_t row = w.kernel_width * inputs;
+  const std::int64_t filter = w.kernel_height * row;
+  if (spec.groups == 1)
+    return {{outputs, inputs, w.kernel_height, w.kernel_width}, memory::data_type::f32, memory::dims{filter, 1, row, inputs}};
+  return {{spec.groups, outputs, inputs, w.kernel_height, w.kernel_width},
+          memory::data_type::f32,
+          memory::dims{outputs * filter, filter, 1, row, inputs}};
+}
+
+memory::desc kernel_of_any_layout(const memory::desc& kept) {
+  return {kept.dims(), memory::data_type::f32, memory::format_tag::any};
+}
+
+class Conv2DOperation final : public Operation {
+ public:
+  Conv2DOperation(OneDnn& dnn, const Conv2DSpec& spec) : spec_(spec) {
+    const WindowGeometry& w = spec.window;
+    const memory::desc source = image(spec.batch, w.channels, w.height, w.width);
+    const memory::desc target = image(spec.batch, spec.filters, w.output_height, w.output_width);
+    const memory::desc kept = kernel_as_kept(spec);
+    const memory::desc any = kernel_of_any_layout(kept);
+    const memory::desc bias = spec.bias ? vector(spec.filters) : memory::desc();
+    const memory::dims strides = {w.stride_height, w.stride_width};
+    const memory::dims before = {w.pad_top, w.pad_left};
+    const memory::dims after = {w.pad_bottom, w.pad_right};
+    constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
+
+    dnnl::primitive_attr attributes = user_scratchpad();
+    if (spec.relu) {
+      dnnl::post_ops relu;
+      relu.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+      attributes.set_post_ops(relu);
+    }
+    const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    const auto describe = [&](const memory::desc& weights) {
+      return spec.bias ? dnnl::convolution_forward::desc(kind, kAlgorithm, source, weights, bias, target, strides, before, after)
+                       : dnnl::convolution_forward::desc(kind, kAlgorithm, source, weights, target, strides, before, after);
+    };
+    const dnnl::convolution_forward::primitive_desc forward(describe(any), attributes, dnn.engine);
+    std::vector<std::pair<int, memory::desc>> arguments = {
+        {DNNL_ARG_SRC, source}, {DNNL_ARG_WEIGHTS, forward.weights_desc()}, {DNNL_ARG_DST, target}};
+    if (spec.bias) arguments.emplace_back(DNNL_ARG_BIAS, bias);
+    forward_ = Primitive(dnn, dnnl::convolution_forward(forward), arguments, forward.scratchpad_desc());
+    forward_weights_ = Reorder(dnn, kept, forward.weights_desc());
+    if (!spec.training) return;
+
+    if (spec.relu) relu_ = Relu(dnn, spec.batch * spec.filters * w.output_height * w.output_width, true);
+    // The hint for backward must be a convolution alone.
+    const dnnl::convolution_forward::primitive_desc hint(describe(any), user_scratchpad(), dnn.engine);
+    const auto weights_description =
+        spec.bias ? dnnl::convolution_backward_weights::desc(kAlgorithm, source, any, bias, target, strides, before, after)
+                  : dnnl::convolution_backward_weights::desc(kAlgorithm, source, any, target, strides, before, after);
+    const dnnl::convolution_backward_weights::primitive_desc weights(weights_description, user_scratchpad(), dnn.engine, hint);
+    arguments = {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_WEIGHTS, weights.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, target}};
+    if (spec.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
+    backward_weights_ = Primitive(dnn, dnnl::convolution_backward_weights(weights), arguments, weights.scratchpad_desc());
+    weights_gradient_ = Reorder::from_own(dnn, weights.diff_weights_desc(), kept);
+
+    if (!spec.input_gradient) return;
+    const dnnl::convolution_backward_data::primitive_desc data({kAlgorithm, source, any, target, strides, before, after},
+                                                               user_scratchpad(), dnn.engine, hint);
+    backward_data_ = Primitive(
+        dnn, dnnl::convolution_backward_data(data),
+        {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_WEIGHTS, data.weights_desc()}, {DNNL_ARG_DIFF_DST, target}}, data.scratchpad_desc());
+    backward_kernel_ = Reorder(dnn, kept, data.weights_desc());
+  }
+
+  Needs needs() const override {
+    return {.inputs_in_backward = true,
+            .output_in_backward = spec_.relu,
+            .scratch_bytes = std::max({forward_.scratch_bytes(), backward_weights_.scratch_bytes(), backward_data_.scratch_bytes()})};
+  }
+
+  void forward(const Tensors& t, const PassContext& /*pass*/) override {
+    forward_.place(DNNL_ARG_SRC, t.inputs[0]);
+    forward_.place(DNNL_ARG_WEIGHTS, forward_weights_.read(t.parameters[0].data()));
+    if (spec_.bias) forward_.place(DNNL_ARG_BIAS, t.parameters[1]);
+    forward_.place(DNNL_ARG_DST, t.output);
+    forward_.run(t.scratch);
+  }
+
+  void backward(const Tensors& t, const PassContext& /*pass*/) override {
+    if (spec_.relu) relu_.backward(t.output, t.output_gradient, t.output_gradient);
+    float* kernel_gradient = t.parameter_gradients[0].data();
+    backward_weights_.place(DNNL_ARG_SRC, t.inputs[0]);
+    backward_weights_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
+    backward_weights_.place(DNNL_ARG_DIFF_WEIGHTS, weights_gradient_.target_of(kernel_gradient));
+    if (spec_.bias) backward_weights_.place(DNNL_ARG_DIFF_BIAS, t.parameter_gradients[1]);
+    backward_weights_.run(t.scratch);
+    weights_gradient_.write(kernel_gradient);
+
+    if (t.input_gradients[0].empty()) return;
+    backward_data_.place(DNNL_ARG_WEIGHTS, backward_kernel_.read(t.parameters[0].data()));
+    backward_data_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
+    backward_data_.place(DNNL_ARG_DIFF_SRC, t.input_gradients[0]);
+    backward_data_.run(t.scratch);
+  }
+
+ private:
+  Conv2DSpec spec_;
+  Primitive forward_;
+  Primitive backward_weights_;
+  Primitive backward_data_;
+  Reorder forward_weights_;
+  Reorder backward_kernel_;
+  Reorder weights_gradient_;
+  Relu relu_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_conv_2d(OneDnn& dnn, const Conv2DSpec& spec) { return std::make_unique<Conv2DOperation>(dnn, spec); }
+
+}  // namespace lockstep::model::cpu

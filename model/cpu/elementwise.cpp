@@ -1,0 +1,150 @@
+#include <Eigen/Core>
+#include <algorithm>
+
+#include "device/random.h"
+#include "model/cpu/operations.h"
+
+namespace lockstep::model::cpu {
+namespace {
+
+using Array = Eigen::Map<Eigen::ArrayXf>;
+using ConstArray = Eigen::Map<const Eigen::ArrayXf>;
+
+Array array(std::span<float> values) { return {values.data(), static_cast<Eigen::Index>(values.size())}; }
+ConstArray array(std::span<const float> values) { return {values.data(), static_cast<Eigen::Index>(values.size())}; }
+
+class ReluOperation final : public Operation {
+ public:
+  ReluOperation(OneDnn& dnn, std::int64_t elements, bool training) : relu_(dnn, elements, training) {}
+  Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true}; }
+  void forward(const Tensors& t, const PassContext& /*pass*/) override { relu_.forward(t.inputs[0], t.output); }
+  void backward(const Tensors& t, const PassContext& /*pass*/) override {
+    if (!t.input_gradients[0].empty()) relu_.backward(t.output, t.output_gradient, t.input_gradients[0]);
+  }
+
+ private:
+  Relu relu_;
+};
+
+class AddOperation final : public Operation {
+ public:
+  explicit AddOperation(bool relu) : relu_(relu) {}
+  Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = relu_, .in_place = true}; }
+
+  void forward(const Tensors& t, const PassContext& /*pass*/) override {
+    auto output = array(t.output);
+    const std::size_t last = t.inputs.size() - 1;
+    // Input 0 may be the output's memory: it is read before, or as, each element is written.
+    for (std::size_t k = 1; k < last; ++k) output = array(k == 1 ? t.inputs[0] : std::span<const float>(t.output)) + array(t.inputs[k]);
+    const auto sum = array(last == 1 ? t.inputs[0] : std::span<const float>(t.output)) + array(t.inputs[last]);
+    if (relu_)
+      output = sum.max(0.0f);
+    else
+      output = sum;
+  }
+
+  void backward(const Tensors& t, const PassContext& /*pass*/) override {
+    auto gradient = array(t.output_gradient);
+    if (relu_) gradient = (array(t.output) > 0.0f).select(gradient, 0.0f);
+    for (const std::span<float> input_gradient : t.input_gradients)
+      if (!input_gradient.empty() && input_gradient.data() != t.output_gradient.data()) array(input_gradient) = gradient;
+  }
+
+ private:
+  bool relu_;
+};
+
+// The mask is kept as one byte an element. Each sample's numbers come from its index in the global batch, four elements a block.
+class DropoutOperation final : public Operation {
+ public:
+  explicit DropoutOperation(const DropoutSpec& spec) : spec_(spec) {}
+
+  Needs needs() const override {
+    return {.inputs_in_backward = false,
+            .output_in_backward = false,
+            .in_place = true,
+            .saved_bytes = static_cast<std::size_t>(spec_.batch * spec_.features)};
+  }
+
+  void forward(const Tensors& t, const PassContext& pass) override {
+    const device::Philox random(device::random_key(pass.seed, spec_.layer, static_cast<std::uint64_t>(pass.step)));
+    auto* mask = reinterpret_cast<std::uint8_t*>(t.saved.data());
+    for (std::int64_t sample = 0; sample < spec_.batch; ++sample) {
+      const auto index = static_cast<std::uint64_t>(pass.first_sample + sample);
+      for (std::int64_t f = 0; f < spec_.features; f += 4) {
+        const auto words = random.block(index, static_cast<std::uint64_t>(f / 4));
+        const std::int64_t count = std::min<std::int64_t>(4, spec_.features - f);
+        for (std::int64_t k = 0; k < count; ++k)
+          mask[sample * spec_.features + f + k] = device::to_unit_float(words[static_cast<std::size_t>(k)]) >= spec_.rate;
+      }
+    }
+    apply(t.inputs[0], t.output, mask);
+  }
+
+  void backward(const Tensors& t, const PassContext& /*pass*/) override {
+    if (!t.input_gradients[0].empty())
+      apply(t.output_gradient, t.input_gradients[0], reinterpret_cast<const std::uint8_t*>(t.saved.data()));
+  }
+
+ private:
+  void apply(std::span<const float> from, std::span<float> to, const std::uint8_t* mask) const {
+    const float scale = 1 / (1 - spec_.rate);
+    for (std::size_t i = 0; i < from.size(); ++i) to[i] = mask[i] ? from[i] * scale : 0.0f;
+  }
+
+  DropoutSpec spec_;
+};
+
+class SoftmaxOperation final : public Operation {
+ public:
+  SoftmaxOperation(OneDnn& dnn, std::int64_t rows, std::int64_t width, bool training) {
+    const memory::desc array = matrix(rows, width);
+    const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    const dnnl::softmax_forward::primitive_desc forward({kind, array, 1}, user_scratchpad(), dnn.engine);
+    forward_ = Primitive(dnn, dnnl::softmax_forward(forward), {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}}, forward.scratchpad_desc());
+    if (!training) return;
+    const dnnl::softmax_backward::primitive_desc backward({array, array, 1}, user_scratchpad(), dnn.engine, forward);
+    backward_ = Primitive(dnn, dnnl::softmax_backward(backward),
+                          {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}}, backward.scratchpad_desc());
+  }
+
+  Needs needs() const override {
+    return {.inputs_in_backward = false,
+            .output_in_backward = true,
+            .scratch_bytes = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
+  }
+
+  void forward(const Tensors& t, const PassContext& /*pass*/) override {
+    forward_.place(DNNL_ARG_SRC, t.inputs[0]);
+    forward_.place(DNNL_ARG_DST, t.output);
+    forward_.run(t.scratch);
+  }
+
+  void backward(const Tensors& t, const PassContext& /*pass*/) override {
+    if (t.input_gradients[0].empty()) return;
+    backward_.place(DNNL_ARG_DST, t.output);
+    backward_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
+    backward_.place(DNNL_ARG_DIFF_SRC, t.input_gradients[0]);
+    backward_.run(t.scratch);
+  }
+
+ private:
+  Primitive forward_;
+  Primitive backward_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_relu(OneDnn& dnn, std::int64_t elements, bool training) {
+  return std::make_unique<ReluOperation>(dnn, elements, training);
+}
+
+std::unique_ptr<Operation> make_softmax(OneDnn& dnn, std::int64_t rows, std::int64_t width, bool training) {
+  return std::make_unique<SoftmaxOperation>(dnn, rows, width, training);
+}
+
+std::unique_ptr<Operation> make_dropout(const DropoutSpec& spec) { return std::make_unique<DropoutOperation>(spec); }
+
+std::unique_ptr<Operation> make_add(bool relu) { return std::make_unique<AddOperation>(relu); }
+
+}  // namespace lockstep::model::cpu

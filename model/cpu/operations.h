@@ -1,0 +1,20 @@
+// The CPU's operations, one maker per layer kind; cpu_backend.cpp calls them.
+#pragma once
+
+#include <memory>
+
+#include "model/backend.h"
+#include "model/cpu/onednn.h"
+
+namespace lockstep::model::cpu {
+
+std::unique_ptr<Operation> make_conv_2d(OneDnn& dnn, const Conv2DSpec& spec);
+std::unique_ptr<Operation> make_dense(OneDnn& dnn, const DenseSpec& spec);
+std::unique_ptr<Operation> make_pool_2d(OneDnn& dnn, const Pool2DSpec& spec);
+std::unique_ptr<Operation> make_batch_normalization(OneDnn& dnn, const BatchNormalizationSpec& spec);
+std::unique_ptr<Operation> make_relu(OneDnn& dnn, std::int64_t elements, bool training);
+std::unique_ptr<Operation> make_softmax(OneDnn& dnn, std::int64_t rows, std::int64_t width, bool training);
+std::unique_ptr<Operation> make_dropout(const DropoutSpec& spec);
+std::unique_ptr<Operation> make_add(bool relu);
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,69 @@
+#include "model/cpu/operations.h"
+
+namespace lockstep::model::cpu {
+namespace {
+
+class Pool2DOperation final : public Operation {
+ public:
+  Pool2DOperation(OneDnn& dnn, const Pool2DSpec& spec) {
+    const WindowGeometry& w = spec.window;
+    const memory::desc source = image(spec.batch, w.channels, w.height, w.width);
+    const memory::desc target = image(spec.batch, w.channels, w.output_height, w.output_width);
+    const memory::dims strides = {w.stride_height, w.stride_width};
+    const memory::dims kernel = {w.kernel_height, w.kernel_width};
+    const memory::dims dilation = {0, 0};
+    const memory::dims before = {w.pad_top, w.pad_left};
+    const memory::dims after = {w.pad_bottom, w.pad_right};
+    const auto algorithm = spec.kind == Pool2DSpec::Kind::max ? dnnl::algorithm::pooling_max : dnnl::algorithm::pooling_avg_exclude_padding;
+    const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+
+    const dnnl::pooling_v2_forward::primitive_desc forward(
+        {kind, algorithm, source, target, strides, kernel, dilation, before, after}, user_scratchpad(), dnn.engine);
+    // Where a maximum came from; absent for averages.
+    const memory::desc workspace = forward.workspace_desc();
+    saved_bytes_ = workspace.get_size();
+    std::vector<std::pair<int, memory::desc>> arguments = {{DNNL_ARG_SRC, source}, {DNNL_ARG_DST, target}};
+    if (saved_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
+    forward_ = Primitive(dnn, dnnl::pooling_v2_forward(forward), arguments, forward.scratchpad_desc());
+    if (!spec.training) return;
+
+    const dnnl::pooling_v2_backward::primitive_desc backward(
+        {algorithm, source, target, strides, kernel, dilation, before, after}, user_scratchpad(), dnn.engine, forward);
+    arguments = {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_DIFF_DST, target}};
+    if (saved_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
+    backward_ = Primitive(dnn, dnnl::pooling_v2_backward(backward), arguments, backward.scratchpad_desc());
+  }
+
+  Needs needs() const override {
+    return {.inputs_in_backward = false,
+            .output_in_backward = false,
+            .saved_bytes = saved_bytes_,
+            .scratch_bytes = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
+  }
+
+  void forward(const Tensors& t, const PassContext& /*pass*/) override {
+    forward_.place(DNNL_ARG_SRC, t.inputs[0]);
+    forward_.place(DNNL_ARG_DST, t.output);
+    if (saved_bytes_ > 0) forward_.place(DNNL_ARG_WORKSPACE, t.saved.data());
+    forward_.run(t.scratch);
+  }
+
+  void backward(const Tensors& t, const PassContext& /*pass*/) override {
+    if (t.input_gradients[0].empty()) return;
+    backward_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
+    backward_.place(DNNL_ARG_DIFF_SRC, t.input_gradients[0]);
+    if (saved_bytes_ > 0) backward_.place(DNNL_ARG_WORKSPACE, t.saved.data());
+    backward_.run(t.scratch);
+  }
+
+ private:
+  Primitive forward_;
+  Primitive backward_;
+  std::size_t saved_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_pool_2d(OneDnn& dnn, const Pool2DSpec& spec) { return std::make_unique<Pool2DOperation>(dnn, spec); }
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,30 @@
+// The order in which a network's layers run, after rewrites that change no result.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "model/network.h"
+
+namespace lockstep::model {
+
+/// One layer in execution order. Its output is named by the node's id.
+struct GraphStep {
+  NodeId node = kInput;
+  std::vector<NodeId> inputs;
+  std::vector<Shape> input_shapes;
+  Shape output_shape;
+  bool fused_relu = false;  ///< also applies the ReLU that follows it
+  bool absorbed = false;    ///< a ReLU that the layer before it applies: only a name
+};
+
+struct Graph {
+  std::vector<GraphStep> steps;
+  NodeId output = kInput;
+};
+
+/// Steps of `network` that its output depends on, with two rewrites. A ReLU directly before a max pooling moves behind it: max(x, 0) is monotonic, so values and gradients stay, on
+/// fewer elements. A ReLU that alone reads a layer which can apply it is fused into that layer.
+Graph make_graph(const Network& network);
+
+}  // namespace lockstep::model

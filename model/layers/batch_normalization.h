@@ -1,0 +1,29 @@
+#pragma once
+
+#include "model/layer.h"
+
+namespace lockstep::model {
+
+/// Normalizes each channel over the batch of this replica, then scales and shifts (Ioffe and Szegedy, ICML 2015). [..., C] to the same.
+/// Parameters gamma, beta [C]; buffers moving_mean, moving_variance [C]: moving = momentum*moving + (1-momentum)*batch, the variance with
+/// Bessel's correction. Inference uses the moving statistics.
+class BatchNormalization final : public Layer {
+ public:
+  struct Options {
+    float momentum = 0.99f;
+    float epsilon = 1e-3f;
+    float initial_gamma = 1;
+  };
+  BatchNormalization() : options_() {}
+  explicit BatchNormalization(const Options& options) : options_(options) {}
+
+  std::string kind() const override { return "batch_normalization"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
+  bool can_fuse_relu() const override { return true; }
+
+ private:
+  Options options_;
+};
+
+}  // namespace lockstep::model

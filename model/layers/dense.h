@@ -1,0 +1,26 @@
+#pragma once
+
+#include "model/layer.h"
+
+namespace lockstep::model {
+
+/// Fully connected: [F] to [units], y = x W^T + b. Kernel [units, F], bias [units].
+class Dense final : public Layer {
+ public:
+  struct Options {
+    std::int64_t units = 0;
+    bool use_bias = true;
+    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;
+  };
+  explicit Dense(const Options& options) : options_(options) {}
+
+  std::string kind() const override { return "dense"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
+  bool can_fuse_relu() const override { return true; }
+
+ private:
+  Options options_;
+};
+
+}  // namespace lockstep::model

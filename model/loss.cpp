@@ -1,0 +1,140 @@
+#include "model/loss.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "device/error.h"
+
+namespace lockstep::model {
+namespace {
+
+using Row = std::span<const float>;
+
+// Outputs that come before output `label` when sorted from the largest, equals in their order. Outputs that are not
+// numbers come first, so that a diverged model is right by no chance.
+std::int64_t rank_of(Row outputs, std::size_t label) {
+  const float chosen = outputs[label];
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < label; ++i) before += !(outputs[i] < chosen);
+  for (std::size_t i = label + 1; i < outputs.size(); ++i) before += !(outputs[i] <= chosen);
+  return before;
+}
+
+// Cross-entropy of one sample. With z' = z - max(z) no exponential overflows:
+// loss = log(sum exp z') - (1 - s) z'[label] - s mean(z'), d loss / dz[k] = softmax(z)[k] - target[k].
+double cross_entropy(Row outputs, std::size_t label, float smoothing, float scale, std::span<float> gradient) {
+  const float largest = *std::ranges::max_element(outputs);
+  const auto width = static_cast<float>(outputs.size());
+  float sum = 0;
+  float shifted_sum = 0;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const float shifted = outputs[k] - largest;
+    const float exponential = std::exp(shifted);
+    sum += exponential;
+    shifted_sum += shifted;
+    if (!gradient.empty()) gradient[k] = exponential;
+  }
+  if (!gradient.empty()) {
+    const float normalizer = scale / sum;
+    const float off_target = scale * smoothing / width;
+    for (float& value : gradient) value = value * normalizer - off_target;
+    gradient[label] -= scale * (1 - smoothing);
+  }
+  const double loss = static_cast<double>(std::log(sum)) -
+                      static_cast<double>(1 - smoothing) * static_cast<double>(outputs[label] - largest);
+  // Without smoothing an output of minus infinity, a class ruled out, must not enter: 0 times it is not a number.
+  return smoothing == 0 ? loss : loss - static_cast<double>(smoothing) * static_cast<double>(shifted_sum / width);
+}
+
+double squared_error(Row outputs, Row targets, float scale, std::span<float> gradient) {
+  const auto width = static_cast<float>(outputs.size());
+  double sum = 0;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const float difference = outputs[k] - targets[k];
+    sum += static_cast<double>(difference) * static_cast<double>(difference);
+    if (!gradient.empty()) gradient[k] = scale * 2 * difference / width;
+  }
+  return sum / static_cast<double>(width);
+}
+
+struct Batch {
+  std::span<const float> outputs;
+  std::size_t samples;
+  std::size_t width;
+  std::span<float> gradient;
+  float scale;  // 1 / divisor
+
+  Row row(std::size_t sample) const { return outputs.subspan(sample * width, width); }
+  std::span<float> gradient_row(std::size_t sample) const {
+    return gradient.empty() ? gradient : gradient.subspan(sample * width, width);
+  }
+};
+
+MetricSums sums(const SparseCategoricalCrossentropy& loss, const Batch& batch, const Targets& targets) {
+  if (!(loss.label_smoothing >= 0 && loss.label_smoothing < 1))
+    throw Error(ErrorCategory::input, "sparse_categorical_crossentropy", "needed label smoothing from 0 to below 1",
+                fmt::format("got {}", loss.label_smoothing));
+  if (targets.labels.size() != batch.samples)
+    throw Error(ErrorCategory::data, to_string(Loss(loss)),
+                fmt::format("needed {} labels, one for each sample", batch.samples),
+                fmt::format("got {} labels and {} target values", targets.labels.size(), targets.values.size()));
+  MetricSums result{.has_accuracy = true};
+  for (std::size_t i = 0; i < batch.samples; ++i) {
+    const std::int32_t label = targets.labels[i];
+    if (label < 0 || static_cast<std::size_t>(label) >= batch.width)
+      throw Error(ErrorCategory::data, to_string(Loss(loss)),
+                  fmt::format("needed labels 0 .. {} for {} classes", batch.width - 1, batch.width),
+                  fmt::format("sample {} of the batch has label {}", i, label));
+    const auto index = static_cast<std::size_t>(label);
+    result.loss += cross_entropy(batch.row(i), index, loss.label_smoothing, batch.scale, batch.gradient_row(i));
+    const std::int64_t rank = rank_of(batch.row(i), index);
+    result.correct += rank < 1;
+    result.correct_top5 += rank < 5;
+  }
+  return result;
+}
+
+MetricSums sums(const MeanSquaredError& loss, const Batch& batch, const Targets& targets) {
+  if (targets.values.size() != batch.outputs.size())
+    throw Error(ErrorCategory::data, to_string(Loss(loss)),
+                fmt::format("needed {} target values for {} samples of {} outputs", batch.outputs.size(), batch.samples,
+                            batch.width),
+                fmt::format("got {} target values and {} labels", targets.values.size(), targets.labels.size()));
+  MetricSums result;
+  for (std::size_t i = 0; i < batch.samples; ++i)
+    result.loss += squared_error(batch.row(i), targets.values.subspan(i * batch.width, batch.width), batch.scale,
+                                 batch.gradient_row(i));
+  return result;
+}
+
+}  // namespace
+
+std::string to_string(const Loss& loss) {
+  if (const auto* entropy = std::get_if<SparseCategoricalCrossentropy>(&loss))
+    return entropy->label_smoothing == 0
+               ? "sparse_categorical_crossentropy"
+               : fmt::format("sparse_categorical_crossentropy(label_smoothing={})", entropy->label_smoothing);
+  return "mean_squared_error";
+}
+
+MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples, const Targets& targets,
+                        std::int64_t divisor, std::span<float> gradient) {
+  LOCKSTEP_CHECK_OP(samples, >=, 0);
+  const auto count = static_cast<std::size_t>(samples);
+  const std::size_t width = count == 0 ? 0 : outputs.size() / count;
+  LOCKSTEP_CHECK_OP(outputs.size(), ==, count * width);
+  if (!gradient.empty()) {
+    LOCKSTEP_CHECK_OP(gradient.size(), ==, outputs.size());
+    LOCKSTEP_CHECK_OP(divisor, >, 0);
+  }
+  const Batch batch{outputs, count, width, gradient,
+                    gradient.empty() ? 0 : static_cast<float>(1.0 / static_cast<double>(divisor))};
+  MetricSums result = std::visit([&](const auto& chosen) { return sums(chosen, batch, targets); }, loss);
+  result.samples = samples;
+  return result;
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,39 @@
+// What training minimizes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "model/metric.h"
+
+namespace lockstep::model {
+
+/// Cross-entropy between softmax(logits) and class labels, with label smoothing: the target of the true class is 1 - s
+/// + s/K, of the others s/K (Szegedy et al., CVPR 2016).
+struct SparseCategoricalCrossentropy {
+  float label_smoothing = 0;
+};
+
+/// Mean over the outputs of one sample of the squared difference to its targets.
+struct MeanSquaredError {};
+
+using Loss = std::variant<SparseCategoricalCrossentropy, MeanSquaredError>;
+
+std::string to_string(const Loss& loss);
+
+/// What the samples of a batch should have given. One of the two is used, depending on the loss.
+struct Targets {
+  std::span<const std::int32_t> labels;  ///< [samples], 0 .. outputs-1
+  std::span<const float> values;         ///< [samples, outputs]
+};
+
+/// Sums of loss and metrics over the samples of `outputs` [samples, width]. Where `gradient` (same shape) is not empty
+/// it receives d(sum of losses)/d(outputs) / divisor: dividing by the number of samples of the global batch makes
+/// gradients of all replicas add up to the gradient of the mean. Throws Error (data) for a label outside 0 .. width-1.
+MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples, const Targets& targets,
+                        std::int64_t divisor, std::span<float> gradient);
+
+}  // namespace lockstep::model

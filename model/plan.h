@@ -1,0 +1,97 @@
+// A network compiled for one batch size: the order of operations and every buffer's place in one arena.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "model/arena.h"
+#include "model/backend.h"
+#include "model/compiled_model.h"
+#include "model/graph.h"
+#include "model/network.h"
+
+namespace lockstep::model {
+
+/// Forward and, in training, backward for exactly `batch` samples. Nothing is allocated in a pass.
+class Plan {
+ public:
+  /// `parameters` and `buffers` are the model's flat arrays and outlive the plan, as network and backend do.
+  Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, std::span<float> parameters, std::span<float> buffers);
+  ~Plan();
+
+  /// Bytes of arena that bind() needs.
+  std::size_t arena_bytes() const { return layout_.bytes; }
+  /// Points all tensors into `arena`, 64-byte aligned, of at least arena_bytes().
+  void bind(std::byte* arena);
+
+  /// Runs forward on `features`, [batch, input shape...]; they must stay in place until backward has run.
+  void forward(std::span<const float> features, const PassContext& pass);
+  /// [batch, output shape...], valid after forward until the next pass of any plan on the same arena.
+  std::span<const float> output() const;
+  /// To be filled by the loss between forward and backward; empty where nothing is trained.
+  std::span<float> output_gradient() const;
+  /// Writes every parameter's gradient into the flat array `gradients` and tells `ready` (may be empty) after each.
+  void backward(const PassContext& pass, std::span<float> gradients, const GradientReady& ready);
+
+ private:
+  using StorageId = int;
+  static constexpr StorageId kNone = -1;
+  static constexpr StorageId kExternal = -2;  // the caller's features, not in the arena
+
+  // One step's operation and its view of memory.
+  struct Step {
+    GraphStep graph;
+    const Node* node = nullptr;
+    std::unique_ptr<Operation> operation;  // null: the output is the input's memory
+    Needs needs;
+    bool runs_backward = false;
+    // Per input: where its gradient is written first if another reader has written the real one before, so that this one is added.
+    std::vector<StorageId> addends;
+    StorageId saved = kNone;
+    Tensors tensors;
+  };
+
+  // One array of the network: where it lies, where its gradient lies, and who reads it.
+  struct Value {
+    std::size_t elements = 0;
+    int producer = -1;           // step; -1 for the network's input
+    std::vector<int> consumers;  // steps, ascending
+    bool needs_gradient = false;
+    StorageId storage = kNone;
+    StorageId gradient = kNone;
+  };
+
+  void compile_steps(const Network& network, Graph graph, bool training);
+  void mark_gradients();
+  void assign_storage();
+  void assign_gradients();
+  void assign_workspace();
+  void bind_parameters(std::span<float> parameters, std::span<float> buffers, const Network& network);
+  bool may_run_in_place(const Step& step) const;
+
+  StorageId new_storage(std::size_t bytes, int first, int last);
+  void extend(StorageId storage, int time);
+  int backward_time(int step) const { return 2 * static_cast<int>(steps_.size()) - 1 - step; }
+  int end_of_forward() const { return static_cast<int>(steps_.size()) - 1; }
+  Value& value(NodeId node) { return values_[static_cast<std::size_t>(node + 1)]; }
+  const Value& value(NodeId node) const { return values_[static_cast<std::size_t>(node + 1)]; }
+  std::span<float> floats(StorageId storage, std::size_t elements) const;
+  void point_gradients_at(std::span<float> gradients);
+
+  Backend& backend_;
+  std::int64_t batch_;
+  bool training_;
+  std::vector<Step> steps_;
+  std::vector<Value> values_;  // the network's input first, then one per node
+  NodeId output_;
+  std::vector<Lifetime> lifetimes_;  // by StorageId
+  ArenaLayout layout_;
+  StorageId scratch_ = kNone;
+  std::byte* arena_ = nullptr;
+  std::span<const ParameterInfo> parameter_entries_;
+  float* bound_gradients_ = nullptr;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,47 @@
+#include "model/zoo/zoo.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "device/error.h"
+#include "model/suggestion.h"
+
+namespace lockstep::zoo {
+namespace {
+
+using model::Network;
+using model::Shape;
+
+struct Recipe {
+  std::string_view name;
+  Network (*make)(Shape input, std::int64_t classes);
+};
+
+const std::array<Recipe, 6> kRecipes = {{
+    {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
+    {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
+    {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
+    {"resnet18", [](Shape input, std::int64_t classes) { return resnet18(std::move(input), classes); }},
+    {"resnet34", [](Shape input, std::int64_t classes) { return resnet34(std::move(input), classes); }},
+    {"resnet50", [](Shape input, std::int64_t classes) { return resnet50(std::move(input), classes); }},
+}};
+
+}  // namespace
+
+std::vector<std::string_view> names() {
+  std::vector<std::string_view> result;
+  for (const Recipe& recipe : kRecipes) result.push_back(recipe.name);
+  return result;
+}
+
+Network make(std::string_view name, Shape input, std::int64_t classes) {
+  const auto* const recipe = std::ranges::find(kRecipes, name, &Recipe::name);
+  if (recipe != kRecipes.end()) return recipe->make(std::move(input), classes);
+  const std::vector<std::string_view> known = names();
+  throw Error(ErrorCategory::input, "model", fmt::format("needed one of {}, or a FILE.json", model::list_names(known)),
+              model::got_name(name, known));
+}
+
+}  // namespace lockstep::zoo

@@ -1,0 +1,220 @@
+"""What scripts/bench runs: both sides, alternating, medians and ratios; see there for the options."""
+
+import argparse
+import datetime
+import itertools
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "release"
+LOCKSTEP = BUILD / "apps" / "lockstep" / "lockstep"
+PRIMITIVES = BUILD / "apps" / "bench" / "lockstep_bench_primitives"
+TORCH = [sys.executable, str(ROOT / "scripts" / "bench_torch.py")]
+BATCH = 64
+
+
+class Run:
+    """A training as a child process on given cores; its JSON events, with the seconds since it was started."""
+
+    def __init__(self, command, cores, threads=1):
+        environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        if threads:
+            environment["OMP_NUM_THREADS"] = str(threads)
+        self.command = command
+        self.errors = tempfile.TemporaryFile("w+")
+        self.started = time.perf_counter()
+        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE,
+                                        stderr=self.errors, preexec_fn=lambda: os.sched_setaffinity(0, cores))
+
+    def finish(self):
+        """Waits for the end; the events as (seconds since the start, event). Leaves where the training failed."""
+        self.events = []
+        for line in self.process.stdout:
+            self.events.append((time.perf_counter() - self.started, json.loads(line)))
+        _, status, usage = os.wait4(self.process.pid, 0)
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        if self.process.returncode:
+            self.errors.seek(0)
+            sys.exit(f"scripts/bench: error: exit status {self.process.returncode} from {' '.join(self.command)}\n"
+                     + self.errors.read())
+        self.resident_megabytes = usage.ru_maxrss / 1000
+        return self
+
+    def rate(self):
+        """Samples a second of the last epoch: the ones before it warm up."""
+        return [event for _, event in self.events if event["event"] == "epoch"][-1]["samples_per_second"]
+
+    def seconds_to_first_step(self):
+        return next(seconds for seconds, event in self.events if event["event"] == "step")
+
+
+def physical_cores(count):
+    """Processors of this process's affinity on `count` different cores."""
+    chosen, taken = [], set()
+    for processor in sorted(os.sched_getaffinity(0)):
+        siblings = pathlib.Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
+        core = siblings.read_text() if siblings.exists() else str(processor)
+        if core not in taken:
+            taken.add(core)
+            chosen.append(processor)
+    if len(chosen) < count:
+        sys.exit(f"scripts/bench: error: this part needs {count} cores; this process has {len(chosen)}")
+    return chosen[:count]
+
+
+def train(*more, batch=BATCH, epochs):
+    return [str(LOCKSTEP), "train", "--model", "cnn", "--data", "fashion-mnist", "--global-batch", str(batch),
+            "--epochs", str(epochs), "--log-format", "json", *more]
+
+
+def spread(values):
+    return f"{min(values):,.0f} to {max(values):,.0f}"
+
+
+def row(name, lockstep, other, ratio, note=""):
+    print(f"  {name:<44}{lockstep:>12}{other:>12}{ratio:>9}   {note}", flush=True)
+
+
+def title(other):
+    print()
+    row("", "Lockstep", other, "ratio")
+
+
+def best_torch(core):
+    """PyTorch's configurations, each tried once briefly; the quickest of each memory layout."""
+    print("PyTorch's configurations, 300 steps each, images a second:", flush=True)
+    best, tried = {}, {}
+    for layout, adam, source in itertools.product(["contiguous", "channels_last"], ["plain", "foreach", "fused"],
+                                                  ["uint8", "float32"]):
+        options = ["--layout", layout, "--adam", adam, "--input", source]
+        tried[f"{layout} {adam} {source}"] = rate = Run(TORCH + options + ["--steps", "300"], [core]).finish().rate()
+        print(f"  {layout:<14} Adam {adam:<8} images kept as {source:<8}{rate:>9,.0f}", flush=True)
+        if rate > best.get(layout, (0, None))[0]:
+            best[layout] = (rate, options)
+    return tried, {layout: options for layout, (_, options) in best.items()}
+
+
+def measure_single(options, result):
+    """One core, batch 64: Lockstep, then PyTorch in its two layouts, again and again."""
+    [core] = physical_cores(1)
+    tried, best = best_torch(core)
+    ours, theirs, memory, torch_memory = [], {layout: [] for layout in best}, [], []
+    for _ in range(options.rounds):
+        run = Run(train("--devices", "cpu:0", epochs=options.epochs), [core]).finish()
+        ours.append(run.rate())
+        memory.append(run.resident_megabytes)
+        for layout, choice in best.items():
+            run = Run(TORCH + choice, [core]).finish()
+            theirs[layout].append(run.rate())
+            torch_memory.append(run.resident_megabytes)
+    layout = max(theirs, key=lambda name: statistics.median(theirs[name]))
+    rate, other = statistics.median(ours), statistics.median(theirs[layout])
+    result["single"] = {"lockstep": ours, "torch": theirs, "torch_tried": tried, "torch_best": best[layout],
+                        "ratio": rate / other, "resident_megabytes": max(memory),
+                        "torch_resident_megabytes": max(torch_memory)}
+    title("PyTorch")
+    row("images a second, one core, batch 64", f"{rate:,.0f}", f"{other:,.0f}", f"{rate / other:.2f} x",
+        f"PyTorch: {layout}, Adam {best[layout][3]}; ours {spread(ours)}, theirs {spread(theirs[layout])}")
+    row("resident memory at most, MB", f"{max(memory):,.0f}", f"{max(torch_memory):,.0f}",
+        f"{max(memory) / max(torch_memory):.2f} x")
+
+
+def measure_replicas(options, result):
+    """Two replicas on two cores against two independent runs at the same time, one on each."""
+    cores = physical_cores(2)
+    kinds = {"mirrored": train("--devices", "cpu:0,cpu:0", batch=2 * BATCH, epochs=options.epochs),
+             "two ranks": ["mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none"] +
+                          train("--devices", "cpu:0", batch=2 * BATCH, epochs=options.epochs)}
+    independent, rates = [], {kind: [] for kind in kinds}
+    for _ in range(options.rounds):
+        pair = [Run(train("--devices", "cpu:0", epochs=options.epochs), [core]) for core in cores]
+        independent.append(sum(run.finish().rate() for run in pair))
+        for kind, command in kinds.items():
+            rates[kind].append(Run(command, cores, threads=None).finish().rate())
+    other = statistics.median(independent)
+    result["replicas"] = {"independent": independent} | {
+        kind: {"rates": values, "ratio": statistics.median(values) / other} for kind, values in rates.items()}
+    title("2 x one")
+    for kind, values in rates.items():
+        rate = statistics.median(values)
+        row(f"images a second, two cores, {kind}", f"{rate:,.0f}", f"{other:,.0f}", f"{rate / other:.0%}",
+            f"ours {spread(values)}, two independent runs {spread(independent)}")
+
+
+def measure_start(options, result):
+    """From the start of the process to the end of its first step."""
+    [core] = physical_cores(1)
+    ours, theirs = [], []
+    for _ in range(options.rounds):
+        command = train("--devices", "cpu:0", "--steps", "1", "--log-every", "1", epochs=1)
+        ours.append(Run(command, [core]).finish().seconds_to_first_step())
+        theirs.append(Run(TORCH + ["--steps", "1", "--warm-up", "1"], [core]).finish().seconds_to_first_step())
+    seconds, other = statistics.median(ours), statistics.median(theirs)
+    result["start"] = {"lockstep": ours, "torch": theirs}
+    title("PyTorch")
+    row("seconds from start to first step", f"{seconds:.2f}", f"{other:.2f}", f"{seconds / other:.2f} x")
+
+
+def measure_primitives(options, result):
+    """What the oneDNN primitives of one step take by themselves, against a whole step."""
+    if not PRIMITIVES.exists():
+        print(f"  {PRIMITIVES} was not built; the share of the primitives is left out")
+        return
+    [core] = physical_cores(1)
+    shares, details = [], []
+    for _ in range(options.rounds):
+        environment = dict(os.environ, OMP_NUM_THREADS="1")
+        report = json.loads(subprocess.run([str(PRIMITIVES), "--model", "cnn", "--batch", str(BATCH)], check=True,
+                                           env=environment, stdout=subprocess.PIPE,
+                                           preexec_fn=lambda: os.sched_setaffinity(0, [core])).stdout)
+        step = BATCH / Run(train("--devices", "cpu:0", epochs=options.epochs), [core]).finish().rate()
+        details.append(report | {"step_seconds": step})
+        shares.append(report["primitive_seconds_per_step"] / step)
+    middle = sorted(range(len(shares)), key=shares.__getitem__)[len(shares) // 2]
+    result["primitives"] = {"shares": shares, "share": shares[middle], "runs": details}
+    title("primitives")
+    row("milliseconds a step, one core", f"{1e3 * details[middle]['step_seconds']:.2f}",
+        f"{1e3 * details[middle]['primitive_seconds_per_step']:.2f}", f"{shares[middle]:.0%}",
+        "of what the oneDNN primitives alone would allow")
+
+
+PARTS = {"single": measure_single, "replicas": measure_replicas, "start": measure_start,
+         "primitives": measure_primitives}
+
+
+def processor():
+    with open("/proc/cpuinfo") as lines:
+        return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--only", action="append", choices=PARTS)
+    options = parser.parse_args()
+
+    import torch
+    version = json.loads(subprocess.run([str(LOCKSTEP), "version", "--json"], check=True, stdout=subprocess.PIPE).stdout)
+    result = {"date": datetime.date.today().isoformat(), "processor": processor(), "processors": os.cpu_count(),
+              "torch": torch.__version__, "lockstep": version, "rounds": options.rounds, "epochs": options.epochs}
+    print(f"{result['date']}, {result['processor']}, {result['processors']} processors, PyTorch {result['torch']}")
+    if os.getloadavg()[0] > 0.5:
+        print(f"note: the load average is {os.getloadavg()[0]:.1f}; something else runs here, and the figures will show it")
+
+    for part in options.only or PARTS:
+        PARTS[part](options, result)
+    (ROOT / "build" / "bench.json").write_text(json.dumps(result, indent=1) + "\n")
+    print("\nevery figure: build/bench.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""The PyTorch side of scripts/bench: the network `cnn` on Fashion-MNIST, eagerly, on one thread.
+
+Prints one JSON object a line: {"event": "step"} after the first optimizer step, then, per measured epoch,
+{"event": "epoch", "samples": ..., "seconds": ..., "samples_per_second": ...}, input included.
+"""
+
+import argparse
+import gzip
+import json
+import pathlib
+import time
+
+import numpy
+import torch
+from torch import nn
+
+
+def read_idx(path):
+    """An IDX file of unsigned bytes as a tensor of its shape."""
+    with gzip.open(path) as file:
+        data = file.read()
+    dimensions = data[3]
+    shape = numpy.frombuffer(data, ">i4", dimensions, offset=4).tolist()
+    return torch.from_numpy(numpy.frombuffer(data, numpy.uint8, offset=4 + 4 * dimensions).reshape(shape).copy())
+
+
+def cnn():
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(1600, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def adam(parameters, kind):
+    choice = {"plain": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+    return torch.optim.Adam(parameters, lr=1e-3, **choice[kind])
+
+
+class Training:
+    def __init__(self, options):
+        self.batch = options.batch
+        self.layout = torch.channels_last if options.layout == "channels_last" else torch.contiguous_format
+        # The images stay in memory, as bytes (converted batch by batch) or as floats (converted once).
+        self.images = read_idx(options.data / "train-images-idx3-ubyte.gz").unsqueeze(1)
+        self.labels = read_idx(options.data / "train-labels-idx1-ubyte.gz").long()
+        if options.input == "float32":
+            self.images = self.images.float().div_(255)
+        self.model = cnn().to(memory_format=self.layout)
+        self.loss = nn.CrossEntropyLoss()
+        self.optimizer = adam(self.model.parameters(), options.adam)
+
+    def step(self, ids):
+        images = self.images[ids]
+        if images.dtype == torch.uint8:
+            images = images.float().div_(255)
+        images = images.contiguous(memory_format=self.layout)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.loss(self.model(images), self.labels[ids]).backward()
+        self.optimizer.step()
+
+    def epoch(self, steps=None):
+        """One pass in a new random order, or its first `steps` steps; the number of samples."""
+        samples = 0
+        for ids in torch.randperm(len(self.images)).split(self.batch)[:steps]:
+            self.step(ids)
+            samples += len(ids)
+        return samples
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", type=pathlib.Path, default="/usr/share/datasets/fashion-mnist")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--steps", type=int, help="end every epoch after this many steps")
+    parser.add_argument("--warm-up", type=int, default=50, help="steps before the first measured epoch")
+    parser.add_argument("--layout", choices=["contiguous", "channels_last"], default="contiguous")
+    parser.add_argument("--adam", choices=["plain", "foreach", "fused"], default="fused")
+    parser.add_argument("--input", choices=["uint8", "float32"], default="uint8")
+    options = parser.parse_args()
+
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    torch.manual_seed(1)
+    training = Training(options)
+    parameters = sum(parameter.numel() for parameter in training.model.parameters())
+    print(json.dumps({"event": "start", "torch": torch.__version__, "parameters": parameters}), flush=True)
+    training.epoch(1)
+    print(json.dumps({"event": "step", "step": 1}), flush=True)
+    training.epoch(options.warm_up)
+    for epoch in range(options.epochs):
+        start = time.perf_counter()
+        samples = training.epoch(options.steps)
+        seconds = time.perf_counter() - start
+        print(json.dumps({"event": "epoch", "epoch": epoch, "samples": samples, "seconds": seconds,
+                          "samples_per_second": samples / seconds}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

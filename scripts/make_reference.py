@@ -1,0 +1,198 @@
+"""Writes reference values of PyTorch to the directory of the first argument, in Lockstep's names and layouts.
+
+Everything is computed in float64 from float32 inputs and rounded once at the end, so a comparison in float32 sees the
+rounding of one side only. Kernels of convolutions are [O, kH, kW, I], images are NHWC, and flattening goes over them in that order.
+"""
+import pathlib
+import sys
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn import functional
+
+BATCH, BATCHES, STEPS, CLASSES = 8, 3, 10, 10
+
+
+class Mlp(nn.Module):
+    def __init__(self, features, hidden):
+        super().__init__()
+        sizes = [features, *hidden, CLASSES]
+        for i in range(len(sizes) - 1):
+            self.add_module("dense" if i == 0 else f"dense_{i}", nn.Linear(sizes[i], sizes[i + 1]))
+
+    def forward(self, x):
+        *hidden, last = self.children()
+        x = to_nhwc(x).flatten(1)
+        for layer in hidden:
+            x = functional.relu(layer(x))
+        return last(x)
+
+
+class Cnn(nn.Module):
+    def __init__(self, height, width, channels):
+        super().__init__()
+        self.conv2d = nn.Conv2d(channels, 32, 3)
+        self.conv2d_1 = nn.Conv2d(32, 64, 3)
+        rows, columns = (((extent - 2) // 2 - 2) // 2 for extent in (height, width))
+        self.dense = nn.Linear(rows * columns * 64, 128)
+        self.dense_1 = nn.Linear(128, CLASSES)
+
+    def forward(self, x):
+        for convolution in (self.conv2d, self.conv2d_1):
+            x = functional.max_pool2d(functional.relu(convolution(x)), 2)
+        return self.dense_1(functional.relu(self.dense(to_nhwc(x).flatten(1))))
+
+
+def normalization(channels):
+    return nn.BatchNorm2d(channels, eps=1e-5, momentum=0.1)
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, filters, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, filters, 3, stride, 1, bias=False)
+        self.bn1 = normalization(filters)
+        self.conv2 = nn.Conv2d(filters, filters, 3, 1, 1, bias=False)
+        self.bn2 = normalization(filters)
+        self.downsample = None
+        if stride != 1 or inputs != filters:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, filters, 1, stride, bias=False), normalization(filters))
+
+    def forward(self, x):
+        shortcut = x if self.downsample is None else self.downsample(x)
+        residual = self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x)))))
+        return functional.relu(residual + shortcut)
+
+
+class ResNet18(nn.Module):
+    def __init__(self, width, imagenet):
+        super().__init__()
+        self.imagenet = imagenet
+        kernel, stride = (7, 2) if imagenet else (3, 1)
+        self.conv1 = nn.Conv2d(3, width, kernel, stride, kernel // 2, bias=False)
+        self.bn1 = normalization(width)
+        inputs = width
+        for stage in range(4):
+            filters = width << stage
+            blocks = [Block(inputs, filters, 1 if stage == 0 else 2), Block(filters, filters, 1)]
+            self.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
+            inputs = filters
+        self.fc = nn.Linear(inputs, CLASSES)
+
+    def forward(self, x):
+        x = functional.relu(self.bn1(self.conv1(x)))
+        if self.imagenet:
+            x = functional.max_pool2d(x, 3, 2, 1)
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            x = stage(x)
+        return self.fc(x.mean((2, 3)))
+
+
+def to_nhwc(x):
+    return x.permute(0, 2, 3, 1)
+
+
+def named_arrays(model, pick):
+    """pick(tensor) of every parameter under Lockstep's name and layout."""
+    names = {nn.Conv2d: {"weight": "kernel", "bias": "bias"}, nn.Linear: {"weight": "kernel", "bias": "bias"},
+             nn.BatchNorm2d: {"weight": "gamma", "bias": "beta"}}
+    arrays = {}
+    for layer, module in model.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            array = pick(parameter).detach()
+            arrays[f"{layer}/{names[type(module)][name]}"] = to_nhwc(array) if array.dim() == 4 else array
+    return arrays
+
+
+def named_buffers(model):
+    return {f"{layer}/{ours}": getattr(module, theirs)
+            for layer, module in model.named_modules() if isinstance(module, nn.BatchNorm2d)
+            for ours, theirs in (("moving_mean", "running_mean"), ("moving_variance", "running_var"))}
+
+
+def stored(tensors):
+    return {name: tensor.detach().to(torch.int32 if tensor.dtype == torch.int64 else torch.float32).contiguous().clone()
+            for name, tensor in tensors.items()}
+
+
+def train(model, start, x, labels, optimizer):
+    """Losses of STEPS updates, batches in turn."""
+    model.load_state_dict(start)
+    model.train()
+    optimizer = optimizer(model.parameters())
+    losses = []
+    for step in range(STEPS):
+        batch = slice(step % BATCHES * BATCH, (step % BATCHES + 1) * BATCH)
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(x[batch]), labels[batch])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def trajectory(model, height, width, channels):
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases and normalization too: a gradient at 0 or 1 hides mistakes
+            if parameter.dim() == 1:
+                parameter.add_(0.1 * torch.randn(parameter.shape))
+    model.double()
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    x = torch.randn(BATCH * BATCHES, channels, height, width).double()
+    labels = torch.randint(CLASSES, (BATCH * BATCHES,))
+
+    model.train()
+    logits = model(x[:BATCH])
+    functional.cross_entropy(logits, labels[:BATCH]).backward()
+    result = {"input": to_nhwc(x), "labels": labels, "logits": logits}
+    result |= {f"parameter/{name}": array for name, array in named_arrays(model, lambda p: p).items()}
+    result |= {f"gradient/{name}": array for name, array in named_arrays(model, lambda p: p.grad).items()}
+    result = stored(result)
+
+    optimizers = {"adam": lambda p: torch.optim.Adam(p, lr=1e-3, eps=1e-7),
+                  "sgd": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9)}
+    for name, optimizer in optimizers.items():
+        losses = train(model, start, x, labels, optimizer)
+        model.eval()
+        result |= stored({f"{name}/losses": losses, f"{name}/inference_logits": model(x[:BATCH])})
+        result |= stored({f"{name}/{buffer}": value for buffer, value in named_buffers(model).items()})
+    return result
+
+
+def optimizer_trajectories():
+    """Parameters after five updates with given gradients, for every optimizer; without decay and with it."""
+    steps, size = 5, 37
+    parameters, gradients = torch.randn(size), torch.randn(steps, size)
+    optimizers = {"sgd": lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01),
+                  "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+                  "nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+                  "adam": lambda p: torch.optim.Adam(p, lr=0.01, eps=1e-7, weight_decay=0.1),
+                  "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, eps=1e-7, weight_decay=0.1)}
+    result = {"parameters": parameters, "gradients": gradients}
+    for name, make in optimizers.items():
+        variable = parameters.double().requires_grad_()
+        optimizer = make([variable])
+        for gradient in gradients:
+            variable.grad = gradient.double()
+            optimizer.step()
+        result[name] = variable
+    return stored(result)
+
+
+def main():
+    directory = pathlib.Path(sys.argv[1])
+    torch.manual_seed(1)
+    torch.use_deterministic_algorithms(True)
+    shapes = {"mlp": (6, 5, 2), "cnn": (14, 14, 2), "resnet18_cifar": (16, 16, 3), "resnet18_imagenet": (33, 33, 3)}
+    models = {"mlp": Mlp(6 * 5 * 2, [24, 16]), "cnn": Cnn(14, 14, 2),
+              "resnet18_cifar": ResNet18(4, imagenet=False), "resnet18_imagenet": ResNet18(4, imagenet=True)}
+    metadata = {"made_by": f"scripts/make_reference.py with torch {torch.__version__}"}
+    references = {"optimizers": optimizer_trajectories()} | {name: trajectory(models[name], *shapes[name]) for name in models}
+    for name, tensors in references.items():
+        file = directory / f"{name}.safetensors"
+        save_file(tensors, file, metadata)
+        file.chmod(0o644)
+
+
+main()

@@ -1,0 +1,106 @@
+// What a training tells those who watch it, at the moments that Keras users know.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/metric.h"
+
+namespace lockstep::strategy {
+
+/// What is about to be trained, and on what.
+struct TrainBegin {
+  std::string model;
+  std::int64_t parameters = 0;
+  std::string strategy;
+  std::string allreduce;
+  int world_size = 1;  ///< replicas
+  int ranks = 1;
+  int nodes = 1;
+  std::string data;
+  std::int64_t records = 0;
+  std::int64_t global_batch = 0;
+  std::int64_t per_replica_batch = 0;  ///< samples of a step of one replica, at most
+  std::int64_t micro_batch = 0;        ///< samples of one pass, at most
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t first_step = 0;  ///< steps done before: 0, or those of the checkpoint
+  std::int64_t last_step = 0;   ///< steps done at the end
+  std::uint64_t seed = 1;
+  double start_seconds = 0;  ///< from the start of the session to here
+  std::optional<std::filesystem::path> restored_from;
+};
+
+struct StepLogs {
+  std::int64_t step = 0;      ///< steps done, this one included
+  std::int64_t epoch = 0;     ///< from 0
+  model::MetricSums metrics;  ///< of this step, over all replicas; 0 samples where it was skipped
+  std::int64_t samples = 0;   ///< of this step's global batch
+  float learning_rate = 0;
+  double gradient_norm = 0;       ///< before clipping; 0 without clipping
+  double input_wait_seconds = 0;  ///< that this rank has waited for input since the start
+  bool skipped = false;
+};
+
+struct EpochLogs {
+  std::int64_t epoch = 0;     ///< from 0
+  std::int64_t step = 0;      ///< steps done
+  bool complete = true;       ///< false where the training ends within the epoch
+  model::MetricSums metrics;  ///< over the epoch, all replicas
+  std::optional<model::MetricSums> validation;
+  std::int64_t samples = 0;  ///< records visited, those of skipped steps included
+  std::int64_t skipped_samples = 0;
+  double seconds = 0;  ///< of training in this run, without validation
+  double samples_per_second = 0;
+  double validation_seconds = 0;
+  double input_wait_seconds = 0;  ///< that this rank waited for input in this epoch
+  float learning_rate = 0;        ///< of the last step
+};
+
+struct CheckpointLogs {
+  std::int64_t step = 0;
+  std::filesystem::path path;
+  double seconds = 0;
+};
+
+struct TrainEnd {
+  std::int64_t steps = 0;  ///< done in all
+  double seconds = 0;      ///< of fit
+  std::uint64_t parameter_hash = 0;
+  int signal = 0;        ///< that the training left on; 0 for none
+  bool stopped = false;  ///< by a callback
+};
+
+/// Watches a training. Called on every rank at the same moments, on the thread that called fit. All hooks do nothing
+/// unless overridden.
+class Callback {
+ public:
+  virtual ~Callback() = default;
+
+  virtual void on_train_begin(const TrainBegin& /*begin*/) {}
+  virtual void on_train_end(const TrainEnd& /*end*/) {}
+  virtual void on_epoch_begin(std::int64_t /*epoch*/) {}
+  virtual void on_epoch_end(const EpochLogs& /*logs*/) {}
+  virtual void on_batch_begin(std::int64_t /*step*/) {}  ///< `step`: steps done before it
+  virtual void on_batch_end(const StepLogs& /*logs*/) {}
+  virtual void on_test_begin() {}
+  virtual void on_test_end(const model::MetricSums& /*metrics*/) {}
+  virtual void on_checkpoint(const CheckpointLogs& /*logs*/) {}
+
+  /// False promises that this callback never calls request_stop() from a batch hook, which saves an agreement of all
+  /// ranks in every step.
+  virtual bool may_stop_at_batches() const { return true; }
+
+  /// Whether this callback wants the training to end. One rank's wish ends it on all, after the current step or epoch.
+  bool stop_requested() const { return stop_requested_; }
+
+ protected:
+  void request_stop() { stop_requested_ = true; }
+
+ private:
+  bool stop_requested_ = false;
+};
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,115 @@
+#include "strategy/callbacks/json_events.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "device/cpu.h"
+#include "strategy/files.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// As the user wrote it: 0.001, not the nearest double of the nearest float.
+double shortest(float value) { return std::stod(fmt::format("{}", value)); }
+
+void add_metrics(Json& event, const std::string& prefix, const model::MetricSums& metrics) {
+  event[prefix + "loss"] = metrics.mean_loss();
+  if (!metrics.has_accuracy) return;
+  event[prefix + "accuracy"] = metrics.accuracy();
+  event[prefix + "top5_accuracy"] = metrics.top5_accuracy();
+}
+
+}  // namespace
+
+void JsonEvents::write(const Json& event) {
+  const std::string line = event.dump() + '\n';
+  std::fwrite(line.data(), 1, line.size(), out_);
+  std::fflush(out_);
+}
+
+void JsonEvents::on_train_begin(const TrainBegin& begin) {
+  Json event = {{"event", "start"},
+                {"world_size", begin.world_size},
+                {"ranks", begin.ranks},
+                {"nodes", begin.nodes},
+                {"strategy", begin.strategy},
+                {"allreduce", begin.allreduce},
+                {"global_batch", begin.global_batch},
+                {"per_replica_batch", begin.per_replica_batch},
+                {"micro_batch", begin.micro_batch},
+                {"model", begin.model},
+                {"parameters", begin.parameters},
+                {"data", begin.data},
+                {"records", begin.records},
+                {"steps_per_epoch", begin.steps_per_epoch},
+                {"first_step", begin.first_step},
+                {"last_step", begin.last_step},
+                {"seed", begin.seed},
+                {"start_seconds", begin.start_seconds},
+                {"resident_bytes", device::resident_bytes()}};
+  if (begin.restored_from) event["restored_from"] = begin.restored_from->string();
+  write(event);
+}
+
+void JsonEvents::on_epoch_begin(std::int64_t /*epoch*/) {
+  since_ = std::chrono::steady_clock::now();
+  samples_ = 0;
+}
+
+void JsonEvents::on_batch_end(const StepLogs& logs) {
+  samples_ += logs.samples;
+  if (log_every_ == 0 || logs.step % log_every_ != 0) return;
+  const auto now = std::chrono::steady_clock::now();
+  const double seconds = std::chrono::duration<double>(now - since_).count();
+  Json event = {{"event", "step"}, {"step", logs.step}, {"epoch", logs.epoch}};
+  if (logs.skipped)
+    event["skipped"] = true;
+  else
+    add_metrics(event, "", logs.metrics);
+  event["samples_per_second"] = static_cast<double>(samples_) / seconds;
+  event["learning_rate"] = shortest(logs.learning_rate);
+  if (logs.gradient_norm > 0) event["gradient_norm"] = logs.gradient_norm;
+  event["input_wait_seconds"] = logs.input_wait_seconds;
+  write(event);
+  since_ = now;
+  samples_ = 0;
+}
+
+void JsonEvents::on_epoch_end(const EpochLogs& logs) {
+  Json event = {{"event", "epoch"},
+                {"epoch", logs.epoch},
+                {"step", logs.step},
+                {"complete", logs.complete},
+                {"samples", logs.samples},
+                {"seconds", logs.seconds},
+                {"samples_per_second", logs.samples_per_second}};
+  add_metrics(event, "", logs.metrics);
+  if (logs.validation) {
+    add_metrics(event, "validation_", *logs.validation);
+    event["validation_samples"] = logs.validation->samples;
+    event["validation_seconds"] = logs.validation_seconds;
+  }
+  event["learning_rate"] = shortest(logs.learning_rate);
+  event["skipped_samples"] = logs.skipped_samples;
+  event["input_wait_seconds"] = logs.input_wait_seconds;
+  write(event);
+}
+
+void JsonEvents::on_checkpoint(const CheckpointLogs& logs) {
+  write({{"event", "checkpoint"}, {"step", logs.step}, {"path", logs.path.string()}, {"seconds", logs.seconds}});
+}
+
+void JsonEvents::on_train_end(const TrainEnd& end) {
+  Json event = {
+      {"event", "end"}, {"steps", end.steps}, {"seconds", end.seconds}, {"parameter_hash", hex16(end.parameter_hash)}};
+  if (end.signal != 0) event["signal"] = end.signal;
+  if (end.stopped) event["stopped"] = true;
+  event["resident_bytes"] = device::resident_bytes();
+  write(event);
+}
+
+}  // namespace lockstep::strategy

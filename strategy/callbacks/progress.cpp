@@ -1,0 +1,108 @@
+#include "strategy/callbacks/progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "strategy/files.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kRewriteEvery = std::chrono::milliseconds(100);
+
+std::string metrics_text(const model::MetricSums& metrics, std::string_view prefix = "") {
+  std::string text = fmt::format("{}loss {:.4f}", prefix, metrics.mean_loss());
+  if (metrics.has_accuracy) text += fmt::format(", {}accuracy {:.4f}", prefix, metrics.accuracy());
+  return text;
+}
+
+/// "4 s", "3:07", "2:05:10"
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+}  // namespace
+
+void Progress::print_line(const std::string& text) {
+  if (line_width_ > 0) fmt::print(out_, "\r{:{}}\r", "", line_width_);
+  line_width_ = 0;
+  fmt::print(out_, "{}\n", text);
+  std::fflush(out_);
+}
+
+void Progress::rewrite_line(const std::string& text) {
+  fmt::print(out_, "\r{:{}}", text, line_width_);
+  line_width_ = text.size();
+  std::fflush(out_);
+}
+
+void Progress::on_train_begin(const TrainBegin& begin) {
+  begin_ = begin;
+  print_line(
+      fmt::format("model {}, {} parameters; {}, {} records", begin.model, begin.parameters, begin.data, begin.records));
+  print_line(
+      fmt::format("{} on {} replica{}, all-reduce {}; global batch {}, at most {} a replica in micro-batches of {}",
+                  begin.strategy, begin.world_size, begin.world_size == 1 ? "" : "s", begin.allreduce,
+                  begin.global_batch, begin.per_replica_batch, begin.micro_batch));
+  if (begin.global_batch < begin.world_size)
+    print_line(fmt::format(
+        "{} of {} replicas have no sample in a step: the global batch is smaller than the number of replicas",
+        begin.world_size - begin.global_batch, begin.world_size));
+  if (begin.restored_from)
+    print_line(fmt::format("goes on from {}, step {}", begin.restored_from->string(), begin.first_step));
+  print_line(fmt::format("steps {} to {}, {} an epoch; seed {}; ready after {:.2f} s", begin.first_step,
+                         begin.last_step, begin.steps_per_epoch, begin.seed, begin.start_seconds));
+}
+
+void Progress::on_epoch_begin(std::int64_t /*epoch*/) {
+  sums_ = {};
+  samples_ = 0;
+  epoch_start_ = last_rewrite_ = Clock::now();
+}
+
+void Progress::on_batch_end(const StepLogs& logs) {
+  if (!logs.skipped) sums_ += logs.metrics;
+  samples_ += logs.samples;
+  if (!options_.terminal) {
+    if (options_.log_every > 0 && logs.step % options_.log_every == 0) print_line(step_line(logs));
+    return;
+  }
+  const auto now = Clock::now();
+  if (now - last_rewrite_ < kRewriteEvery) return;
+  last_rewrite_ = now;
+  rewrite_line(step_line(logs));
+}
+
+std::string Progress::step_line(const StepLogs& logs) const {
+  const double seconds = std::chrono::duration<double>(Clock::now() - epoch_start_).count();
+  const double rate = static_cast<double>(samples_) / seconds;
+  const std::int64_t epoch_end = std::min((logs.epoch + 1) * begin_.steps_per_epoch, begin_.last_step);
+  const double left = static_cast<double>((epoch_end - logs.step) * begin_.global_batch) / rate;
+  return fmt::format("epoch {}  step {}/{}  {}  {:.0f} samples/s  {} left", logs.epoch + 1, logs.step, begin_.last_step,
+                     metrics_text(sums_), rate, duration_text(left));
+}
+
+void Progress::on_epoch_end(const EpochLogs& logs) {
+  std::string line =
+      fmt::format("epoch {}{}: {}", logs.epoch + 1, logs.complete ? "" : " (in part)", metrics_text(logs.metrics));
+  if (logs.validation) line += ", " + metrics_text(*logs.validation, "validation ");
+  line += fmt::format("; {} samples, {:.1f} s, {:.0f} samples/s", logs.samples, logs.seconds, logs.samples_per_second);
+  if (logs.skipped_samples > 0) line += fmt::format("; {} samples in skipped steps", logs.skipped_samples);
+  print_line(line);
+}
+
+void Progress::on_checkpoint(const CheckpointLogs& logs) { print_line(fmt::format("saved {}", logs.path.string())); }
+
+void Progress::on_train_end(const TrainEnd& end) {
+  if (end.signal != 0)
+    print_line(fmt::format("left after step {} on {}", end.steps, end.signal == SIGTERM ? "SIGTERM" : "SIGINT"));
+  print_line(fmt::format("{} steps, {:.1f} s; parameter hash {}", end.steps, end.seconds, hex16(end.parameter_hash)));
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,47 @@
+// A training as text, for people.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "strategy/callback.h"
+
+namespace lockstep::strategy {
+
+/// On a terminal one line that is rewritten while an epoch runs; elsewhere a plain line every so many steps. A line per
+/// epoch and per checkpoint, and a summary. To be used on the chief alone.
+class Progress final : public Callback {
+ public:
+  struct Options {
+    std::int64_t log_every = 100;  ///< steps between plain lines; 0 for none
+    bool terminal = false;         ///< whether `out` can rewrite its last line
+  };
+  /// `out` must outlive this.
+  Progress(std::FILE* out, const Options& options) : out_(out), options_(options) {}
+
+  void on_train_begin(const TrainBegin& begin) override;
+  void on_train_end(const TrainEnd& end) override;
+  void on_epoch_begin(std::int64_t epoch) override;
+  void on_epoch_end(const EpochLogs& logs) override;
+  void on_batch_end(const StepLogs& logs) override;
+  void on_checkpoint(const CheckpointLogs& logs) override;
+  bool may_stop_at_batches() const override { return false; }
+
+ private:
+  void print_line(const std::string& text);
+  void rewrite_line(const std::string& text);
+  std::string step_line(const StepLogs& logs) const;
+
+  std::FILE* out_;
+  Options options_;
+  TrainBegin begin_;
+  model::MetricSums sums_;    // of the epoch so far, in this run
+  std::int64_t samples_ = 0;  // likewise
+  std::chrono::steady_clock::time_point epoch_start_;
+  std::chrono::steady_clock::time_point last_rewrite_;
+  std::size_t line_width_ = 0;  // of the line that is being rewritten
+};
+
+}  // namespace lockstep::strategy

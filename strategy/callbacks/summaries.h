@@ -1,0 +1,36 @@
+// A training as curves for TensorBoard.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "strategy/callback.h"
+#include "strategy/summary_writer.h"
+
+namespace lockstep::strategy {
+
+/// Writes DIR/train and, with validation, DIR/validation: epoch_loss, epoch_accuracy, epoch_top5_accuracy and
+/// epoch_learning_rate over epochs (with epoch_samples_per_second), batch_loss, batch_accuracy and batch_learning_rate
+/// over steps, and the configuration as text. To be used on the chief alone.
+class Summaries final : public Callback {
+ public:
+  /// Curves over steps have a point every `log_every` steps; 0 for none. `configuration` is shown as Markdown. Throws
+  /// Error (data) where `directory` cannot be written.
+  Summaries(const std::filesystem::path& directory, std::int64_t log_every, const std::string& configuration);
+
+  void on_train_end(const TrainEnd& end) override;
+  void on_epoch_end(const EpochLogs& logs) override;
+  void on_batch_end(const StepLogs& logs) override;
+  void on_checkpoint(const CheckpointLogs& logs) override;
+  bool may_stop_at_batches() const override { return false; }
+
+ private:
+  std::filesystem::path directory_;
+  std::int64_t log_every_;
+  SummaryWriter train_;
+  std::optional<SummaryWriter> validation_;
+};
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,122 @@
+// The checkpoints of a run:
+//
+//   DIR/step-00001000/model.safetensors  optimizer.safetensors  state.json  MANIFEST.json
+//
+// A directory under such a name is always complete: it is written under a hidden name, with the manifest last, synced,
+// then renamed.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allreduce/communicator.h"
+#include "device/log.h"
+#include "strategy/checkpoint.h"
+
+namespace lockstep::strategy {
+
+class DirectoryLock;
+
+struct CheckpointOptions {
+  std::filesystem::path directory;
+  int keep = 3;  ///< complete checkpoints that stay; at least 1
+  /// How long prepare() waits for another run to leave the directory: one that was just killed may still be going.
+  std::chrono::milliseconds lock_patience{10'000};
+};
+
+/// `--resume auto|never|must`.
+enum class Resume { automatic, never, must };
+/// Throws Error (input) that lists the names.
+Resume parse_resume(std::string_view name);
+
+struct RestoredCheckpoint {
+  std::filesystem::path path;
+  TrainingState state;
+};
+
+/// What stands under a name of a checkpoint.
+struct CheckpointInfo {
+  std::filesystem::path path;
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t bytes = 0;
+  std::string damage;  ///< why it is not complete (manifest, missing files, sizes; checksums are not read); empty where
+                       ///< it is complete
+
+  bool complete() const { return damage.empty(); }
+};
+
+/// "step-00001000"
+std::string checkpoint_name(std::int64_t step);
+
+/// Whether `path` is one checkpoint, sound or not, rather than a directory of them: it has a manifest, or a
+/// checkpoint's name.
+bool is_checkpoint(const std::filesystem::path& path);
+
+/// Everything in `directory` that has a checkpoint's name, newest first; what has no readable manifest comes before all
+/// others, by step. `directory` alone where it is one checkpoint. Empty where there is no such directory. Throws Error
+/// (checkpoint) where it cannot be read.
+std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& directory);
+
+/// Saves and restores the checkpoints of a run. Every process of the job has one, and calls prepare, save and restore
+/// at the same step: `ranks` has one member per process (any replica of a process may speak for it), of which rank 0 is
+/// the chief. The other ranks need not see the directory. A failure on any rank is an Error (checkpoint) on all, and no
+/// earlier checkpoint is touched by it.
+class CheckpointDirectory {
+ public:
+  CheckpointDirectory(CheckpointOptions options, allreduce::Communicator ranks,
+                      std::shared_ptr<device::Logger> log = device::make_silent_logger());
+  CheckpointDirectory(CheckpointDirectory&&) noexcept;
+  CheckpointDirectory& operator=(CheckpointDirectory&&) noexcept;
+  ~CheckpointDirectory();
+
+  /// Before training: makes the directory, keeps other runs out of it for the life of this object, removes what a crash
+  /// of an earlier run left, and makes sure that it can be written and has room for checkpoints of `bytes`
+  /// (checkpoint_bytes). Collective.
+  void prepare(std::uint64_t bytes);
+
+  /// Saves `state.step`'s checkpoint and removes the oldest ones beyond `keep`. Collective. The chief writes to the
+  /// directory; every other rank writes what it holds to a temporary directory of its own, which is compared with the
+  /// chief's and removed: replicas must be identical, and the error names rank, file and tensor where they are not. A
+  /// checkpoint of the same step is replaced.
+  std::filesystem::path save(const ReplicaArrays& arrays, const TrainingState& state);
+
+  /// Reads the newest checkpoint that is complete and undamaged, or the one that the directory itself is, into the
+  /// arrays of every rank (the chief reads, the others receive), and warns of those it skipped and why. nullopt where
+  /// there is none, or where `resume` is `never`; with `must` that is an Error. A checkpoint of another model or
+  /// optimizer is an Error, not skipped. Collective; needs no prepare().
+  std::optional<RestoredCheckpoint> restore(const ReplicaArrays& arrays, Resume resume = Resume::automatic);
+
+  /// What the last restore() skipped and why, newest first; the same on every rank.
+  const std::vector<std::string>& skipped() const { return skipped_; }
+
+  const CheckpointOptions& options() const { return options_; }
+
+ private:
+  bool is_chief() const { return ranks_.rank() == 0; }
+  std::filesystem::path temporary_path(std::int64_t step) const;
+  void commit(const std::filesystem::path& temporary, const std::filesystem::path& path, const TrainingState& state,
+              std::vector<FileDigest> files) const;
+  void prune() const;
+  void check_free_space(std::uint64_t bytes);
+  /// What the other ranks need to know of it, as text.
+  std::string restore_on_chief(const ReplicaArrays& arrays, Resume resume);
+  std::optional<RestoredCheckpoint> restore_newest(const ReplicaArrays& arrays);
+
+  CheckpointOptions options_;
+  allreduce::Communicator ranks_;
+  std::shared_ptr<device::Logger> log_;
+  std::unique_ptr<DirectoryLock> lock_;
+  std::filesystem::path workspace_;  ///< where a rank that is not the chief makes its temporary directories
+  bool prepared_ = false;
+  std::vector<std::string> skipped_;
+};
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,35 @@
+#include "strategy/data_fit.h"
+
+#include <fmt/format.h>
+
+#include "device/error.h"
+
+namespace lockstep::strategy {
+
+void check_data_fits(const data::Dataset& dataset, const model::Network& network, const model::Loss& loss) {
+  const auto refuse = [&](const std::string& needed, const std::string& given) {
+    throw Error(ErrorCategory::data, dataset.description(), needed, given);
+  };
+  if (dataset.global_batch() == 0)
+    throw Error(ErrorCategory::input, "data", "needed a data set cut into batches", "batch() was not called");
+  if (dataset.size() == 0) refuse("needed at least one record", "the data set is empty");
+  const data::SampleSpec& spec = dataset.spec();
+  if (spec.shape != network.input_shape())
+    refuse(fmt::format("needed samples of shape {}, the input of model {}", model::to_string(network.input_shape()),
+                       network.name()),
+           fmt::format("got {}", model::to_string(spec.shape)));
+  const std::int64_t outputs = model::element_count(network.output_shape());
+  if (std::holds_alternative<model::SparseCategoricalCrossentropy>(loss)) {
+    if (spec.classes == 0)
+      refuse(fmt::format("{} needs class labels", model::to_string(loss)), "the data set has none");
+    if (spec.classes != outputs)
+      refuse(fmt::format("needed {} classes, the outputs of model {}", outputs, network.name()),
+             fmt::format("got {} classes", spec.classes));
+  } else if (spec.targets != outputs) {
+    refuse(fmt::format("{} needs {} targets a sample, the outputs of model {}", model::to_string(loss), outputs,
+                       network.name()),
+           spec.targets == 0 ? "the data set has class labels" : fmt::format("got {} targets", spec.targets));
+  }
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,92 @@
+// What FitLoop saves and restores.
+#include <fmt/format.h>
+
+#include "device/error.h"
+#include "strategy/fit_loop.h"
+
+namespace lockstep::strategy {
+namespace {
+
+/// A number that a checkpoint must share with the run that goes on from it.
+void check_same(const std::filesystem::path& path, std::string_view what, std::int64_t saved, std::int64_t given) {
+  if (saved == given) return;
+  throw Error(ErrorCategory::checkpoint, "resume",
+              fmt::format("needed the {} that {} was made with, {}: the position in the data depends on it", what,
+                          path.string(), saved),
+              fmt::format("got {}; --resume never starts over", given));
+}
+
+}  // namespace
+
+void FitLoop::restore() {
+  if (fit_.checkpoint.directory.empty()) return;
+  const ReplicaArrays arrays = replicas_.arrays(true);
+  checkpoints_.emplace(CheckpointOptions{.directory = fit_.checkpoint.directory, .keep = fit_.checkpoint.keep},
+                       strategy_.ranks(), strategy_.session().logger());
+  checkpoints_->prepare(checkpoint_bytes(arrays));
+  const auto restored = checkpoints_->restore(arrays, fit_.checkpoint.resume);
+  if (!restored) return;
+  check_position(*restored);
+  replicas_.spread();
+  const auto number = [&](const char* name) {
+    const auto found = restored->state.metrics.find(name);
+    return found == restored->state.metrics.end() ? 0.0 : found->second;
+  };
+  const auto count = [&](const char* name) { return static_cast<std::int64_t>(number(name)); };
+  restored_from_ = restored->path;
+  step_ = first_step_ = saved_step_ = restored->state.step;
+  epochs_done_ = restored->state.epoch;
+  updates_ = count("updates");
+  skipped_samples_ = count("epoch_skipped_samples");
+  epoch_sums_ = {.loss = number("epoch_loss_sum"),
+                 .samples = count("epoch_samples"),
+                 .correct = count("epoch_correct"),
+                 .correct_top5 = count("epoch_correct_top5"),
+                 .has_accuracy = replicas_.has_accuracy()};
+}
+
+void FitLoop::check_position(const RestoredCheckpoint& restored) const {
+  const TrainingState& state = restored.state;
+  check_same(restored.path, "global batch", state.global_batch, dataset_.global_batch());
+  check_same(restored.path, "seed", static_cast<std::int64_t>(state.seed), static_cast<std::int64_t>(trainer_.seed));
+  check_same(restored.path, "number of records", state.configuration.value("records", dataset_.size()),
+             dataset_.size());
+}
+
+bool FitLoop::must_save() const {
+  if (!checkpoints_ || step_ == 0 || step_ == saved_step_) return false;
+  if (leaving() || step_ == last_step_) return true;
+  const std::int64_t every = fit_.checkpoint.save_every;
+  return every > 0 ? step_ % every == 0 : step_ == epochs_done_ * steps_per_epoch_;
+}
+
+void FitLoop::save() {
+  const auto start = std::chrono::steady_clock::now();
+  collect_metrics();
+  replicas_.run([](Replica& replica, int) { replica.adopt_mean_statistics(); });
+  replicas_.check_agreement(step_);
+  const std::filesystem::path path = checkpoints_->save(replicas_.arrays(true), state());
+  saved_step_ = step_;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  paused_ += seconds;
+  tell([&](Callback& callback) { callback.on_checkpoint({.step = step_, .path = path, .seconds = seconds.count()}); });
+}
+
+TrainingState FitLoop::state() const {
+  TrainingState state;
+  state.step = step_;
+  state.epoch = epochs_done_;
+  state.seed = trainer_.seed;
+  state.global_batch = dataset_.global_batch();
+  state.metrics = {{"updates", static_cast<double>(updates_)},
+                   {"epoch_loss_sum", epoch_sums_.loss},
+                   {"epoch_samples", static_cast<double>(epoch_sums_.samples)},
+                   {"epoch_correct", static_cast<double>(epoch_sums_.correct)},
+                   {"epoch_correct_top5", static_cast<double>(epoch_sums_.correct_top5)},
+                   {"epoch_skipped_samples", static_cast<double>(skipped_samples_)}};
+  state.configuration = fit_.checkpoint.configuration;
+  state.configuration["records"] = dataset_.size();
+  return state;
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,247 @@
+#include "strategy/fit_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "device/error.h"
+#include "strategy/data_fit.h"
+#include "strategy/evaluation.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A training that has skipped this many steps in a row has diverged and would skip all that follow.
+constexpr std::int64_t kMaxSkipsInARow = 100;
+
+std::int64_t planned_steps(const FitOptions& fit, std::int64_t steps_per_epoch) {
+  if (fit.epochs <= 0 && fit.steps <= 0)
+    throw Error(ErrorCategory::input, "fit", "needed a number of epochs or of steps", "both are 0");
+  const std::int64_t by_epochs =
+      fit.epochs > 0 ? fit.epochs * steps_per_epoch : std::numeric_limits<std::int64_t>::max();
+  const std::int64_t by_steps = fit.steps > 0 ? fit.steps : std::numeric_limits<std::int64_t>::max();
+  return std::min(by_epochs, by_steps);
+}
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+}  // namespace
+
+FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer, const data::Dataset& dataset,
+                 const FitOptions& fit)
+    : replicas_(replicas),
+      strategy_(replicas.strategy()),
+      trainer_(trainer),
+      dataset_(dataset),
+      fit_(fit),
+      steps_per_epoch_(dataset.steps_per_epoch()),
+      results_(static_cast<std::size_t>(strategy_.local_replicas())),
+      step_body_([this](int local) {
+        const auto i = static_cast<std::size_t>(local);
+        results_[i] = replicas_[local].train_step(parts_[i], request_);
+      }) {}
+
+FitLoop::~FitLoop() = default;
+
+History FitLoop::run() {
+  begin();
+  for (;;) {
+    // First, so that a training that left during validation reports its epoch when it is resumed.
+    if (at_epoch_end()) end_epoch(true);
+    if (must_save()) save();
+    if (leaving() || step_ >= last_step_) break;
+    train_step();
+  }
+  if (signal_ == 0 && step_ > epochs_done_ * steps_per_epoch_ && step_ > first_step_) end_epoch(false);
+  history_.end = end();
+  return std::move(history_);
+}
+
+void FitLoop::begin() {
+  check_data_fits(dataset_, replicas_.network(), trainer_.loss);
+  if (fit_.validation) check_data_fits(*fit_.validation, replicas_.network(), trainer_.loss);
+  last_step_ = planned_steps(fit_, steps_per_epoch_);
+  schedule_ = effective_schedule(trainer_, dataset_.global_batch(), last_step_);
+  restore();
+  replicas_.check_agreement(step_);
+  // Ranks may have different callbacks: the chief alone writes logs.
+  callbacks_may_stop_ = strategy_.ranks().any(
+      std::ranges::any_of(fit_.callbacks, [](const auto& callback) { return callback->may_stop_at_batches(); }));
+  if (step_ < last_step_)
+    stream_ = dataset_.stream({.seed = trainer_.seed,
+                               .first_step = step_,
+                               .last_step = last_step_,
+                               .replicas = strategy_.num_replicas_in_sync(),
+                               .first_replica = strategy_.first_replica(),
+                               .local_replicas = strategy_.local_replicas(),
+                               .prefetch = fit_.prefetch,
+                               .threads = fit_.data_threads});
+  announce();
+}
+
+void FitLoop::announce() const {
+  const std::int64_t world = strategy_.num_replicas_in_sync();
+  const std::int64_t part = (dataset_.global_batch() + world - 1) / world;
+  const auto& placements = strategy_.placements();
+  const int nodes = 1 + std::ranges::max_element(placements, {}, &Placement::node)->node;
+  const TrainBegin begin{.model = replicas_.network().name(),
+                         .parameters = static_cast<std::int64_t>(replicas_.network().parameters().element_count()),
+                         .strategy = strategy_.name(),
+                         .allreduce = strategy_.route(),
+                         .world_size = static_cast<int>(world),
+                         .ranks = strategy_.session().size(),
+                         .nodes = nodes,
+                         .data = dataset_.description(),
+                         .records = dataset_.size(),
+                         .global_batch = dataset_.global_batch(),
+                         .per_replica_batch = part,
+                         .micro_batch = (part + trainer_.accumulate - 1) / trainer_.accumulate,
+                         .steps_per_epoch = steps_per_epoch_,
+                         .first_step = step_,
+                         .last_step = last_step_,
+                         .seed = trainer_.seed,
+                         .start_seconds = strategy_.session().seconds(),
+                         .restored_from = restored_from_};
+  tell([&](Callback& callback) { callback.on_train_begin(begin); });
+}
+
+void FitLoop::train_step() {
+  if (!epoch_begun_) begin_epoch();
+  tell([this](Callback& callback) { callback.on_batch_begin(step_); });
+  LOCKSTEP_CHECK(stream_->next(parts_));
+  LOCKSTEP_CHECK_OP(parts_.front().step, ==, step_);
+  request_ = {.seed = trainer_.seed,
+              .step = step_,
+              .update = updates_ + 1,
+              .learning_rate = schedule_.rate(step_),
+              .signal = signals_.received()};
+  strategy_.run(step_body_);
+  ++step_;
+  note_step(results_.front());
+}
+
+void FitLoop::note_step(const StepResult& result) {
+  const std::int64_t samples = parts_.front().global_samples;
+  samples_here_ += samples;
+  signal_ = result.report.signal();
+  if (result.applied) {
+    ++updates_;
+    skips_in_a_row_ = 0;
+  } else {
+    skipped_samples_ += samples;
+    note_skip(result);
+  }
+  StepLogs logs{.step = step_,
+                .epoch = epochs_done_,
+                .metrics = result.applied ? result.report.metrics : model::MetricSums{},
+                .samples = samples,
+                .learning_rate = request_.learning_rate,
+                .gradient_norm = result.gradient_norm,
+                .input_wait_seconds = stream_->seconds_waited(),
+                .skipped = !result.applied};
+  logs.metrics.has_accuracy = replicas_.has_accuracy();
+  tell([&](Callback& callback) { callback.on_batch_end(logs); });
+  if (callbacks_may_stop_) agree_on_stop();
+}
+
+void FitLoop::note_skip(const StepResult& result) {
+  std::string where;
+  for (const int replica : result.failed) {
+    const Placement& place = strategy_.placements()[static_cast<std::size_t>(replica)];
+    where += fmt::format("{}{}", where.empty() ? "" : ", ", place.rank);
+    if (strategy_.num_replicas_in_sync() > strategy_.session().size()) where += fmt::format(" (replica {})", replica);
+  }
+  const std::string reason =
+      result.failed.empty() ? "non-finite gradient" : fmt::format("non-finite loss on rank {}", where);
+  if (strategy_.is_chief()) strategy_.session().logger()->warn("step {} skipped: {}", step_, reason);
+  if (++skips_in_a_row_ == kMaxSkipsInARow)
+    throw Error(
+        ErrorCategory::input, "train", "needed a finite loss; a smaller learning rate, warm-up or clipping may help",
+        fmt::format("{} steps in a row were skipped, the last one ({}) for a {}", kMaxSkipsInARow, step_, reason));
+}
+
+void FitLoop::agree_on_stop() {
+  const bool mine =
+      std::ranges::any_of(fit_.callbacks, [](const auto& callback) { return callback->stop_requested(); });
+  stopped_ = strategy_.ranks().any(mine);
+}
+
+int FitLoop::agree_on_signal() const {
+  std::int32_t signal = signals_.received();
+  strategy_.ranks().all_reduce(std::span(&signal, 1), allreduce::ReduceOp::max).wait();
+  return signal;
+}
+
+void FitLoop::begin_epoch() {
+  epoch_begun_ = true;
+  samples_here_ = 0;
+  paused_ = {};
+  waited_before_ = stream_->seconds_waited();
+  epoch_start_ = Clock::now();
+  tell([this](Callback& callback) { callback.on_epoch_begin(epochs_done_); });
+}
+
+void FitLoop::end_epoch(bool complete) {
+  collect_metrics();
+  EpochLogs logs{.epoch = epochs_done_,
+                 .step = step_,
+                 .complete = complete,
+                 .metrics = epoch_sums_,
+                 .validation = {},
+                 .samples = epoch_sums_.samples + skipped_samples_,
+                 .skipped_samples = skipped_samples_};
+  logs.learning_rate = schedule_.rate(std::max<std::int64_t>(0, step_ - 1));
+  if (epoch_begun_) {
+    logs.seconds = seconds_since(epoch_start_) - paused_.count();
+    logs.samples_per_second = static_cast<double>(samples_here_) / logs.seconds;
+    logs.input_wait_seconds = stream_->seconds_waited() - waited_before_;
+  }
+  if (!validate(logs)) return;
+  tell([&](Callback& callback) { callback.on_epoch_end(logs); });
+  history_.epochs.push_back(logs);
+  if (!complete) return;
+  agree_on_stop();
+  ++epochs_done_;
+  epoch_begun_ = false;
+  epoch_sums_ = {};
+  skipped_samples_ = 0;
+}
+
+/// False where a signal ended it: then the epoch counts as not reported yet.
+bool FitLoop::validate(EpochLogs& logs) {
+  if (!fit_.validation) return true;
+  const Clock::time_point start = Clock::now();
+  tell([](Callback& callback) { callback.on_test_begin(); });
+  replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
+  logs.validation =
+      evaluate(replicas_, *fit_.validation, one_pass(strategy_, *fit_.validation, fit_.prefetch, fit_.data_threads),
+               [this] { return agree_on_signal() != 0; });
+  replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
+  if (!logs.validation) {
+    signal_ = agree_on_signal();
+    return false;
+  }
+  logs.validation_seconds = seconds_since(start);
+  tell([&](Callback& callback) { callback.on_test_end(*logs.validation); });
+  return true;
+}
+
+void FitLoop::collect_metrics() {
+  epoch_sums_ += replicas_.take_metrics();
+  epoch_sums_.has_accuracy = replicas_.has_accuracy();
+}
+
+TrainEnd FitLoop::end() {
+  const TrainEnd end{.steps = step_,
+                     .seconds = seconds_since(start_),
+                     .parameter_hash = replicas_[0].parameter_hash(),
+                     .signal = signal_,
+                     .stopped = stopped_};
+  tell([&](Callback& callback) { callback.on_train_end(end); });
+  return end;
+}
+
+}  // namespace lockstep::strategy

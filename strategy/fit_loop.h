@@ -1,0 +1,103 @@
+// One call of fit: from the first step, or that of a checkpoint, to the last.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "strategy/checkpoint_directory.h"
+#include "strategy/local_replicas.h"
+#include "strategy/signals.h"
+#include "strategy/trainer_options.h"
+
+namespace lockstep::strategy {
+
+/// All ranks go through the same steps with the same decisions: whatever could differ between them (a failed loss, a
+/// signal, a callback's wish) is summed over the replicas with the step's gradients, or agreed on at the step's end,
+/// before anyone acts on it.
+///
+/// The position in the data is the step number. At every save, all replicas go on from what is saved: moving statistics
+/// become their mean over the replicas, so a resumed training equals one that was not interrupted.
+class FitLoop {
+ public:
+  /// `replicas` as initialised; the options must outlive the loop.
+  FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer, const data::Dataset& dataset, const FitOptions& fit);
+  ~FitLoop();
+
+  History run();
+
+ private:
+  void begin();
+  void restore();
+  void check_position(const RestoredCheckpoint& restored) const;
+  void announce() const;
+
+  void train_step();
+  void note_step(const StepResult& result);
+  void note_skip(const StepResult& result);
+  void agree_on_stop();
+
+  void begin_epoch();
+  void end_epoch(bool complete);
+  bool validate(EpochLogs& logs);
+  void collect_metrics();
+
+  bool must_save() const;
+  void save();
+  TrainingState state() const;
+  TrainEnd end();
+
+  bool leaving() const { return signal_ != 0 || stopped_; }
+  bool at_epoch_end() const { return step_ == (epochs_done_ + 1) * steps_per_epoch_; }
+  /// The signal that any rank has received; 0 for none. Collective.
+  int agree_on_signal() const;
+  template <typename Hook>
+  void tell(Hook hook) const {
+    for (const auto& callback : fit_.callbacks) hook(*callback);
+  }
+
+  LocalReplicas& replicas_;
+  Strategy& strategy_;
+  const TrainerOptions& trainer_;
+  const data::Dataset& dataset_;
+  const FitOptions& fit_;
+  SignalWatch signals_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+
+  std::int64_t steps_per_epoch_;
+  std::int64_t last_step_ = 0;
+  model::Schedule schedule_;
+  bool callbacks_may_stop_ = false;
+  std::optional<CheckpointDirectory> checkpoints_;
+  std::optional<std::filesystem::path> restored_from_;
+  std::unique_ptr<data::BatchStream> stream_;
+
+  std::int64_t step_ = 0;         // steps done
+  std::int64_t first_step_ = 0;   // of this run
+  std::int64_t updates_ = 0;      // steps done and not skipped
+  std::int64_t epochs_done_ = 0;  // epochs whose end was reported
+  std::int64_t saved_step_ = -1;
+  std::int64_t skips_in_a_row_ = 0;
+  int signal_ = 0;
+  bool stopped_ = false;
+
+  // Of the epoch under way.
+  model::MetricSums epoch_sums_;  // over all replicas, up to the last collect_metrics()
+  std::int64_t skipped_samples_ = 0;
+  std::int64_t samples_here_ = 0;  // visited in this run
+  double waited_before_ = 0;
+  bool epoch_begun_ = false;
+  std::chrono::steady_clock::time_point epoch_start_;
+  std::chrono::duration<double> paused_{0};  // spent on saving within the epoch
+
+  // Of the step under way; kept so that a step allocates nothing.
+  std::vector<data::Batch> parts_;
+  std::vector<StepResult> results_;
+  StepRequest request_;
+  std::function<void(int)> step_body_;
+  History history_;
+};
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,20 @@
+#include "strategy/gradient_memory.h"
+
+#include "device/error.h"
+
+namespace lockstep::strategy {
+namespace {
+
+constexpr std::size_t kAlignment = 64;  // bytes; what a Buffer promises
+
+}  // namespace
+
+device::Buffer GradientMemory::allocate(std::size_t bytes) {
+  LOCKSTEP_CHECK_OP(memory_.size(), ==, std::size_t{0});
+  const std::size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  memory_ = group_.allocate(padded + kPassengers * sizeof(float));
+  LOCKSTEP_CHECK_OP(memory_.size(), ==, padded + kPassengers * sizeof(float));
+  return {memory_.data(), bytes, memory_.device(), [](void*) {}};
+}
+
+}  // namespace lockstep::strategy

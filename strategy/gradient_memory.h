@@ -1,0 +1,35 @@
+// The flat gradient of one replica, in memory that its group reduces in place, with room for a few numbers that travel
+// along.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "allreduce/communicator.h"
+#include "device/buffer.h"
+
+namespace lockstep::strategy {
+
+/// Handed to the model as the place of its flat gradient. Behind the gradient lie kPassengers floats: control values
+/// that are summed over the replicas in the gradient's last bucket, at no further message. Must outlive the model.
+class GradientMemory final : public device::Allocator {
+ public:
+  static constexpr std::size_t kPassengers = 16;
+
+  explicit GradientMemory(allreduce::Communicator group) : group_(std::move(group)) {}
+
+  /// To be called once, by the model.
+  device::Buffer allocate(std::size_t bytes) override;
+
+  /// Gradient and passengers: what is to be reduced.
+  std::span<float> all() const { return memory_.as<float>(); }
+  std::span<float> passengers() const { return all().last(kPassengers); }
+  /// Where the passengers begin, in elements of all().
+  std::size_t gradient_size() const { return all().size() - kPassengers; }
+
+ private:
+  allreduce::Communicator group_;
+  device::Buffer memory_;
+};
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,97 @@
+#include "strategy/local_replicas.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "device/error.h"
+
+namespace lockstep::strategy {
+namespace {
+
+std::vector<std::uint64_t> all_hashes(Replica& replica) {
+  const std::uint64_t mine = replica.parameter_hash();
+  std::vector<std::uint64_t> hashes;
+  for (const auto& bytes : replica.group().all_gather(std::as_bytes(std::span(&mine, 1)))) {
+    LOCKSTEP_CHECK_OP(bytes.size(), ==, sizeof(std::uint64_t));
+    std::memcpy(&hashes.emplace_back(), bytes.data(), sizeof(std::uint64_t));
+  }
+  return hashes;
+}
+
+}  // namespace
+
+LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Network> network,
+                             const ReplicaOptions& options)
+    : strategy_(strategy),
+      network_(std::move(network)),
+      has_accuracy_(std::holds_alternative<model::SparseCategoricalCrossentropy>(options.loss)),
+      replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
+  // Each on its own thread, so that its memory is near the cores that use it.
+  strategy_.run([&](int local) {
+    auto replica = std::make_unique<Replica>(network_, strategy_.device(local), strategy_.group(local), options);
+    replica->check_layout();
+    replicas_[static_cast<std::size_t>(local)] = std::move(replica);
+  });
+}
+
+LocalReplicas::~LocalReplicas() = default;
+
+void LocalReplicas::run(const std::function<void(Replica&, int)>& body) {
+  strategy_.run([&](int local) { body((*this)[local], local); });
+}
+
+void LocalReplicas::initialize(std::uint64_t seed) {
+  run([&](Replica& replica, int) { replica.model().initialize(seed); });
+}
+
+void LocalReplicas::spread() {
+  run([&](Replica& replica, int local) {
+    if (local == 0) return;
+    Replica& source = *replicas_.front();
+    std::ranges::copy(source.model().parameters(), replica.model().parameters().begin());
+    std::ranges::copy(source.model().buffers(), replica.model().buffers().begin());
+    for (const std::string& slot : replica.optimizer().slot_names())
+      std::ranges::copy(source.optimizer().slot(slot), replica.optimizer().slot(slot).begin());
+  });
+}
+
+void LocalReplicas::check_agreement(std::int64_t step) {
+  run([&](Replica& replica, int) {
+    const std::vector<std::uint64_t> hashes = all_hashes(replica);
+    std::string different;
+    for (std::size_t i = 0; i < hashes.size(); ++i)
+      if (hashes[i] != hashes.front())
+        different += fmt::format("{}{} (rank {})", different.empty() ? "" : ", ", i, strategy_.placements()[i].rank);
+    if (!different.empty())
+      throw Error(ErrorCategory::communication, "replicas",
+                  fmt::format("needed the same parameters on all replicas after {} steps", step),
+                  fmt::format("replicas that differ from replica 0: {}", different));
+  });
+}
+
+ReplicaArrays LocalReplicas::arrays(bool with_slots) {
+  Replica& replica = *replicas_.front();
+  ReplicaArrays arrays{.parameter_table = &replica.model().parameter_table(),
+                       .parameters = replica.model().parameters(),
+                       .buffer_table = &replica.model().buffer_table(),
+                       .buffers = replica.model().buffers(),
+                       .slots = {}};
+  if (with_slots)
+    for (const std::string& name : replica.optimizer().slot_names())
+      arrays.slots.push_back({name, replica.optimizer().slot(name)});
+  return arrays;
+}
+
+model::MetricSums LocalReplicas::take_metrics() {
+  model::MetricSums sums;
+  run([&](Replica& replica, int local) {
+    const model::MetricSums all = reduce_metrics(replica.group(), replica.take_metrics());
+    if (local == 0) sums = all;
+  });
+  sums.has_accuracy = has_accuracy_;
+  return sums;
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,54 @@
+// The replicas of this process, each made and used on its own thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "model/network.h"
+#include "strategy/checkpoint.h"
+#include "strategy/replica.h"
+#include "strategy/strategy.h"
+
+namespace lockstep::strategy {
+
+/// Replicas of one model that hold the same parameters, here and on the other ranks. Everything here is collective.
+class LocalReplicas {
+ public:
+  LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Network> network, const ReplicaOptions& options);
+  ~LocalReplicas();
+  LocalReplicas(const LocalReplicas&) = delete;
+  LocalReplicas& operator=(const LocalReplicas&) = delete;
+
+  Strategy& strategy() const { return strategy_; }
+  const model::Network& network() const { return *network_; }
+  bool has_accuracy() const { return has_accuracy_; }
+  Replica& operator[](int local) { return *replicas_[static_cast<std::size_t>(local)]; }
+
+  /// body(replica, local) on every local replica's thread.
+  void run(const std::function<void(Replica&, int)>& body);
+
+  /// Initial parameters and buffers, a pure function of (seed, name).
+  void initialize(std::uint64_t seed);
+  /// Gives the arrays of local replica 0, slots included, to the others of this process: after a restore.
+  void spread();
+
+  /// Throws the same Error (communication) everywhere unless all replicas of the job hold the same parameters; names
+  /// those that do not.
+  void check_agreement(std::int64_t step);
+
+  /// Parameters, buffers and, where asked, optimizer slots of local replica 0.
+  ReplicaArrays arrays(bool with_slots);
+
+  /// What all replicas of the job summed up since the last call.
+  model::MetricSums take_metrics();
+
+ private:
+  Strategy& strategy_;
+  std::shared_ptr<const model::Network> network_;
+  bool has_accuracy_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+};
+
+}  // namespace lockstep::strategy

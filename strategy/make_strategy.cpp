@@ -1,0 +1,48 @@
+#include "strategy/make_strategy.h"
+
+#include <fmt/format.h>
+
+#include "device/error.h"
+#include "strategy/mirrored_strategy.h"
+#include "strategy/multi_worker_mirrored_strategy.h"
+#include "strategy/one_device_strategy.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::Route;
+
+std::string_view choose(const Session& session, std::size_t devices) {
+  if (session.size() > 1) return "multi-worker-mirrored";
+  return devices > 1 ? "mirrored" : "one-device";
+}
+
+void check_route(const Session& session, Route route) {
+  if (route == Route::in_process && session.size() > 1)
+    throw Error(ErrorCategory::input, "allreduce",
+                "in-process needs all replicas in one process; use auto, ring or mpi",
+                fmt::format("this job has {} ranks", session.size()));
+  if ((route == Route::ring || route == Route::mpi) && session.ranks() == MPI_COMM_NULL)
+    throw Error(ErrorCategory::input, "allreduce", fmt::format("{} needs ranks started by mpirun", to_string(route)),
+                "this process was started alone");
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_strategy(Session& session, std::string_view name, std::vector<device::Device> devices,
+                                        Route route) {
+  check_route(session, route);
+  const std::string_view chosen = name == "auto" ? choose(session, devices.size()) : name;
+  if (chosen == "multi-worker-mirrored")
+    return std::make_unique<MultiWorkerMirroredStrategy>(session, std::move(devices), route);
+  if (chosen == "mirrored") return std::make_unique<MirroredStrategy>(session, std::move(devices));
+  if (chosen != "one-device")
+    throw Error(ErrorCategory::input, "strategy", "needed auto, one-device, mirrored or multi-worker-mirrored",
+                fmt::format("got \"{}\"", name));
+  if (devices.size() != 1)
+    throw Error(ErrorCategory::input, "strategy", "one-device needs exactly one device; use mirrored for several",
+                fmt::format("got {} devices", devices.size()));
+  return std::make_unique<OneDeviceStrategy>(session, devices.front());
+}
+
+}  // namespace lockstep::strategy

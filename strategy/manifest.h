@@ -1,0 +1,43 @@
+// MANIFEST.json: what makes a directory of files one checkpoint. It is written last, so a directory without it is no
+// checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "strategy/files.h"
+
+namespace lockstep::strategy {
+
+inline constexpr const char* kManifestName = "MANIFEST.json";
+inline constexpr const char* kModelFile = "model.safetensors";          ///< parameters and buffers
+inline constexpr const char* kOptimizerFile = "optimizer.safetensors";  ///< slots
+inline constexpr const char* kStateFile = "state.json";                 ///< where training stands
+
+struct Manifest {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+  /// Counts the saves into a checkpoint directory: the newest checkpoint is the one with the largest, also where a new
+  /// run began again at a smaller step.
+  std::uint64_t sequence = 0;
+  std::vector<FileDigest> files;  ///< every file but the manifest
+
+  std::uint64_t total_bytes() const;
+};
+
+/// Writes the manifest into `directory` and syncs both. Throws Error (checkpoint).
+void write_manifest(const std::filesystem::path& directory, const Manifest& manifest);
+
+/// Throws Error (checkpoint) where it is missing, is no manifest, does not name the three files above, or is of a later
+/// version than this program knows.
+Manifest read_manifest(const std::filesystem::path& directory);
+
+/// Quick: every file is there and has its size. Throws Error (checkpoint) naming the first that is not.
+void check_sizes(const std::filesystem::path& directory, const Manifest& manifest);
+
+/// Reads everything: sizes and checksums. Throws Error (checkpoint) naming the first file that differs.
+void check_contents(const std::filesystem::path& directory, const Manifest& manifest);
+
+}  // namespace lockstep::strategy

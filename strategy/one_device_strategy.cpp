@@ -1,0 +1,23 @@
+#include "strategy/one_device_strategy.h"
+
+#include <fmt/format.h>
+
+#include "allreduce/groups.h"
+#include "device/error.h"
+
+namespace lockstep::strategy {
+namespace {
+
+std::vector<allreduce::Communicator> group_of_one(const Session& session) {
+  if (session.size() > 1)
+    throw Error(ErrorCategory::input, "strategy", "one-device needs a job of one rank; use multi-worker-mirrored",
+                fmt::format("this job has {} ranks", session.size()));
+  return allreduce::make_in_process_group(1);
+}
+
+}  // namespace
+
+OneDeviceStrategy::OneDeviceStrategy(Session& session, device::Device device)
+    : Strategy(session, {device}, group_of_one(session), allreduce::make_in_process_group(1).front()) {}
+
+}  // namespace lockstep::strategy

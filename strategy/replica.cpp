@@ -1,0 +1,150 @@
+#include "strategy/replica.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "allreduce/layout.h"
+#include "data/order/batch_split.h"
+#include "strategy/moving_statistics.h"
+
+namespace lockstep::strategy {
+namespace {
+
+/// Where the parameters begin in the flat gradient, and behind them the passengers.
+std::vector<std::size_t> bucket_offsets(const model::ParameterTable& table, const GradientMemory& memory) {
+  std::vector<std::size_t> offsets;
+  for (const model::ParameterInfo& entry : table.entries()) offsets.push_back(entry.offset);
+  offsets.push_back(memory.gradient_size());
+  return offsets;
+}
+
+}  // namespace
+
+Replica::Replica(std::shared_ptr<const model::Network> network, device::Device device, allreduce::Communicator group,
+                 const ReplicaOptions& options)
+    : options_(options),
+      group_(group),
+      memory_(group),
+      model_(std::move(network), device, memory_),
+      optimizer_(options.optimizer, model_.parameter_table()),
+      buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets),
+      ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
+      feature_count_(static_cast<std::size_t>(model::element_count(model_.network().input_shape()))),
+      kept_buffers_(model_.buffers().size()) {}
+
+void Replica::check_layout() const {
+  std::vector<allreduce::LayoutEntry> layout;
+  for (const model::ParameterInfo& entry : model_.parameter_table().entries())
+    layout.push_back({entry.name, entry.count});
+  allreduce::check_layout(group_, layout);
+}
+
+StepResult Replica::train_step(const data::Batch& part, const StepRequest& request) {
+  std::ranges::copy(model_.buffers(), kept_buffers_.begin());
+  const model::MetricSums mine = compute_gradients(part, request);
+  StepResult result;
+  result.report = reduce(mine, request);
+  float scale = 1;
+  if (result.report.non_finite > 0) {
+    result.failed = replicas_with(!std::isfinite(mine.loss));
+    result.applied = false;
+  } else if (options_.clip_norm > 0) {
+    // All replicas hold the same bits of the reduced gradient, so all come to the same norm and the same decision.
+    result.gradient_norm = model::global_norm(model_.gradients());
+    result.applied = std::isfinite(result.gradient_norm);
+    scale = model::clip_scale(result.gradient_norm, options_.clip_norm);
+  }
+  if (!result.applied) {
+    restore_statistics();
+    return result;
+  }
+  optimizer_.apply(model_.parameters(), model_.gradients(), request.learning_rate, request.update, scale);
+  metrics_ += mine;
+  samples_since_mean_ += part.samples;
+  return result;
+}
+
+model::MetricSums Replica::compute_gradients(const data::Batch& part, const StepRequest& request) {
+  // A part with fewer samples than micro-batches is cut into single samples; one without any still reports its zero
+  // gradient.
+  const std::int64_t pieces = std::clamp<std::int64_t>(part.samples, 1, options_.accumulate);
+  model::MetricSums sums;
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    const data::Range range = data::split(part.samples, pieces, piece);
+    const model::StepContext context{.seed = request.seed,
+                                     .step = request.step,
+                                     .first_sample = part.first_sample + range.begin,
+                                     .global_samples = part.global_samples};
+    const bool last = piece + 1 == pieces;
+    sums += model_.train_batch(view(part, range.begin, range.end), context, options_.loss, piece > 0,
+                               last ? ready_ : model::GradientReady{});
+  }
+  return sums;
+}
+
+StepReport Replica::reduce(const model::MetricSums& mine, const StepRequest& request) {
+  StepReport report;
+  if (std::isfinite(mine.loss))
+    report.metrics = mine;
+  else
+    report.non_finite = 1;
+  report.terminate = request.signal == SIGTERM ? 1 : 0;
+  report.interrupt = request.signal == SIGINT ? 1 : 0;
+  report.write(memory_.passengers());
+  buckets_.ready(model_.parameter_table().entries().size());
+  buckets_.finish();
+  return StepReport::read(memory_.passengers());
+}
+
+std::vector<int> Replica::replicas_with(bool mine) const {
+  const std::array<std::byte, 1> flag{mine ? std::byte{1} : std::byte{0}};
+  const auto all = group_.all_gather(flag);
+  std::vector<int> replicas;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].front() != std::byte{0}) replicas.push_back(static_cast<int>(i));
+  return replicas;
+}
+
+model::MetricSums Replica::take_metrics() { return std::exchange(metrics_, {}); }
+
+void Replica::adopt_mean_statistics() {
+  average_moving_statistics(group_, model_.buffers(), samples_since_mean_);
+  samples_since_mean_ = 0;
+}
+
+void Replica::install_mean_statistics() {
+  std::ranges::copy(model_.buffers(), kept_buffers_.begin());
+  average_moving_statistics(group_, model_.buffers(), samples_since_mean_);
+}
+
+void Replica::restore_statistics() { std::ranges::copy(kept_buffers_, model_.buffers().begin()); }
+
+model::BatchView Replica::view(const data::Batch& part, std::int64_t begin, std::int64_t end) const {
+  const auto first = static_cast<std::size_t>(begin);
+  const auto count = static_cast<std::size_t>(end - begin);
+  model::BatchView view;
+  view.samples = end - begin;
+  view.features = std::span(part.features).subspan(first * feature_count_, count * feature_count_);
+  if (!part.labels.empty()) view.targets.labels = std::span(part.labels).subspan(first, count);
+  if (part.samples > 0 && !part.targets.empty()) {
+    const std::size_t width = part.targets.size() / static_cast<std::size_t>(part.samples);
+    view.targets.values = std::span(part.targets).subspan(first * width, count * width);
+  }
+  return view;
+}
+
+model::MetricSums reduce_metrics(const allreduce::Communicator& group, const model::MetricSums& mine) {
+  double loss = mine.loss;
+  std::array<std::int64_t, 3> counts{mine.samples, mine.correct, mine.correct_top5};
+  group.all_reduce(std::span(&loss, 1)).wait();
+  group.all_reduce(std::span<std::int64_t>(counts)).wait();
+  return {.loss = loss,
+          .samples = counts[0],
+          .correct = counts[1],
+          .correct_top5 = counts[2],
+          .has_accuracy = mine.has_accuracy};
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,108 @@
+// One replica: a model, its optimizer, and what it does in a step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "allreduce/communicator.h"
+#include "allreduce/gradient_buckets.h"
+#include "data/dataset.h"
+#include "model/compiled_model.h"
+#include "model/loss.h"
+#include "model/network.h"
+#include "model/optimizer.h"
+#include "strategy/gradient_memory.h"
+#include "strategy/step_report.h"
+
+namespace lockstep::strategy {
+
+struct ReplicaOptions {
+  model::Loss loss;
+  model::OptimizerOptions optimizer;
+  double clip_norm = 0;  ///< largest norm of the reduced gradient; 0 for no clipping
+  int accumulate = 1;    ///< micro-batches of a step
+  allreduce::BucketOptions buckets = {};
+};
+
+/// What a step depends on beside its samples; the same on all replicas but for `signal`.
+struct StepRequest {
+  std::uint64_t seed = 1;
+  std::int64_t step = 0;    ///< counted from 0 since the start of training; keys dropout
+  std::int64_t update = 1;  ///< number of this update, from 1: steps that were skipped do not count
+  float learning_rate = 0;
+  int signal = 0;  ///< SIGTERM or SIGINT that this rank has received; 0 for none. One replica a rank says it
+};
+
+/// What a step came to; the same on all replicas.
+struct StepResult {
+  StepReport report;         ///< summed over all replicas
+  bool applied = true;       ///< false: skipped, parameters and moving statistics are as before
+  std::vector<int> failed;   ///< replicas whose loss was not finite
+  double gradient_norm = 0;  ///< of the reduced gradient before clipping; 0 without clipping
+};
+
+/// One replica of a model. All replicas of a group do the same calls in the same order; each on a thread of its own,
+/// always the same.
+class Replica {
+ public:
+  Replica(std::shared_ptr<const model::Network> network, device::Device device, allreduce::Communicator group,
+          const ReplicaOptions& options);
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  model::CompiledModel& model() { return model_; }
+  model::Optimizer& optimizer() { return optimizer_; }
+  const allreduce::Communicator& group() const { return group_; }
+  const allreduce::GradientBuckets& buckets() const { return buckets_; }
+  std::uint64_t parameter_hash() { return model_.parameter_table().hash(model_.parameters()); }
+
+  /// Throws the same Error (communication) on all replicas unless they mean the same by their flat arrays. Collective.
+  void check_layout() const;
+
+  /// One update: forward and backward on `part` in micro-batches, one reduction per gradient bucket, clipping, the
+  /// optimizer. With 0 samples it takes part with a gradient of zero. Collective.
+  StepResult train_step(const data::Batch& part, const StepRequest& request);
+
+  /// Sums over the samples that this replica trained on since the last call.
+  model::MetricSums take_metrics();
+
+  /// Makes the mean of all replicas' moving statistics this replica's own: what a checkpoint holds and training goes on
+  /// from. Collective.
+  void adopt_mean_statistics();
+  /// Installs that mean for evaluation, and puts back what training goes on from. Collective.
+  void install_mean_statistics();
+  void restore_statistics();
+
+  /// Sums of loss and metrics in inference mode.
+  model::MetricSums evaluate(const data::Batch& part) {
+    return model_.evaluate_batch(view(part, 0, part.samples), options_.loss);
+  }
+  /// Outputs [samples, outputs] in inference mode; valid until the next call.
+  std::span<const float> predict(const data::Batch& part) { return model_.predict_batch(part.samples, part.features); }
+
+ private:
+  model::BatchView view(const data::Batch& part, std::int64_t begin, std::int64_t end) const;
+  model::MetricSums compute_gradients(const data::Batch& part, const StepRequest& request);
+  StepReport reduce(const model::MetricSums& mine, const StepRequest& request);
+  std::vector<int> replicas_with(bool mine) const;
+
+  ReplicaOptions options_;
+  allreduce::Communicator group_;
+  GradientMemory memory_;  // before the model, whose gradients lie in it
+  model::CompiledModel model_;
+  model::Optimizer optimizer_;
+  allreduce::GradientBuckets buckets_;
+  model::GradientReady ready_;
+  std::size_t feature_count_;
+  std::vector<float> kept_buffers_;
+  model::MetricSums metrics_;
+  std::int64_t samples_since_mean_ = 0;
+};
+
+/// Sums over all members of `group`: the loss in double, counts as integers, so exact and the same everywhere.
+/// Collective.
+model::MetricSums reduce_metrics(const allreduce::Communicator& group, const model::MetricSums& mine);
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,252 @@
+#include "strategy/safetensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "device/error.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using nlohmann::json;
+
+static_assert(std::endian::native == std::endian::little, "tensors are read and written in the processor's byte order");
+
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr std::uint64_t kLengthBytes = 8;
+constexpr const char* kMetadataKey = "__metadata__";
+
+struct ElementType {
+  std::string_view name;
+  std::uint64_t bytes;
+};
+constexpr std::array<ElementType, 16> kElementTypes{{{"F64", 8},
+                                                     {"I64", 8},
+                                                     {"U64", 8},
+                                                     {"C64", 8},
+                                                     {"F32", 4},
+                                                     {"I32", 4},
+                                                     {"U32", 4},
+                                                     {"F16", 2},
+                                                     {"BF16", 2},
+                                                     {"I16", 2},
+                                                     {"U16", 2},
+                                                     {"F8_E4M3", 1},
+                                                     {"F8_E5M2", 1},
+                                                     {"I8", 1},
+                                                     {"U8", 1},
+                                                     {"BOOL", 1}}};
+
+[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view needed, std::string_view given) {
+  throw Error(ErrorCategory::checkpoint, path.string(), needed, given);
+}
+
+// ---- writing
+
+std::string_view type_name(const TensorView& tensor) { return tensor.values.index() == 0 ? "F32" : "I64"; }
+
+std::string_view bytes_of(const TensorView& tensor) {
+  return std::visit(
+      [](auto values) { return std::string_view(reinterpret_cast<const char*>(values.data()), values.size_bytes()); },
+      tensor.values);
+}
+
+/// Wide elements first, so that every tensor lies aligned to its element; then by name, so that the bytes depend on the
+/// contents alone.
+std::vector<const TensorView*> file_order(std::span<const TensorView> tensors) {
+  std::vector<const TensorView*> order;
+  for (const TensorView& tensor : tensors) order.push_back(&tensor);
+  std::sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
+    return std::pair(b->values.index(), std::string_view(a->name)) <
+           std::pair(a->values.index(), std::string_view(b->name));
+  });
+  return order;
+}
+
+std::string header_of(std::span<const TensorView* const> order, const TensorMetadata& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header[kMetadataKey] = metadata;
+  std::uint64_t offset = 0;
+  for (const TensorView* tensor : order) {
+    const std::size_t count = std::visit([](auto values) { return values.size(); }, tensor->values);
+    LOCKSTEP_CHECK_OP(count, ==, static_cast<std::size_t>(model::element_count(tensor->shape)));
+    LOCKSTEP_CHECK(tensor->name != kMetadataKey && !header.contains(tensor->name));
+    const std::uint64_t end = offset + bytes_of(*tensor).size();
+    header[tensor->name] = {{"dtype", type_name(*tensor)}, {"shape", tensor->shape}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  return text;
+}
+
+// ---- reading
+
+/// JSON in which no object names a key twice: a parser would silently keep one of the two.
+json parse_header(const std::filesystem::path& path, std::string_view text) {
+  std::vector<std::set<std::string>> keys;
+  const auto note = [&](int, json::parse_event_t event, json& value) {
+    if (event == json::parse_event_t::object_start) keys.emplace_back();
+    if (event == json::parse_event_t::object_end) keys.pop_back();
+    if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+      refuse(path, "needed every name once in its header",
+             fmt::format("\"{}\" is there twice", value.get<std::string>()));
+    return true;
+  };
+  try {
+    return json::parse(text, note);
+  } catch (const json::exception& error) {
+    refuse(path, "needed a header of JSON", error.what());
+  }
+}
+
+std::uint64_t element_bytes(const std::filesystem::path& path, const std::string& name, const std::string& type) {
+  const auto* found = std::find_if(kElementTypes.begin(), kElementTypes.end(),
+                                   [&](const ElementType& known) { return known.name == type; });
+  if (found == kElementTypes.end())
+    refuse(path, fmt::format("needed a known type of \"{}\"", name), fmt::format("it is \"{}\"", type));
+  return found->bytes;
+}
+
+/// Product of the extents in bytes; refuses one that no file could hold.
+std::uint64_t shape_bytes(const std::filesystem::path& path, const SafetensorsFile::Entry& entry,
+                          std::uint64_t element) {
+  std::uint64_t bytes = element;
+  for (const std::int64_t extent : entry.shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes))
+      refuse(path, fmt::format("needed a shape of \"{}\" that fits a file", entry.name), model::to_string(entry.shape));
+  }
+  return bytes;
+}
+
+bool is_index(const json& value) {
+  return value.is_number_unsigned() &&
+         value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+}
+
+/// One member of the header as an entry whose offset still counts from the end of the header.
+SafetensorsFile::Entry parse_entry(const std::filesystem::path& path, const std::string& name, const json& value) {
+  const auto is_list_of_indexes = [](const json& list) {
+    return list.is_array() && std::all_of(list.begin(), list.end(), is_index);
+  };
+  const bool well_formed = value.is_object() && value.contains("dtype") && value.contains("shape") &&
+                           value.contains("data_offsets") && value["dtype"].is_string() &&
+                           is_list_of_indexes(value["shape"]) && is_list_of_indexes(value["data_offsets"]) &&
+                           value["data_offsets"].size() == 2;
+  if (!well_formed)
+    refuse(path, fmt::format("needed dtype, shape and data_offsets of \"{}\"", name), value.dump().substr(0, 200));
+  SafetensorsFile::Entry entry{name, value["dtype"], value["shape"].get<model::Shape>(), value["data_offsets"][0], 0};
+  const std::uint64_t end = value["data_offsets"][1];
+  const std::uint64_t expected = shape_bytes(path, entry, element_bytes(path, name, entry.type));
+  if (end < entry.offset || end - entry.offset != expected)
+    refuse(path,
+           fmt::format("needed {} bytes of \"{}\", {} {}", expected, name, entry.type, model::to_string(entry.shape)),
+           fmt::format("its data_offsets are [{}, {}]", entry.offset, end));
+  entry.bytes = expected;
+  return entry;
+}
+
+TensorMetadata parse_metadata(const std::filesystem::path& path, const json& value) {
+  const bool texts =
+      value.is_object() && std::all_of(value.begin(), value.end(), [](const json& text) { return text.is_string(); });
+  if (!texts) refuse(path, "needed texts by name in __metadata__", value.dump().substr(0, 200));
+  return value.get<TensorMetadata>();
+}
+
+/// `entries` must follow one another without gap or overlap, up to `data_bytes`.
+void check_cover(const std::filesystem::path& path, std::span<const SafetensorsFile::Entry> entries,
+                 std::uint64_t data_bytes) {
+  std::uint64_t end = 0;
+  for (const SafetensorsFile::Entry& entry : entries) {
+    if (entry.offset != end)
+      refuse(path,
+             fmt::format("needed \"{}\" at byte {} of the data, where the tensor before it ends", entry.name, end),
+             fmt::format("it begins at {}", entry.offset));
+    end += entry.bytes;
+  }
+  if (end != data_bytes)
+    refuse(path, fmt::format("needed {} bytes of tensors", end), fmt::format("the file has {}", data_bytes));
+}
+
+}  // namespace
+
+FileDigest write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
+                             const TensorMetadata& metadata, data::Durability durability) {
+  const std::vector<const TensorView*> order = file_order(tensors);
+  const std::string header = header_of(order, metadata);
+  LOCKSTEP_CHECK_OP(header.size(), <=, kMaxHeaderBytes);
+  std::array<char, kLengthBytes> length{};
+  const std::uint64_t header_bytes = header.size();
+  std::memcpy(length.data(), &header_bytes, kLengthBytes);
+
+  HashedFile file(path, durability);
+  file.write({length.data(), length.size()});
+  file.write(header);
+  for (const TensorView* tensor : order) file.write(bytes_of(*tensor));
+  return file.finish();
+}
+
+SafetensorsFile::SafetensorsFile(std::filesystem::path path_given)
+    : file_(std::move(path_given), ErrorCategory::checkpoint) {
+  const std::uint64_t file_bytes = static_cast<std::uint64_t>(data::file_stamp(path()).size);
+  std::uint64_t header_bytes = 0;
+  std::array<char, kLengthBytes> length{};
+  if (file_.read_at(0, length.data(), kLengthBytes) != kLengthBytes)
+    refuse(path(), "needed 8 bytes that tell the length of its header", fmt::format("the file has {}", file_bytes));
+  std::memcpy(&header_bytes, length.data(), kLengthBytes);
+  if (header_bytes > kMaxHeaderBytes)
+    refuse(path(), fmt::format("needed a header of at most {} bytes", kMaxHeaderBytes),
+           fmt::format("{} are announced", header_bytes));
+  if (header_bytes > file_bytes - kLengthBytes)
+    refuse(path(), fmt::format("needed {} bytes of header", header_bytes),
+           fmt::format("the file ends after {}", file_bytes - kLengthBytes));
+
+  std::string header(header_bytes, '\0');
+  header.resize(file_.read_at(kLengthBytes, header.data(), header.size()));
+  if (!header.starts_with('{'))
+    refuse(path(), "needed a header that begins with {", fmt::format("\"{}\"", header.substr(0, 1)));
+  const json parsed = parse_header(path(), header);
+  for (const auto& [name, value] : parsed.items()) {
+    if (name == kMetadataKey) {
+      metadata_ = parse_metadata(path(), value);
+    } else {
+      tensors_.push_back(parse_entry(path(), name, value));
+    }
+  }
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const Entry& a, const Entry& b) { return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes); });
+  check_cover(path(), tensors_, file_bytes - kLengthBytes - header_bytes);
+  for (Entry& entry : tensors_) entry.offset += kLengthBytes + header_bytes;
+}
+
+const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const {
+  const auto found =
+      std::find_if(tensors_.begin(), tensors_.end(), [&](const Entry& entry) { return entry.name == name; });
+  return found == tensors_.end() ? nullptr : &*found;
+}
+
+void SafetensorsFile::read(const Entry& entry, std::span<float> into) const {
+  read_bytes(entry, "F32", std::as_writable_bytes(into));
+}
+
+void SafetensorsFile::read(const Entry& entry, std::span<std::int64_t> into) const {
+  read_bytes(entry, "I64", std::as_writable_bytes(into));
+}
+
+void SafetensorsFile::read_bytes(const Entry& entry, std::string_view type, std::span<std::byte> into) const {
+  if (entry.type != type || entry.bytes != into.size())
+    refuse(path(), fmt::format("needed {} bytes of {} under \"{}\"", into.size(), type, entry.name),
+           fmt::format("it has {} of {}", entry.bytes, entry.type));
+  if (file_.read_at(entry.offset, reinterpret_cast<char*>(into.data()), into.size()) != into.size())
+    refuse(path(), fmt::format("needed {} bytes of \"{}\"", into.size(), entry.name), "the file ended before");
+}
+
+}  // namespace lockstep::strategy

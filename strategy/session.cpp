@@ -1,0 +1,118 @@
+#include "strategy/session.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <numeric>
+
+#include "device/error.h"
+#include "strategy/failure.h"
+
+namespace lockstep::strategy {
+namespace {
+
+/// How long a failed rank waits for the others to fail alike. Long enough for ranks that check the same options, short
+/// for a job to end.
+constexpr double kFailureWaitSeconds = 1.0;
+
+}  // namespace
+
+Session::Session(int argc, char** argv, const SessionOptions& options)
+    : exceptions_at_start_(std::uncaught_exceptions()) {
+  const Launch launch = detect_launch();
+  if (launch.launched) initialize_mpi(argc, argv, launch);
+  logger_ = device::make_logger({.quiet = options.quiet, .rank = rank_, .ranks = size_});
+}
+
+void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+  try {
+    if (provided < MPI_THREAD_SERIALIZED)
+      throw Error(ErrorCategory::communication, "session",
+                  "needed an MPI that several threads may call in turn (MPI_THREAD_SERIALIZED)",
+                  "this MPI serves the main thread only");
+    MPI_Comm_dup(MPI_COMM_WORLD, &ranks_);
+    MPI_Comm_dup(MPI_COMM_WORLD, &failures_);
+    MPI_Comm_rank(ranks_, &rank_);
+    MPI_Comm_size(ranks_, &size_);
+    if (size_ == 1 && launch.ranks > 1)
+      throw Error(ErrorCategory::communication, "session",
+                  fmt::format("needed the {} ranks that {} started in one job", launch.ranks, launch.launcher),
+                  "MPI shows each of them alone: start them with the mpirun of the MPI this program was built with, or "
+                  "srun --mpi=pmix");
+    find_nodes();
+  } catch (...) {
+    MPI_Finalize();
+    throw;
+  }
+}
+
+void Session::find_nodes() {
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(ranks_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node);
+  MPI_Comm_rank(node, &local_rank_);
+  MPI_Comm_size(node, &local_size_);
+  // A node's number is that of its first rank among the first ranks of all nodes.
+  const int leads = local_rank_ == 0 ? 1 : 0;
+  int leaders_to_here = 0;
+  MPI_Scan(&leads, &leaders_to_here, 1, MPI_INT, MPI_SUM, ranks_);
+  node_ = leaders_to_here - 1;
+  MPI_Bcast(&node_, 1, MPI_INT, 0, node);
+  MPI_Allreduce(&leads, &nodes_, 1, MPI_INT, MPI_SUM, ranks_);
+  MPI_Comm_free(&node);
+}
+
+Session::~Session() {
+  if (ranks_ == MPI_COMM_NULL) return;
+  if (std::uncaught_exceptions() > exceptions_at_start_) {
+    fmt::print(stderr, "lockstep: rank {} leaves because of an exception; the job ends\n", rank_);
+    MPI_Abort(ranks_, 1);
+  }
+  MPI_Comm_free(&failures_);
+  MPI_Comm_free(&ranks_);
+  MPI_Finalize();
+}
+
+double Session::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+std::vector<std::string> Session::all_gather(const std::string& mine) const {
+  if (size_ == 1) return {mine};
+  const int length = static_cast<int>(mine.size());
+  std::vector<int> lengths(static_cast<std::size_t>(size_));
+  MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, ranks_);
+  std::vector<int> offsets(lengths.size());
+  std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
+  std::string together(static_cast<std::size_t>(offsets.back() + lengths.back()), '\0');
+  MPI_Allgatherv(mine.data(), length, MPI_CHAR, together.data(), lengths.data(), offsets.data(), MPI_CHAR, ranks_);
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    all.push_back(together.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));
+  return all;
+}
+
+void Session::barrier() const {
+  if (size_ > 1) MPI_Barrier(ranks_);
+}
+
+int Session::guard(const std::function<int()>& body) {
+  Failure failure;
+  try {
+    return body();
+  } catch (...) {
+    failure = describe_current_exception();
+  }
+  FailureVerdict verdict{.everyone_failed = true, .print = true, .exit_status = failure.exit_status};
+  if (size_ > 1) verdict = compare_failures(failure, failures_, kFailureWaitSeconds);
+  if (verdict.print) fmt::print(stderr, "lockstep: error: {}\n", failure.message);
+  if (!verdict.everyone_failed) {
+    std::fflush(nullptr);
+    MPI_Abort(ranks_, verdict.exit_status);
+  }
+  return verdict.exit_status;
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,81 @@
+// The one object of a process that owns what is outside it: MPI, messages, the way out.
+#pragma once
+
+#include <mpi.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/log.h"
+#include "strategy/launcher.h"
+
+namespace lockstep::strategy {
+
+struct SessionOptions {
+  bool quiet = false;  ///< warnings and errors only
+};
+
+/// Made first in main, destroyed last; one per process. Under a launcher it initialises MPI (MPI_THREAD_SERIALIZED) and
+/// is a rank among others; without one it is a job of one rank and MPI is never touched.
+///
+///     int main(int argc, char** argv) {
+///       lockstep::strategy::Session session(argc, argv);
+///       return session.guard([&] { … return 0; });
+///     }
+class Session {
+ public:
+  /// Throws Error (communication) where MPI cannot serve several threads, or where a launcher started several ranks and
+  /// MPI shows one: then every process would train alone.
+  Session(int argc, char** argv, const SessionOptions& options = {});
+  /// Ends MPI. During the unwinding of an exception it ends the whole job instead, so that the other ranks do not wait
+  /// for this one.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }  ///< ranks of the job
+  bool is_chief() const { return rank_ == 0; }
+  int node() const { return node_; }  ///< number of this rank's host
+  int nodes() const { return nodes_; }
+  int local_rank() const { return local_rank_; }  ///< among the ranks of this node
+  int local_size() const { return local_size_; }  ///< ranks of this node
+
+  /// The group of all ranks; MPI_COMM_NULL without a launcher.
+  MPI_Comm ranks() const { return ranks_; }
+  const std::shared_ptr<device::Logger>& logger() const { return logger_; }
+  /// Seconds since this object was made.
+  double seconds() const;
+
+  /// Every rank's `mine`, in rank order, on every rank. Collective, for set-up; not while a strategy's replicas are at
+  /// work.
+  std::vector<std::string> all_gather(const std::string& mine) const;
+  /// Returns once every rank has called it.
+  void barrier() const;
+
+  /// Runs `body` and returns its exit status. What it throws becomes one line `lockstep: error: [where] need; given`
+  /// and the exit status of its category (device/error.h). Where the other ranks do not fail within a second as well,
+  /// the whole job is ended.
+  int guard(const std::function<int()>& body);
+
+ private:
+  void initialize_mpi(int argc, char** argv, const Launch& launch);
+  void find_nodes();
+
+  MPI_Comm ranks_ = MPI_COMM_NULL;
+  MPI_Comm failures_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  int node_ = 0;
+  int nodes_ = 1;
+  int local_rank_ = 0;
+  int local_size_ = 1;
+  int exceptions_at_start_ = 0;
+  std::shared_ptr<device::Logger> logger_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace lockstep::strategy

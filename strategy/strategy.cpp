@@ -1,0 +1,50 @@
+#include "strategy/strategy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "device/cpu.h"
+#include "device/error.h"
+#include "strategy/core_share.h"
+
+namespace lockstep::strategy {
+
+Strategy::Strategy(Session& session, std::vector<device::Device> devices, std::vector<allreduce::Communicator> groups,
+                   allreduce::Communicator ranks)
+    : session_(session),
+      devices_(std::move(devices)),
+      groups_(std::move(groups)),
+      ranks_(std::move(ranks)),
+      cores_per_replica_(std::max(1, share_of_cores(session) / static_cast<int>(devices_.size()))),
+      threads_(static_cast<int>(devices_.size()), cores_per_replica_, [this](int local, const std::string& reason) {
+        groups_[static_cast<std::size_t>(local)].abort(reason);
+      }) {
+  LOCKSTEP_CHECK_OP(devices_.size(), ==, groups_.size());
+  gather_placements(cores_per_replica_);
+}
+
+void Strategy::gather_placements(int cores) {
+  nlohmann::json mine = nlohmann::json::array();
+  for (std::size_t i = 0; i < devices_.size(); ++i)
+    mine.push_back(
+        {groups_[i].rank(), session_.rank(), session_.node(), device::host_name(), to_string(devices_[i]), cores});
+  for (const std::string& text : session_.all_gather(mine.dump()))
+    for (const auto& one : nlohmann::json::parse(text))
+      placements_.push_back({one[0].get<int>(), one[1].get<int>(), one[2].get<int>(), one[3].get<std::string>(),
+                             one[4].get<std::string>(), one[5].get<int>()});
+}
+
+std::string Strategy::table() const {
+  std::size_t host_width = 4;
+  for (const Placement& one : placements_) host_width = std::max(host_width, one.host.size());
+  std::string table =
+      fmt::format("{:>7}  {:>4}  {:<{}}  {:<6}  {:>5}\n", "replica", "rank", "host", host_width, "device", "cores");
+  for (const Placement& one : placements_)
+    table += fmt::format("{:>7}  {:>4}  {:<{}}  {:<6}  {:>5}\n", one.replica, one.rank, one.host, host_width,
+                         one.device, one.cores);
+  return table;
+}
+
+}  // namespace lockstep::strategy

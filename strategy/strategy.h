@@ -1,0 +1,81 @@
+// Who computes what.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "allreduce/communicator.h"
+#include "device/device.h"
+#include "strategy/replica_threads.h"
+#include "strategy/session.h"
+
+namespace lockstep::strategy {
+
+/// One replica: where it computes.
+struct Placement {
+  int replica = 0;  ///< number among all replicas of the job
+  int rank = 0;
+  int node = 0;
+  std::string host;
+  std::string device;  ///< "cpu:0"
+  int cores = 1;       ///< threads of its kernels
+};
+
+/// The replicas of a job: how many, where, and who reduces with whom. Made once, by all ranks together; see
+/// OneDeviceStrategy, MirroredStrategy and MultiWorkerMirroredStrategy.
+///
+/// The replicas of this process are numbered 0 .. local_replicas()-1 here ("local"); their numbers in the job begin at
+/// first_replica().
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+  Strategy(const Strategy&) = delete;
+  Strategy& operator=(const Strategy&) = delete;
+
+  /// "one-device", "mirrored", "multi-worker-mirrored".
+  virtual std::string name() const = 0;
+
+  Session& session() const { return session_; }
+  int num_replicas_in_sync() const { return groups_.front().size(); }
+  int local_replicas() const { return static_cast<int>(devices_.size()); }
+  int first_replica() const { return groups_.front().rank(); }
+  /// Whether this process writes checkpoints, summaries and logs.
+  bool is_chief() const { return session_.is_chief(); }
+  device::Device device(int local) const { return devices_[static_cast<std::size_t>(local)]; }
+  /// The group of all replicas, as local replica `local` belongs to it. To be used on that replica's thread alone,
+  /// inside run().
+  const allreduce::Communicator& group(int local) const { return groups_[static_cast<std::size_t>(local)]; }
+  /// The processes of the job, one member each, for decisions and files; its rank() is session().rank(). To be used on
+  /// the thread that made this object, while no replica is at work.
+  const allreduce::Communicator& ranks() const { return ranks_; }
+  /// What moves the bytes of gradients: "in-process", "ring", …
+  std::string route() const { return groups_.front().route(); }
+  /// All replicas of the job in the order of their numbers; the same on every rank.
+  const std::vector<Placement>& placements() const { return placements_; }
+  /// The placements as a table for people, a line per replica.
+  std::string table() const;
+
+  /// body(local) on every local replica's thread; returns when all are done. The first error is thrown here, after it
+  /// has made the collectives of the other replicas fail; the strategy is of no use afterwards.
+  void run(const std::function<void(int local)>& body) { threads_.run(body); }
+
+ protected:
+  /// Collective. `groups[i]` and `devices[i]` belong to local replica i.
+  Strategy(Session& session, std::vector<device::Device> devices, std::vector<allreduce::Communicator> groups,
+           allreduce::Communicator ranks);
+
+ private:
+  void gather_placements(int cores);
+
+  Session& session_;
+  std::vector<device::Device> devices_;
+  std::vector<allreduce::Communicator> groups_;
+  allreduce::Communicator ranks_;
+  int cores_per_replica_;
+  std::vector<Placement> placements_;
+  ReplicaThreads threads_;
+};
+
+}  // namespace lockstep::strategy

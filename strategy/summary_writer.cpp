@@ -1,0 +1,161 @@
+#include "strategy/summary_writer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <protozero/pbf_builder.hpp>
+#include <system_error>
+#include <utility>
+
+#include "data/record/record_frame.h"
+#include "device/cpu.h"
+#include "device/error.h"
+
+namespace lockstep::strategy {
+namespace {
+
+// Field numbers of the messages (tensorflow's event.proto, summary.proto, tensor.proto) that an event file needs.
+using Tag = protozero::pbf_tag_type;
+enum class Event : Tag { wall_time = 1, step = 2, file_version = 3, summary = 5 };
+enum class Summary : Tag { value = 1 };
+enum class Value : Tag { tag = 1, tensor = 8, metadata = 9 };
+enum class Metadata : Tag { plugin_data = 1 };
+enum class Plugin : Tag { name = 1 };
+enum class Tensor : Tag { dtype = 1, shape = 2, float_val = 5, string_val = 8 };
+
+constexpr std::int32_t kFloatType = 1;
+constexpr std::int32_t kStringType = 7;
+constexpr std::size_t kFlushBytes = 64 << 10;
+constexpr std::chrono::seconds kFlushInterval{1};
+
+[[noreturn]] void fail(const std::filesystem::path& path, int error) {
+  throw Error(ErrorCategory::data, path.string(), "needed to write the summary",
+              std::generic_category().message(error));
+}
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// The first event of every file.
+std::string version_event(double wall_time) {
+  std::string bytes;
+  protozero::pbf_builder<Event> event(bytes);
+  event.add_double(Event::wall_time, wall_time);
+  event.add_string(Event::file_version, "brain.Event:2");
+  return bytes;
+}
+
+/// SummaryMetadata. Its data_class stays unset: TensorBoard then fills in what belongs to the plugin.
+std::string plugin_metadata(std::string_view plugin) {
+  std::string bytes;
+  protozero::pbf_builder<Metadata> metadata(bytes);
+  protozero::pbf_builder<Plugin>(metadata, Metadata::plugin_data)
+      .add_string(Plugin::name, plugin.data(), plugin.size());
+  return bytes;
+}
+
+}  // namespace
+
+SummaryWriter::SummaryWriter(const std::filesystem::path& directory) : last_flush_(std::chrono::steady_clock::now()) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) fail(directory, error.value());
+  const double now = seconds_since_1970();
+  // Several writers of one process may begin in the same second; the first free number is ours.
+  for (int number = 0; descriptor_ < 0; ++number) {
+    path_ = directory / fmt::format("events.out.tfevents.{:010}.{}.{}.{}.v2", static_cast<std::int64_t>(now),
+                                    device::host_name(), ::getpid(), number);
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    if (descriptor_ < 0 && errno != EEXIST) fail(path_, errno);
+  }
+  data::append_record(pending_, version_event(now));
+  flush();
+}
+
+SummaryWriter::SummaryWriter(SummaryWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      good_bytes_(other.good_bytes_),
+      pending_(std::move(other.pending_)),
+      last_flush_(other.last_flush_),
+      known_tags_(std::move(other.known_tags_)) {}
+
+SummaryWriter& SummaryWriter::operator=(SummaryWriter&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(good_bytes_, other.good_bytes_);
+  std::swap(pending_, other.pending_);
+  std::swap(last_flush_, other.last_flush_);
+  std::swap(known_tags_, other.known_tags_);
+  return *this;
+}
+
+SummaryWriter::~SummaryWriter() {
+  if (descriptor_ < 0) return;
+  try {
+    flush();
+  } catch (const Error&) {
+    // Said in the header: whoever wants to know calls flush().
+  }
+  ::close(descriptor_);
+}
+
+void SummaryWriter::scalar(std::string_view tag, std::int64_t step, double value, std::optional<double> wall_time) {
+  std::string bytes;
+  protozero::pbf_builder<Tensor> tensor(bytes);
+  tensor.add_enum(Tensor::dtype, kFloatType);
+  tensor.add_message(Tensor::shape, std::string());
+  const float values[] = {static_cast<float>(value)};
+  tensor.add_packed_float(Tensor::float_val, std::begin(values), std::end(values));
+  add(tag, "scalars", step, bytes, wall_time);
+}
+
+void SummaryWriter::text(std::string_view tag, std::int64_t step, std::string_view value,
+                         std::optional<double> wall_time) {
+  std::string bytes;
+  protozero::pbf_builder<Tensor> tensor(bytes);
+  tensor.add_enum(Tensor::dtype, kStringType);
+  tensor.add_message(Tensor::shape, std::string());
+  tensor.add_bytes(Tensor::string_val, value.data(), value.size());
+  add(tag, "text", step, bytes, wall_time);
+}
+
+void SummaryWriter::add(std::string_view tag, std::string_view plugin, std::int64_t step, std::string_view tensor,
+                        std::optional<double> wall_time) {
+  std::string bytes;
+  {
+    protozero::pbf_builder<Event> event(bytes);
+    event.add_double(Event::wall_time, wall_time.value_or(seconds_since_1970()));
+    event.add_int64(Event::step, step);
+    protozero::pbf_builder<Summary> summary(event, Event::summary);
+    protozero::pbf_builder<Value> item(summary, Summary::value);
+    item.add_string(Value::tag, tag.data(), tag.size());
+    if (known_tags_.emplace(tag).second) item.add_message(Value::metadata, plugin_metadata(plugin));
+    item.add_message(Value::tensor, tensor.data(), tensor.size());
+  }
+  data::append_record(pending_, bytes);
+  if (pending_.size() >= kFlushBytes || std::chrono::steady_clock::now() - last_flush_ >= kFlushInterval) flush();
+}
+
+void SummaryWriter::flush() {
+  const std::string bytes = std::exchange(pending_, {});
+  last_flush_ = std::chrono::steady_clock::now();
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t written = ::write(descriptor_, bytes.data() + done, bytes.size() - done);
+    if (written >= 0) {
+      done += static_cast<std::size_t>(written);
+    } else if (errno != EINTR) {
+      const int error = errno;
+      // Half a record would make everything behind it unreadable.
+      [[maybe_unused]] const int truncated = ::ftruncate(descriptor_, good_bytes_);
+      fail(path_, error);
+    }
+  }
+  good_bytes_ += static_cast<std::int64_t>(bytes.size());
+}
+
+}  // namespace lockstep::strategy

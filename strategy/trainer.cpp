@@ -1,0 +1,76 @@
+#include "strategy/trainer.h"
+
+#include <fmt/format.h>
+
+#include "device/error.h"
+#include "strategy/checkpoint_agreement.h"
+#include "strategy/data_fit.h"
+#include "strategy/fit_loop.h"
+
+namespace lockstep::strategy {
+namespace {
+
+ReplicaOptions replica_options(const TrainerOptions& options) {
+  if (options.accumulate < 1)
+    throw Error(ErrorCategory::input, "accumulate", "needed at least 1 micro-batch a step",
+                fmt::format("got {}", options.accumulate));
+  if (options.clip_norm < 0)
+    throw Error(ErrorCategory::input, "clip-norm", "needed a norm above 0, or 0 for no clipping",
+                fmt::format("got {}", options.clip_norm));
+  return {.loss = options.loss,
+          .optimizer = options.optimizer,
+          .clip_norm = options.clip_norm,
+          .accumulate = options.accumulate,
+          .buckets = options.buckets};
+}
+
+}  // namespace
+
+Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options)
+    : options_(options),
+      network_(std::make_shared<const model::Network>(std::move(network))),
+      replicas_(strategy, network_, replica_options(options)) {
+  replicas_.initialize(options.seed);
+}
+
+History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
+  return FitLoop(replicas_, options_, dataset, options).run();
+}
+
+model::MetricSums Trainer::evaluate(const data::Dataset& dataset) {
+  check_data_fits(dataset, *network_, options_.loss);
+  replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
+  const auto sums = strategy::evaluate(replicas_, dataset, one_pass(replicas_.strategy(), dataset));
+  replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
+  return *sums;
+}
+
+void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink) {
+  replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
+  strategy::predict(replicas_, dataset, one_pass(replicas_.strategy(), dataset), sink);
+  replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
+}
+
+RestoredCheckpoint Trainer::restore(const std::filesystem::path& path) {
+  const Strategy& strategy = replicas_.strategy();
+  const ReplicaArrays arrays = replicas_.arrays(false);
+  const std::string single = on_every_rank(strategy.ranks(), [&]() -> std::string {
+                               if (!strategy.is_chief() || !std::filesystem::exists(path / kManifestName)) return {};
+                               check_contents(path, read_manifest(path));
+                               check_checkpoint_fits(path, arrays);
+                               return to_json_text(read_checkpoint_files(path, arrays));
+                             }).front();
+  RestoredCheckpoint restored;
+  if (single.empty()) {
+    CheckpointDirectory checkpoints({.directory = path}, strategy.ranks(), strategy.session().logger());
+    restored = *checkpoints.restore(arrays, Resume::must);
+  } else {
+    strategy.ranks().broadcast(std::as_writable_bytes(arrays.parameters), 0);
+    strategy.ranks().broadcast(std::as_writable_bytes(arrays.buffers), 0);
+    restored = {path, parse_training_state(single, path.string())};
+  }
+  replicas_.spread();
+  return restored;
+}
+
+}  // namespace lockstep::strategy

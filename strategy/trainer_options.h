@@ -1,0 +1,71 @@
+// How a model is trained: what Keras users give to compile and to fit.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "allreduce/gradient_buckets.h"
+#include "data/dataset.h"
+#include "model/loss.h"
+#include "model/optimizer.h"
+#include "model/schedule.h"
+#include "strategy/callback.h"
+#include "strategy/checkpoint_directory.h"
+
+namespace lockstep::strategy {
+
+/// How the learning rate follows the global batch: not at all, in proportion (Goyal et al., 2017), or with the square
+/// root.
+enum class RateScaling { none, linear, sqrt };
+/// Reads "none", "linear", "sqrt". Throws Error (input) that lists them.
+RateScaling parse_rate_scaling(std::string_view name);
+
+/// What belongs to the model and its updates.
+struct TrainerOptions {
+  model::Loss loss = model::SparseCategoricalCrossentropy{};
+  model::OptimizerOptions optimizer = model::Adam{};
+  model::Schedule schedule = {};  ///< total_steps 0 stands for the steps of the training
+  RateScaling rate_scaling = RateScaling::none;
+  std::int64_t base_batch = 0;  ///< the global batch that the rate is meant for; needed unless rate_scaling is none
+  double clip_norm = 0;         ///< largest norm of the reduced gradient; 0 for no clipping
+  int accumulate = 1;           ///< micro-batches of a step on each replica; the result does not depend on it
+  std::uint64_t seed = 1;       ///< of initial weights, dropout and the order of records
+  allreduce::BucketOptions buckets = {};
+};
+
+/// `options.schedule` as it applies to a training of `total_steps` at `global_batch`. Throws Error (input) where
+/// base_batch is missing.
+model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch, std::int64_t total_steps);
+
+/// Where and when a training is saved.
+struct CheckpointPlan {
+  std::filesystem::path directory = {};  ///< empty: nothing is saved
+  std::int64_t save_every = 0;      ///< steps; 0 for the end of each epoch. The end of the training is always saved
+  int keep = 3;
+  Resume resume = Resume::automatic;
+  nlohmann::json configuration = nlohmann::json::object();  ///< kept in state.json
+};
+
+/// How much of which data, and what happens on the way.
+struct FitOptions {
+  std::int64_t epochs = 1;                  ///< 0 for no limit; then `steps` is needed
+  std::int64_t steps = 0;                   ///< 0 for no limit. Whichever limit comes first
+  std::optional<data::Dataset> validation = {};  ///< evaluated at the end of each epoch; batched
+  CheckpointPlan checkpoint = {};
+  std::vector<std::shared_ptr<Callback>> callbacks = {};
+  int prefetch = 2;      ///< global batches read ahead
+  int data_threads = 1;  ///< background threads that read
+};
+
+/// What fit leaves behind.
+struct History {
+  std::vector<EpochLogs> epochs;
+  TrainEnd end;
+};
+
+}  // namespace lockstep::strategy

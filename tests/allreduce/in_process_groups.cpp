@@ -1,0 +1,14 @@
+#include <fmt/format.h>
+
+#include "tests/allreduce/group_kinds.h"
+
+namespace lockstep::allreduce {
+
+std::vector<GroupKind> group_kinds() {
+  std::vector<GroupKind> kinds;
+  for (const int size : {1, 2, 3, 4, 7})
+    kinds.push_back({fmt::format("in_process_{}", size), size, [size] { return make_in_process_group(size); }});
+  return kinds;
+}
+
+}  // namespace lockstep::allreduce

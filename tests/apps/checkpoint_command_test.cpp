@@ -1,0 +1,147 @@
+#include "apps/lockstep/checkpoint_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/strategy/checkpoint_fixture.h"
+
+namespace lockstep::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using strategy::checkpoint_error;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+
+class CheckpointCommand : public ::testing::Test {
+ protected:
+  CheckpointCommand() {
+    strategy::SmallReplica replica(1);
+    strategy::TrainingState state = strategy::at_step(10);
+    state.metrics["loss"] = 0.25;
+    for (state.step = 10; state.step <= 20; state.step += 10)
+      strategy::CheckpointDirectory({directory()}, strategy::alone()).save(replica.arrays(), state);
+  }
+
+  fs::path directory() const { return scratch_.path() / "run"; }
+  fs::path newest() const { return directory() / "step-00000020"; }
+
+  /// Output of `lockstep checkpoint ARGUMENTS`, also where it threw after some.
+  std::string run(std::vector<std::string> arguments) {
+    out_.str("");
+    CLI::App program;
+    add_checkpoint_command(program, out_);
+    arguments.insert(arguments.begin(), "checkpoint");
+    std::reverse(arguments.begin(), arguments.end());
+    program.parse(arguments);
+    return out_.str();
+  }
+
+  strategy::ScratchDirectory scratch_;
+  std::ostringstream out_;
+};
+
+TEST_F(CheckpointCommand, InspectListsADirectory) {
+  fs::remove(directory() / "step-00000010" / strategy::kStateFile);
+  const std::string out = run({"inspect", directory().string()});
+  EXPECT_THAT(out, HasSubstr("checkpoint             step   epoch          bytes  state\n"));
+  EXPECT_THAT(out,
+              ::testing::ContainsRegex(
+                  "step-00000020 +20 +0 +[0-9]+  complete\nstep-00000010 +10 +0 +[0-9]+  \\[.*state.json\\] needed"));
+}
+
+TEST_F(CheckpointCommand, InspectListsADirectoryAsJson) {
+  std::istringstream lines(run({"inspect", directory().string(), "--json"}));
+  std::string line;
+  std::getline(lines, line);
+  const auto first = nlohmann::json::parse(line);
+  EXPECT_EQ(first["path"], newest().string());
+  EXPECT_EQ(first["step"], 20);
+  EXPECT_EQ(first["complete"], true);
+  EXPECT_FALSE(first.contains("damage"));
+}
+
+TEST_F(CheckpointCommand, InspectShowsOne) {
+  const std::string out = run({"inspect", newest().string()});
+  EXPECT_THAT(out, HasSubstr("step-00000020: step 20, epoch 0, seed 1, global batch 64, float32\n  loss = "
+                             "0.25\nmodel.safetensors: 4 tensors\n"));
+  EXPECT_THAT(out, ::testing::ContainsRegex("dense/kernel +F32 +\\[3, 5\\] +60 bytes\n"));
+  EXPECT_THAT(out, ::testing::ContainsRegex("v/scale +F32 +\\[\\] +4 bytes\n"));
+}
+
+TEST_F(CheckpointCommand, InspectShowsOneAsJson) {
+  std::istringstream lines(run({"inspect", newest().string(), "--json"}));
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_EQ(nlohmann::json::parse(line)["step"], 20);
+  int tensors = 0;
+  while (std::getline(lines, line)) {
+    EXPECT_EQ(nlohmann::json::parse(line)["type"], "F32");
+    ++tensors;
+  }
+  EXPECT_EQ(tensors, 10);
+}
+
+TEST_F(CheckpointCommand, VerifyReadsEverything) {
+  EXPECT_EQ(run({"verify", directory().string()}),
+            fmt::format("{}: sound\n{}: sound\n", newest().string(), (directory() / "step-00000010").string()));
+  strategy::flip_bit(newest() / strategy::kModelFile, fs::file_size(newest() / strategy::kModelFile) - 1);
+  EXPECT_EQ(checkpoint_error([&] {
+              run({"verify", directory().string()});
+            }),
+            fmt::format("[{}] needed sound checkpoints; 1 of 2 are damaged", directory().string()));
+  EXPECT_THAT(out_.str(), StartsWith(fmt::format("{}: [{}] needed checksum ", newest().string(),
+                                                 (newest() / strategy::kModelFile).string())));
+  EXPECT_EQ(run({"verify", (directory() / "step-00000010").string(), "--json"}),
+            fmt::format("{{\"path\":\"{}\",\"sound\":true}}\n", (directory() / "step-00000010").string()));
+  EXPECT_THAT(checkpoint_error([&] { run({"verify", newest().string(), "--json"}); }), HasSubstr("1 of 1 are damaged"));
+  EXPECT_THAT(out_.str(), HasSubstr("\"sound\":false,\"damage\":\"["));
+}
+
+TEST_F(CheckpointCommand, ExportWritesTheModelOfTheNewest) {
+  const fs::path file = scratch_.path() / "model.safetensors";
+  const std::string out = run({"export", directory().string(), "--output", file.string()});
+  EXPECT_EQ(strategy::contents_of(file), strategy::contents_of(newest() / strategy::kModelFile));
+  EXPECT_EQ(out, fmt::format("{}: {} bytes from {}\n", file.string(), fs::file_size(file), newest().string()));
+}
+
+TEST_F(CheckpointCommand, ExportRefusesADamagedOne) {
+  const fs::path file = scratch_.path() / "model.safetensors";
+  strategy::flip_bit(newest() / strategy::kModelFile, 100);
+  EXPECT_THAT(checkpoint_error([&] {
+                run({"export", directory().string(), "--output", file.string()});
+              }),
+              HasSubstr("needed checksum"));
+  EXPECT_FALSE(fs::exists(file));
+  fs::remove(newest() / strategy::kManifestName);
+  run({"export", directory().string(), "--output", file.string()});
+  EXPECT_EQ(strategy::contents_of(file), strategy::contents_of(directory() / "step-00000010" / strategy::kModelFile));
+  fs::remove(directory() / "step-00000010" / strategy::kManifestName);
+  EXPECT_THAT(checkpoint_error([&] {
+                run({"export", directory().string(), "--output", file.string()});
+              }),
+              HasSubstr("needed a complete checkpoint; ["));
+}
+
+TEST_F(CheckpointCommand, RefusesADirectoryWithoutCheckpoints) {
+  const std::string needed =
+      fmt::format("[{}] needed a checkpoint, or a directory of checkpoints; ", scratch_.path().string());
+  for (const char* action : {"inspect", "verify"})
+    EXPECT_EQ(checkpoint_error([&] { run({action, scratch_.path().string()}); }), needed + "there is none in it");
+  EXPECT_THAT(checkpoint_error([&] {
+                run({"inspect", "/nowhere"});
+              }),
+              MatchesRegex("\\[/nowhere\\] needed a checkpoint, or a directory of checkpoints; it does not exist"));
+}
+
+TEST_F(CheckpointCommand, NeedsAnActionAndAPath) {
+  EXPECT_THROW(run({}), CLI::RequiredError);
+  EXPECT_THROW(run({"verify"}), CLI::RequiredError);
+  EXPECT_THROW(run({"export", directory().string()}), CLI::RequiredError);
+}
+
+}  // namespace
+}  // namespace lockstep::apps

@@ -1,0 +1,211 @@
+// lockstep data, from the command line on.
+#include "apps/lockstep/data_commands.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+
+#include "data/dataset.h"
+#include "data/source/dataset_json.h"
+#include "tests/data/support.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class DataCommands : public ::testing::Test {
+ protected:
+  DataCommands() {
+    std::filesystem::create_directory(directory_ / "idx");
+    write_bytes(directory_ / "idx/train-images-idx3-ubyte",
+                std::string{0, 0, 8, 3, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0, 2} + std::string(20, '\x7f'));
+    write_bytes(directory_ / "idx/train-labels-idx1-ubyte", std::string{0, 0, 8, 1, 0, 0, 0, 5, 0, 1, 2, 1, 2});
+  }
+
+  /// What `lockstep data ARGUMENTS` writes to standard output, also where it throws.
+  std::string run(std::vector<std::string> arguments) {
+    CLI::App program("lockstep");
+    apps::add_data_commands(program);
+    arguments.insert(arguments.begin(), "data");
+    std::reverse(arguments.begin(), arguments.end());
+    ::testing::internal::CaptureStdout();
+    try {
+      program.parse(arguments);
+    } catch (...) {
+      std::fflush(stdout);
+      output_ = ::testing::internal::GetCapturedStdout();
+      throw;
+    }
+    std::fflush(stdout);
+    output_ = ::testing::internal::GetCapturedStdout();
+    return output_;
+  }
+  std::string run_convert(std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments = {"convert",  "idx",       "--input",  path("idx"),
+                                          "--output", path("out"), "--shards", "2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  }
+  std::string path(const std::string& name) const { return (directory_ / name).string(); }
+
+  const TemporaryDirectory directory_;
+  std::string output_;
+};
+
+TEST_F(DataCommands, ConvertIdx) {
+  EXPECT_EQ(run_convert(), "5 records of train in 2 files: " + path("out/train-00000-of-00002.tfrecord") +
+                               " to train-00001-of-00002.tfrecord, described in dataset.json\n");
+  EXPECT_THAT(names_in(directory_ / "out"),
+              ElementsAre("dataset.json", "train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord"));
+  const PartDescription part = read_dataset_json(directory_ / "out")->at("train");
+  EXPECT_EQ(part.input_feature, "image");
+  EXPECT_EQ(part.label_feature, "label");
+  EXPECT_EQ(part.records, 5);
+  const Dataset dataset = Dataset::from_tfrecords(path("out/train-*"));
+  EXPECT_EQ(dataset.spec(), (SampleSpec{{2, 2, 1}, 3, 0}));
+  EXPECT_EQ(parse_example(read_records(directory_ / "out/train-00000-of-00002.tfrecord")[1]),
+            (Example{{"image", BytesList{std::string(4, '\x7f')}}, {"label", Int64List{1}}}));
+}
+
+TEST_F(DataCommands, ConvertPacks) {
+  run_convert({"--compression", "gzip"});
+  EXPECT_EQ(TFRecordReader(directory_ / "out/train-00000-of-00002.tfrecord").compression(), Compression::gzip);
+  EXPECT_EQ(Dataset::from_tfrecords(path("out/train-*")).size(), 5);
+}
+
+TEST_F(DataCommands, ConvertDoesNotOverwriteUnasked) {
+  run_convert();
+  EXPECT_THAT(input_error_of([&] { run_convert(); }),
+              HasSubstr("needed a directory without shards of train, or --overwrite"));
+  EXPECT_NO_THROW(run_convert({"--overwrite"}));
+}
+
+TEST_F(DataCommands, ConvertCsv) {
+  write_bytes(directory_ / "a.csv", "x,y,class\n1,2,0\n3,4.5,1\n");
+  run({"convert", "csv", "--input", path("a.csv"), "--output", path("out"), "--part", "test"});
+  const Dataset dataset = Dataset::from_tfrecords(path("out/test-00000-of-00001.tfrecord"));
+  EXPECT_EQ(dataset.spec(), (SampleSpec{{2}, 2, 0}));
+  EXPECT_EQ(parse_example(read_records(directory_ / "out/test-00000-of-00001.tfrecord")[1]),
+            (Example{{"features", FloatList{3.0f, 4.5f}}, {"label", Int64List{1}}}));
+}
+
+TEST_F(DataCommands, ConvertNamesWhatIsWrong) {
+  EXPECT_THAT(data_error_of([&] { run_convert({"--part", "test"}); }), HasSubstr("needed t10k-images-idx3-ubyte"));
+  EXPECT_THROW(run_convert({"--shards", "0"}), CLI::ParseError);
+  EXPECT_THROW(run_convert({"--compression", "zip"}), CLI::ParseError);
+  EXPECT_THROW(run({"convert", "idx"}), CLI::ParseError);
+  EXPECT_THROW(run({"convert"}), CLI::ParseError);
+}
+
+TEST_F(DataCommands, Index) {
+  run_convert();
+  const std::string first = path("out/train-00000-of-00002.tfrecord");
+  EXPECT_THAT(run({"index", path("out/*")}), HasSubstr(first + ": 2 records, index written to " + first + ".index\n"));
+  EXPECT_THAT(run({"index", path("out")}), HasSubstr(first + ": 2 records, index up to date\n"));
+  run({"index", "--index-dir", path("indexes"), path("out")});
+  EXPECT_EQ(names_in(directory_ / "indexes").size(), 2u);
+  EXPECT_THAT(data_error_of([&] {
+                run({"index", "--index-dir", path("idx/train-labels-idx1-ubyte"), path("out")});
+              }),
+              HasSubstr("needed to write the index (--index-dir chooses another place); it cannot be written"));
+}
+
+TEST_F(DataCommands, Inspect) {
+  run_convert();
+  const std::string output = run({"inspect", path("out")});
+  EXPECT_THAT(output,
+              HasSubstr(path("out/train-00000-of-00002.tfrecord") + ": 2 records of 37 bytes, compression none\n"));
+  EXPECT_THAT(output, HasSubstr("features of 5 records\n"));
+  EXPECT_THAT(output, HasSubstr("  image                   bytes             5  1               4 bytes\n"));
+  EXPECT_THAT(output, HasSubstr("  label                   int64             5  1               0 to 2\n"));
+  EXPECT_THAT(output, HasSubstr("records of each label\n  0              1\n  1              2\n  2              2\n"));
+  EXPECT_THAT(run({"inspect", "--records", "1", path("out")}), HasSubstr("features of 2 records\n"));
+}
+
+TEST_F(DataCommands, InspectShowsEveryKind) {
+  write_records(
+      directory_ / "a.tfrecord",
+      {serialize_example({{"f", FloatList{1.5f, -2.0f}}, {"j", BytesList{"\xff\xd8\xff", "longer"}}, {"n", {}}}),
+       serialize_example({{"f", Int64List{7}}})});
+  const std::string output = run({"inspect", "--label-feature", "f", path("a.tfrecord")});
+  EXPECT_THAT(output, HasSubstr("  f                       float             1  2               -2 to 1.5\n"));
+  EXPECT_THAT(output, HasSubstr("  f                       int64             1  1               7\n"));
+  EXPECT_THAT(output, HasSubstr("  j                       bytes             1  2               3 to 6 bytes, JPEG\n"));
+  EXPECT_THAT(output, HasSubstr("  n                       missing           1  0               -\n"));
+  EXPECT_THAT(output, HasSubstr("records of each f\n  7              1\n"));
+  write_records(directory_ / "a.tfrecord", {"\xff"});
+  EXPECT_THAT(data_error_of([&] {
+                run({"inspect", path("a.tfrecord")});
+              }),
+              HasSubstr("a.tfrecord: record 0 at byte 0] needed a tf.train.Example"));
+}
+
+TEST_F(DataCommands, VerifyPasses) {
+  run_convert();
+  EXPECT_EQ(run({"verify", path("out")}), path("out/train-00000-of-00002.tfrecord") + ": 2 records, intact\n" +
+                                              path("out/train-00001-of-00002.tfrecord") + ": 3 records, intact\n");
+}
+
+TEST_F(DataCommands, VerifyNamesEveryFault) {
+  write_records(directory_ / "a.tfrecord", {"zero", "one", "two", "three"});
+  std::string bytes = read_bytes(directory_ / "a.tfrecord");
+  bytes[12] ^= 1;                // data of record 0
+  bytes[20 + 19 + 12] ^= 1;      // data of record 2
+  bytes[20 + 19 + 19 + 3] ^= 1;  // length of record 3
+  write_bytes(directory_ / "a.tfrecord", bytes);
+  write_records(directory_ / "b.tfrecord", {"zero"});
+  const std::string first =
+      "[" + path("a.tfrecord") +
+      ": record 0 at byte 0] needed an intact record; data CRC: the data do not match their checksum";
+  EXPECT_EQ(data_error_of([&] {
+              run({"verify", path("*.tfrecord")});
+            }),
+            "[verify] needed intact files; 3 faults in 1 of 2 files; the first: " + first);
+  EXPECT_EQ(
+      output_,
+      first + "\n[" + path("a.tfrecord") +
+          ": record 2 at byte 39] needed an intact record; data CRC: the data do not match their checksum\n[" +
+          path("a.tfrecord") +
+          ": record 3 at byte 58] needed an intact record; length CRC: the length field does not match its checksum\n" +
+          path("a.tfrecord") + ": 4 records, 3 damaged\n" + path("b.tfrecord") + ": 1 records, intact\n");
+}
+
+TEST_F(DataCommands, VerifyFindsDamagedPackedFiles) {
+  run_convert({"--compression", "zlib"});
+  const auto file = directory_ / "out/train-00001-of-00002.tfrecord";
+  const std::string bytes = read_bytes(file);
+  write_bytes(file, bytes.substr(0, bytes.size() - 1));
+  EXPECT_THAT(data_error_of([&] {
+                run({"verify", path("out")});
+              }),
+              HasSubstr("needed a complete zlib stream; truncated"));
+}
+
+TEST_F(DataCommands, VerifyComparesWithTheDescription) {
+  run_convert();
+  write_records(directory_ / "out/train-00001-of-00002.tfrecord", {"one record too few", "of three"});
+  EXPECT_EQ(data_error_of([&] {
+              run({"verify", path("out")});
+            }),
+            "[verify] needed intact files; 1 fault in 0 of 2 files; the first: [" + path("out/dataset.json") +
+                "] needed 5 records of train; there are 4");
+  std::filesystem::remove(directory_ / "out/train-00000-of-00002.tfrecord");
+  EXPECT_THAT(data_error_of([&] { run({"verify", path("out")}); }), HasSubstr("No such file or directory"));
+  EXPECT_NO_THROW(run({"verify", path("out/*")}));
+}
+
+TEST_F(DataCommands, NeedFiles) {
+  EXPECT_THROW(run({"verify"}), CLI::ParseError);
+  EXPECT_THROW(run({}), CLI::ParseError);
+  EXPECT_EQ(data_error_of([&] {
+              run({"verify", path("*.tfrecord")});
+            }),
+            "[" + path("*.tfrecord") + "] needed TFRecord files that match this pattern; there are none");
+}
+
+}  // namespace
+}  // namespace lockstep::data

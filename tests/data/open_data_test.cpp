@@ -1,0 +1,178 @@
+// What the texts of --data mean.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "data/dataset.h"
+#include "data/source/dataset_json.h"
+#include "data/source/synthetic_source.h"
+#include "data/source/tfrecord_shards.h"
+#include "tests/data/support.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::filesystem::path kFashionMnist = "/usr/share/datasets/fashion-mnist";
+
+std::string idx_labels(std::size_t count) {
+  std::string bytes = {0, 0, 8, 1, 0, 0, 0, static_cast<char>(count)};
+  for (std::size_t i = 0; i < count; ++i) bytes.push_back(static_cast<char>(i));
+  return bytes;
+}
+
+std::string idx_images(std::size_t count) {
+  return std::string{0, 0, 8, 3, 0, 0, 0, static_cast<char>(count), 0, 0, 0, 2, 0, 0, 0, 2} +
+         std::string(4 * count, 'x');
+}
+
+void write_idx(const std::filesystem::path& directory, const std::string& prefix, std::size_t count) {
+  std::filesystem::create_directories(directory);
+  write_bytes(directory / (prefix + "-images-idx3-ubyte"), idx_images(count));
+  write_bytes(directory / (prefix + "-labels-idx1-ubyte"), idx_labels(count));
+}
+
+TEST(OpenData, Synthetic) {
+  const Dataset dataset = open_data("synthetic:4x5x3:7:100");
+  EXPECT_EQ(dataset.spec(), (SampleSpec{{4, 5, 3}, 7, 0}));
+  EXPECT_EQ(dataset.size(), 100);
+  EXPECT_EQ(dataset.description(), "100 synthetic samples of 4x5x3");
+  EXPECT_EQ(open_data("synthetic:12:2:3:test").spec().shape, (std::vector<std::int64_t>{12}));
+}
+
+TEST(OpenData, RefusesSyntheticThatIsNot) {
+  EXPECT_EQ(input_error_of([] { open_data("synthetic:"); }),
+            "[--data synthetic:] needed synthetic:HxWxC:CLASSES:COUNT; 0 of the 3 values were given");
+  EXPECT_EQ(input_error_of([] { open_data("synthetic:4x4x1:10"); }),
+            "[--data synthetic:4x4x1:10] needed synthetic:HxWxC:CLASSES:COUNT; 2 of the 3 values were given");
+  EXPECT_EQ(input_error_of([] { open_data("synthetic:4x4xC:10:5"); }),
+            "[--data synthetic:4x4xC:10:5] needed synthetic:HxWxC:CLASSES:COUNT in positive numbers; \"C\" was given "
+            "among them");
+  EXPECT_THAT(input_error_of([] { open_data("synthetic:4x0x1:10:5"); }), HasSubstr("\"0\" was given"));
+  EXPECT_THAT(input_error_of([] { open_data("synthetic:4:10:-5"); }), HasSubstr("\"-5\" was given"));
+}
+
+TEST(OpenData, Csv) {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "a.csv", "1,2,0\n3,4,1\n");
+  EXPECT_EQ(open_data("csv:" + (directory / "a.csv").string()).size(), 2);
+  EXPECT_THAT(data_error_of([] { open_data("csv:nowhere.csv"); }),
+              HasSubstr("[nowhere.csv] needed a file that can be read"));
+}
+
+TEST(OpenData, Idx) {
+  const TemporaryDirectory directory;
+  write_idx(directory.path(), "train", 5);
+  write_idx(directory.path(), "t10k", 3);
+  EXPECT_EQ(open_data("idx:" + directory.path().string()).size(), 5);
+  EXPECT_EQ(open_data("idx:" + directory.path().string() + ":test").size(), 3);
+}
+
+TEST(OpenData, FashionMnistIsLookedForInTheDataDirectoryFirst) {
+  const TemporaryDirectory directory;
+  DataSpecOptions options;
+  options.data_dir = directory.path();
+  write_idx(directory / "fashion-mnist", "train", 5);
+  write_idx(directory / "fashion-mnist", "t10k", 3);
+  EXPECT_EQ(open_data("fashion-mnist", options).size(), 5);
+  EXPECT_EQ(open_data("fashion-mnist", options).description(), "fashion-mnist train");
+  EXPECT_EQ(open_data("fashion-mnist:test", options).size(), 3);
+  options.part = "test";
+  EXPECT_EQ(open_data("fashion-mnist", options).size(), 3);
+  EXPECT_EQ(open_data("fashion-mnist:train", options).size(), 5);
+  write_idx(directory.path(), "t10k", 4);
+  EXPECT_EQ(open_data("fashion-mnist", options).size(), 4);
+  EXPECT_EQ(input_error_of([&] { open_data("fashion-mnist:validation", options); }),
+            "[--data fashion-mnist:validation] needed the part train or test; another was given");
+}
+
+TEST(OpenData, SaysHowToGetFashionMnist) {
+  DataSpecOptions options;
+  options.system_dir = "system";
+  EXPECT_EQ(data_error_of([&] { open_data("fashion-mnist:test", options); }),
+            "[--data fashion-mnist:test] needed the files of Fashion-MNIST in one of system/fashion-mnist: install "
+            "Debian's package "
+            "dataset-fashion-mnist, or name their directory with --data-dir; they are in none");
+  options.data_dir = "here";
+  EXPECT_THAT(data_error_of([&] { open_data("fashion-mnist", options); }),
+              HasSubstr("in one of here, here/fashion-mnist, system/fashion-mnist: "));
+}
+
+TEST(OpenData, FashionMnistOfDebian) {
+  if (!std::filesystem::exists(kFashionMnist)) GTEST_SKIP() << "needs Debian's package dataset-fashion-mnist";
+  const Dataset train = open_data("fashion-mnist");
+  const Dataset test = open_data("fashion-mnist:test");
+  EXPECT_EQ(train.size(), 60'000);
+  EXPECT_EQ(test.size(), 10'000);
+  for (const Dataset& part : {train, test}) {
+    EXPECT_EQ(part.spec(), (SampleSpec{{28, 28, 1}, 10, 0}));
+    std::vector<std::int64_t> labels(10);
+    double sum = 0;
+    std::vector<float> features(784);
+    Sample sample{features, 0, {}};
+    for (std::int64_t id = 0; id < part.size(); ++id) {
+      part.source().read(id, sample);
+      ++labels.at(static_cast<std::size_t>(sample.label));
+      if (id < 1000) {
+        for (const float value : features) sum += value;
+      }
+    }
+    EXPECT_EQ(labels, std::vector<std::int64_t>(10, part.size() / 10));
+    EXPECT_NEAR(sum / 784'000, 0.286, 0.01);  // the published mean of the pixels
+  }
+}
+
+class OpenShards : public ::testing::Test {
+ protected:
+  OpenShards() {
+    for (const char* part : {"train", "test"}) {
+      ShardOptions options;
+      options.directory = directory_.path();
+      options.part = part;
+      options.shards = 2;
+      write_shards(SyntheticSource({{4, 4, 1}, 3, part == std::string("train") ? 30 : 10, 1, part}), options);
+    }
+  }
+  const TemporaryDirectory directory_;
+};
+
+TEST_F(OpenShards, ByGlob) {
+  const Dataset dataset = open_data((directory_ / "train-*.tfrecord").string());
+  EXPECT_EQ(dataset.size(), 30);
+  EXPECT_EQ(dataset.spec(), (SampleSpec{{4, 4, 1}, 3, 0}));
+  EXPECT_EQ(dataset.description(), "2 TFRecord files in " + directory_.path().string());
+  EXPECT_EQ(open_data((directory_ / "{train,test}-*-of-00002.tfrecord").string()).size(), 40);
+  EXPECT_EQ(open_data((directory_ / "test-00001-of-00002.tfrecord").string()).size(), 5);
+}
+
+TEST_F(OpenShards, ByDirectory) {
+  DataSpecOptions options;
+  EXPECT_EQ(open_data(directory_.path().string(), options).size(), 30);
+  options.part = "test";
+  EXPECT_EQ(open_data(directory_.path().string(), options).size(), 10);
+  options.part = "validation";
+  EXPECT_EQ(data_error_of([&] { open_data(directory_.path().string(), options); }),
+            "[" + (directory_ / "dataset.json").string() + "] needed files of the part validation; it names none");
+  std::filesystem::remove(directory_ / "test-00000-of-00002.tfrecord");
+  options.part = "test";
+  EXPECT_EQ(data_error_of([&] { open_data(directory_.path().string(), options); }),
+            "[" + (directory_ / "test-00000-of-00002.tfrecord").string() +
+                "] needed a file that can be read; No such file or directory");
+  std::filesystem::remove(directory_ / "dataset.json");
+  EXPECT_THAT(data_error_of([&] { open_data(directory_.path().string(), options); }),
+              HasSubstr("it is a directory without one"));
+}
+
+TEST(OpenData, NamesWhatItCannotFind) {
+  EXPECT_EQ(data_error_of([] { open_data("nowhere/train-*.tfrecord"); }),
+            "[nowhere/train-*.tfrecord] needed TFRecord files that match this pattern; there are none");
+  EXPECT_EQ(input_error_of([] { open_data("fashion-mnits"); }),
+            "[--data fashion-mnits] needed a glob of TFRecord files, a directory with a dataset.json, "
+            "fashion-mnist[:train|:test], "
+            "idx:DIRECTORY[:train|:test], csv:FILE or synthetic:HxWxC:CLASSES:COUNT[:train|:test]; it is none of them");
+}
+
+}  // namespace
+}  // namespace lockstep::data

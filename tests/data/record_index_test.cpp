@@ -1,0 +1,193 @@
+#include "data/record/record_index.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "data/record/record_frame.h"
+#include "tests/data/support.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// The kept index, or a new one, which is then kept.
+RecordIndex open_record_index(const RecordFile& file, const std::filesystem::path& index_dir) {
+  const auto path = record_index_path(file.path(), index_dir);
+  if (auto kept = load_record_index(path, file.stamp())) return *kept;
+  RecordIndex index = build_record_index(file);
+  save_record_index(path, file.stamp(), index);
+  return index;
+}
+
+class RecordIndexTest : public ::testing::Test {
+ protected:
+  RecordIndex open(const std::filesystem::path& index_dir = {}) const {
+    return open_record_index(RecordFile(path_), index_dir);
+  }
+
+  const TemporaryDirectory directory_;
+  const std::filesystem::path path_ = directory_ / "a.tfrecord";
+  const std::filesystem::path index_path_ = directory_ / "a.tfrecord.index";
+};
+
+TEST_F(RecordIndexTest, KnowsOffsetsAndLengths) {
+  write_records(path_, {"zero", "", "two!!"});
+  const RecordIndex index = open();
+  EXPECT_EQ(index.records(), 3);
+  EXPECT_THAT(index.offsets, ElementsAre(0, 20, 36, 57));
+  EXPECT_EQ(index.length(0), 4u);
+  EXPECT_EQ(index.length(1), 0u);
+  EXPECT_EQ(index.length(2), 5u);
+}
+
+TEST_F(RecordIndexTest, FindsRecordsOfAllSizesAroundItsWindow) {
+  std::vector<std::string> records;
+  for (std::size_t size = 0; size < 300; ++size) records.emplace_back(size * 37 % 5000, 'x');
+  for (const Compression compression : {Compression::none, Compression::gzip, Compression::zlib}) {
+    write_records(path_, records, compression);
+    std::filesystem::remove(index_path_);
+    const RecordFile file(path_);
+    const RecordIndex index = open_record_index(file, {});
+    ASSERT_EQ(index.records(), 300);
+    std::string scratch;
+    for (std::int64_t i = 0; i < index.records(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      EXPECT_EQ(file.record(i, index.offsets[at], index.length(i), scratch), records[at]) << "record " << i;
+    }
+  }
+}
+
+TEST_F(RecordIndexTest, OfAnEmptyFileHasNoRecords) {
+  write_bytes(path_, "");
+  EXPECT_EQ(open().records(), 0);
+  EXPECT_EQ(open().records(), 0);
+}
+
+TEST_F(RecordIndexTest, IsKeptBesideTheFileAndReadAgain) {
+  write_records(path_, {"zero", "one"});
+  const RecordIndex built = open();
+  EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord", "a.tfrecord.index"));
+  EXPECT_EQ(load_record_index(index_path_, file_stamp(path_)), built);
+}
+
+TEST_F(RecordIndexTest, KeepsTheLabelsItWasGiven) {
+  write_records(path_, {"zero", "one"});
+  RecordIndex index = open();
+  index.labels = LabelRange{"label", 1, 7};
+  ASSERT_TRUE(save_record_index(index_path_, file_stamp(path_), index));
+  EXPECT_EQ(open().labels, (LabelRange{"label", 1, 7}));
+}
+
+TEST_F(RecordIndexTest, IsMadeAgainWhenTheFileHasAnotherSize) {
+  write_records(path_, {"zero", "one"});
+  open();
+  const auto time = std::filesystem::last_write_time(path_);
+  write_records(path_, {"zero", "one", "two"});
+  std::filesystem::last_write_time(path_, time);
+  EXPECT_EQ(open().records(), 3);
+}
+
+TEST_F(RecordIndexTest, IsMadeAgainWhenTheFileHasAnotherTime) {
+  write_records(path_, {"a", "bcd"});
+  open();
+  write_records(path_, {"bcd", "a"});
+  std::filesystem::last_write_time(path_, std::filesystem::file_time_type(std::chrono::seconds(1'000'000'000)));
+  EXPECT_EQ(open().length(0), 3u);
+}
+
+TEST_F(RecordIndexTest, IsMadeAgainWhenAnyOfItsBytesIsDamaged) {
+  write_records(path_, {"zero", "one"});
+  const RecordIndex built = open();
+  const std::string whole = read_bytes(index_path_);
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x11);
+    write_bytes(index_path_, damaged);
+    EXPECT_EQ(load_record_index(index_path_, file_stamp(path_)), std::nullopt) << "byte " << at;
+    EXPECT_EQ(open(), built) << "byte " << at;
+    write_bytes(index_path_, whole.substr(0, at));
+    EXPECT_EQ(open(), built) << "cut at " << at;
+  }
+  EXPECT_EQ(read_bytes(index_path_), whole);
+}
+
+TEST_F(RecordIndexTest, StaysInMemoryWhereItCannotBeWritten) {
+  write_records(path_, {"zero", "one"});
+  write_bytes(directory_ / "file", "");
+  EXPECT_FALSE(
+      save_record_index(directory_ / "file/a.index", file_stamp(path_), build_record_index(RecordFile(path_))));
+  EXPECT_EQ(open(directory_ / "file").records(), 2);
+  EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord", "file"));
+}
+
+TEST_F(RecordIndexTest, InOneDirectoryTellsFilesOfOneNameApart) {
+  std::filesystem::create_directories(directory_ / "other");
+  write_records(path_, {"zero"});
+  write_records(directory_ / "other/a.tfrecord", {"zero", "one"});
+  const auto index_dir = directory_ / "indexes/new";
+  EXPECT_EQ(open(index_dir).records(), 1);
+  EXPECT_EQ(open_record_index(RecordFile(directory_ / "other/a.tfrecord"), index_dir).records(), 2);
+  EXPECT_EQ(names_in(index_dir).size(), 2u);
+  EXPECT_EQ(load_record_index(record_index_path(path_, index_dir), file_stamp(path_))->records(), 1);
+}
+
+TEST_F(RecordIndexTest, NamesDamagedHeadersAndTruncation) {
+  write_records(path_, {"zero", std::string(10'000, 'x'), "two"});
+  const std::string whole = read_bytes(path_);
+  const auto message = [&](std::string bytes) {
+    write_bytes(path_, bytes);
+    std::filesystem::remove(index_path_);
+    return data_error_of([&] { open(); });
+  };
+  std::string damaged = whole;
+  damaged[25] = 'x';
+  EXPECT_EQ(
+      message(damaged),
+      "[" + path_.string() +
+          ": record 1 at byte 20] needed an intact record; length CRC: the length field does not match its checksum");
+  EXPECT_THAT(message(whole.substr(0, whole.size() - 1)),
+              HasSubstr("record 2 at byte 10036] needed an intact record; truncated data"));
+  EXPECT_THAT(message(whole.substr(0, 10'040)),
+              HasSubstr("record 2 at byte 10036] needed an intact record; truncated length"));
+  EXPECT_THAT(message(whole.substr(0, 33)), HasSubstr("record 1 at byte 20] needed an intact record; truncated data"));
+}
+
+TEST_F(RecordIndexTest, ReadsHeadersAlone) {
+  write_records(path_, {"zero", std::string(10'000, 'x'), "two"});
+  std::string damaged = read_bytes(path_);
+  damaged[5000] = 'y';
+  write_bytes(path_, damaged);
+  const RecordFile file(path_);
+  const RecordIndex index = open_record_index(file, {});
+  std::string scratch;
+  EXPECT_EQ(file.record(2, index.offsets[2], index.length(2), scratch), "two");
+  EXPECT_THAT(data_error_of([&] { file.record(1, index.offsets[1], index.length(1), scratch); }),
+              HasSubstr("record 1 at byte 20] needed an intact record; data CRC"));
+}
+
+TEST_F(RecordIndexTest, AFileThatChangesUnderIsFound) {
+  write_records(path_, {"zero", "one", "two"});
+  const RecordFile file(path_);
+  const RecordIndex index = open_record_index(file, {});
+  std::string scratch;
+  std::string other;
+  append_record(other, "longer than zero");
+  const auto change = [&](std::string_view bytes) {  // in place, so that the open file sees it
+    std::ofstream(path_, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  };
+  change(other + other);
+  EXPECT_EQ(data_error_of([&] { file.record(0, 0, index.length(0), scratch); }),
+            "[" + path_.string() +
+                ": record 0 at byte 0] needed a record of 4 bytes, as the index says; it has 16; the file has changed, "
+                "start again");
+  change("");
+  EXPECT_THAT(data_error_of([&] { file.record(1, index.offsets[1], index.length(1), scratch); }),
+              HasSubstr("truncated length"));
+}
+
+}  // namespace
+}  // namespace lockstep::data

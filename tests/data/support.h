@@ -1,0 +1,131 @@
+// What several tests of the data room need.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/record/example.h"
+#include "data/record/tfrecord_reader.h"
+#include "data/record/tfrecord_writer.h"
+#include "data/sample.h"
+#include "device/error.h"
+
+namespace lockstep::data {
+
+/// A directory of its own for each test, gone with it.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep-data-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "cannot make " << name;
+    path_ = name;
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// A new file: where one of this name stood it goes first, because file systems flush a file that is cut and written
+/// again.
+inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
+  std::filesystem::remove(path);
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+inline std::string read_bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+inline std::vector<std::string> names_in(const std::filesystem::path& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// The message of the Error of `category` that `function` throws.
+template <typename Function>
+std::string error_of(ErrorCategory category, Function function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.category(), category) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no Error was thrown";
+  return "";
+}
+
+template <typename Function>
+std::string data_error_of(Function function) {
+  return error_of(ErrorCategory::data, function);
+}
+
+template <typename Function>
+std::string input_error_of(Function function) {
+  return error_of(ErrorCategory::input, function);
+}
+
+inline void write_records(const std::filesystem::path& path, const std::vector<std::string>& records,
+                          Compression compression = Compression::none) {
+  TFRecordWriter writer(path, compression);
+  for (const std::string& record : records) writer.write(record);
+  writer.close();
+}
+
+inline std::vector<std::string> read_records(const std::filesystem::path& path) {
+  TFRecordReader reader(path);
+  std::vector<std::string> records;
+  for (std::string_view record; reader.next(record);) records.emplace_back(record);
+  return records;
+}
+
+/// An image record whose pixels are all `pixel`.
+inline std::string image_record(std::int64_t label, std::size_t pixels, unsigned char pixel) {
+  return serialize_example(
+      {{"image", BytesList{std::string(pixels, static_cast<char>(pixel))}}, {"label", Int64List{label}}});
+}
+
+/// One record of a source.
+struct ReadSample {
+  std::vector<float> features;
+  std::int32_t label = -1;
+};
+
+inline ReadSample read(const RecordSource& source, std::int64_t record_id) {
+  ReadSample result;
+  result.features.resize(static_cast<std::size_t>(source.spec().feature_count()), -1.0f);
+  Sample sample{result.features, -1, {}};
+  source.read(record_id, sample);
+  result.label = sample.label;
+  return result;
+}
+
+/// "0a0b" as bytes.
+inline std::string from_hex(std::string_view hex) {
+  std::string bytes;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
+    bytes.push_back(static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
+  }
+  return bytes;
+}
+
+}  // namespace lockstep::data

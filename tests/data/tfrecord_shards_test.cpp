@@ -1,0 +1,141 @@
+#include "data/source/tfrecord_shards.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/dataset.h"
+#include "data/source/dataset_json.h"
+#include "data/source/synthetic_source.h"
+#include "data/source/tfrecord_source.h"
+#include "tests/data/support.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(DatasetJson, KeepsThePartsOfADirectory) {
+  const TemporaryDirectory directory;
+  EXPECT_EQ(read_dataset_json(directory.path()), std::nullopt);
+  const PartDescription train = {{"train-0", "train-1"}, 60'000, "image", "label", {28, 28, 1}, 10};
+  const PartDescription test = {{"test-0"}, 10'000, "image", "label", {28, 28, 1}, 10};
+  write_dataset_part(directory.path(), "train", test);
+  write_dataset_part(directory.path(), "test", test);
+  write_dataset_part(directory.path(), "train", train);
+  EXPECT_EQ(read_dataset_json(directory.path()), (DatasetDescription{{"test", test}, {"train", train}}));
+}
+
+TEST(DatasetJson, NamesWhatItCannotUnderstand) {
+  const TemporaryDirectory directory;
+  const auto message = [&](const std::string& text) {
+    write_bytes(directory / "dataset.json", text);
+    return data_error_of([&] { read_dataset_json(directory.path()); });
+  };
+  const std::string where = "[" + (directory / "dataset.json").string() + "] ";
+  EXPECT_THAT(message("{"), HasSubstr(where + "needed a description as `lockstep data convert` writes it; "));
+  EXPECT_THAT(message("{}"), HasSubstr("lockstep_dataset"));
+  EXPECT_EQ(message(R"({"lockstep_dataset": 2})"), where + "needed \"lockstep_dataset\": 1; it is 2");
+  EXPECT_THAT(message(R"({"lockstep_dataset": 1, "parts": {"train": {"records": "many"}}})"),
+              HasSubstr("needed a description"));
+}
+
+class ShardsTest : public ::testing::Test {
+ protected:
+  ShardsTest() { options_.directory = directory_ / "made/here"; }
+
+  const TemporaryDirectory directory_;
+  const SyntheticSource source_{{{2, 2, 1}, 3, 11, 1, "train"}};
+  ShardOptions options_;
+};
+
+TEST_F(ShardsTest, AreNamedAndCutEvenly) {
+  options_.shards = 4;
+  std::vector<std::int64_t> progress;
+  const PartDescription part =
+      write_shards(source_, options_, [&](std::int64_t records) { progress.push_back(records); });
+  EXPECT_THAT(part.files, ElementsAre("train-00000-of-00004.tfrecord", "train-00001-of-00004.tfrecord",
+                                      "train-00002-of-00004.tfrecord", "train-00003-of-00004.tfrecord"));
+  std::vector<std::size_t> records;
+  for (const std::string& file : part.files) records.push_back(read_records(options_.directory / file).size());
+  EXPECT_THAT(records, ElementsAre(2, 3, 3, 3));
+  EXPECT_EQ(part.records, 11);
+  EXPECT_EQ(read_dataset_json(options_.directory)->at("train"), part);
+}
+
+TEST_F(ShardsTest, OfFloatsComeBackExactly) {
+  options_.encoding = FeatureEncoding::floats;
+  options_.compression = Compression::gzip;
+  write_shards(source_, options_);
+  const Dataset dataset = Dataset::from_tfrecords((options_.directory / "train-*").string());
+  EXPECT_EQ(dataset.spec(), source_.spec());
+  for (std::int64_t id = 0; id < 11; ++id) {
+    std::vector<float> expected(4);
+    std::vector<float> features(4);
+    Sample want{expected, 0, {}};
+    Sample sample{features, 0, {}};
+    source_.read(id, want);
+    dataset.source().read(id, sample);
+    EXPECT_EQ(features, expected);
+  }
+}
+
+TEST_F(ShardsTest, AreNotMixedWithOlderOnes) {
+  options_.shards = 2;
+  write_shards(source_, options_);
+  options_.shards = 3;
+  EXPECT_EQ(input_error_of([&] { write_shards(source_, options_); }),
+            "[" + options_.directory.string() +
+                "] needed a directory without shards of train, or --overwrite; it has train-00000-of-00002.tfrecord");
+  options_.part = "test";
+  EXPECT_NO_THROW(write_shards(source_, options_));
+  options_.part = "train";
+  options_.overwrite = true;
+  write_shards(source_, options_);
+  EXPECT_EQ(matching_files({(options_.directory / "train-*").string()}).size(), 3u);
+  EXPECT_EQ(matching_files({(options_.directory / "*").string()}).size(), 6u);
+}
+
+/// A source whose last record cannot be read.
+class BrokenAtTheEnd final : public RecordSource {
+ public:
+  const SampleSpec& spec() const override { return good_.spec(); }
+  std::int64_t size() const override { return good_.size(); }
+  void read(std::int64_t record_id, Sample& sample) const override {
+    if (record_id == size() - 1) throw Error(ErrorCategory::data, "source", "needed the last record", "it is lost");
+    good_.read(record_id, sample);
+  }
+  std::string description() const override { return "broken at the end"; }
+
+ private:
+  SyntheticSource good_{{{2, 2, 1}, 3, 11, 1, "train"}};
+};
+
+TEST_F(ShardsTest, AreAllThereOrNone) {
+  options_.shards = 2;
+  EXPECT_THAT(data_error_of([&] { write_shards(BrokenAtTheEnd(), options_); }), HasSubstr("needed the last record"));
+  EXPECT_TRUE(names_in(options_.directory).empty());
+  write_shards(source_, options_);
+  const std::string before = read_bytes(options_.directory / "train-00000-of-00002.tfrecord");
+  options_.overwrite = true;
+  options_.encoding = FeatureEncoding::floats;
+  EXPECT_THROW(write_shards(BrokenAtTheEnd(), options_), Error);
+  EXPECT_EQ(read_bytes(options_.directory / "train-00000-of-00002.tfrecord"), before);
+  EXPECT_THAT(names_in(options_.directory),
+              ElementsAre("dataset.json", "train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord"));
+}
+
+TEST_F(ShardsTest, NeedADirectoryThatCanBeMade) {
+  write_bytes(directory_ / "made", "a file");
+  EXPECT_THAT(data_error_of([&] { write_shards(source_, options_); }),
+              HasSubstr("needed a directory to write shards to; "));
+  options_.shards = 0;
+  EXPECT_EQ(input_error_of([&] { write_shards(source_, options_); }), "[shards] needed 1 to 99999 shards; 0 was given");
+  options_.shards = 1;
+  options_.part = "a/b";
+  EXPECT_EQ(input_error_of([&] { write_shards(source_, options_); }),
+            "[shards] needed a part name that can begin a file name; \"a/b\" was given");
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,277 @@
+#include "data/source/tfrecord_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/dataset.h"
+#include "data/record/record_frame.h"
+#include "data/record/record_index.h"
+#include "data/source/dataset_json.h"
+#include "data/source/synthetic_source.h"
+#include "data/source/tfrecord_shards.h"
+#include "tests/data/support.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class TFRecordSourceTest : public ::testing::Test {
+ protected:
+  TFRecordSource open(const TFRecordOptions& options = {}, const std::string& pattern = "*.tfrecord") const {
+    return {matching_files({(directory_ / pattern).string()}), options, "test data"};
+  }
+  std::string data_error(const TFRecordOptions& options = {}) const {
+    return data_error_of([&] { open(options); });
+  }
+  std::string input_error(const TFRecordOptions& options = {}) const {
+    return input_error_of([&] { open(options); });
+  }
+  std::string at(std::int64_t record, std::int64_t offset, const std::string& name = "a.tfrecord") const {
+    return "[" + RecordLocation{(directory_ / name).string(), record, offset}.text() + "] ";
+  }
+  static std::vector<float> features_of(const RecordSource& source, std::int64_t id, std::int32_t* label = nullptr) {
+    std::vector<float> features(static_cast<std::size_t>(source.spec().feature_count()));
+    std::vector<float> targets(static_cast<std::size_t>(source.spec().targets));
+    Sample sample{features, -1, targets};
+    source.read(id, sample);
+    if (label != nullptr) *label = sample.label;
+    features.insert(features.end(), targets.begin(), targets.end());
+    return features;
+  }
+
+  const TemporaryDirectory directory_;
+  const std::filesystem::path file_ = directory_ / "a.tfrecord";
+  const TFRecordOptions shaped_{
+      .input_feature = "", .label_feature = "", .input_shape = {2, 3, 1}, .classes = 0, .index_dir = {}};
+};
+
+TEST_F(TFRecordSourceTest, NumbersRecordsThroughTheFilesInTheOrderOfTheirNames) {
+  write_records(directory_ / "b.tfrecord", {image_record(3, 6, 3)}, Compression::gzip);
+  write_records(directory_ / "a.tfrecord", {image_record(0, 6, 0), image_record(1, 6, 1), image_record(2, 6, 2)});
+  write_records(directory_ / "c.tfrecord", {});
+  write_records(directory_ / "d.tfrecord", {image_record(4, 6, 4)}, Compression::zlib);
+  write_records(directory_ / "e.tfrecord", {});
+  const TFRecordSource source = open(shaped_);
+  ASSERT_EQ(source.size(), 5);
+  EXPECT_EQ(source.spec(), (SampleSpec{{2, 3, 1}, 5, 0}));
+  for (std::int32_t id = 0; id < 5; ++id) {
+    std::int32_t label = -1;
+    EXPECT_EQ(features_of(source, id, &label), std::vector<float>(6, static_cast<float>(id) / 255.0f));
+    EXPECT_EQ(label, id);
+  }
+  EXPECT_THROW(features_of(source, 5), CheckFailure);
+}
+
+TEST_F(TFRecordSourceTest, MoreFilesThanMayBeOpenAreReadAllTheSame) {
+  for (int i = 0; i < 520; ++i) {
+    std::string bytes;
+    append_record(bytes, image_record(i % 10, 6, static_cast<unsigned char>(i % 251)));
+    write_bytes(directory_ / fmt::format("{:04}.tfrecord", i), bytes);
+  }
+  const TFRecordSource source = open(shaped_);
+  for (const std::int64_t id : {0, 511, 512, 519}) {
+    std::int32_t label = -1;
+    EXPECT_EQ(features_of(source, id, &label)[0], static_cast<float>(id % 251) / 255.0f);
+    EXPECT_EQ(label, id % 10);
+  }
+}
+
+TEST_F(TFRecordSourceTest, DoesNotTakeIndexesForRecords) {
+  write_records(file_, {image_record(1, 6, 0)});
+  EXPECT_EQ(open(shaped_, "*").size(), 1);
+  EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord", "a.tfrecord.index"));
+  EXPECT_EQ(open(shaped_, "*").size(), 1);
+}
+
+TEST_F(TFRecordSourceTest, CountsClassesOnceAndKeepsTheAnswer) {
+  write_records(file_, {image_record(1, 6, 0), image_record(6, 6, 0)});
+  EXPECT_EQ(open(shaped_).spec().classes, 7);
+  EXPECT_EQ(load_record_index(file_.string() + ".index", file_stamp(file_))->labels, (LabelRange{"label", 1, 6}));
+  // Another answer in the index shows that it is used, not the records.
+  RecordIndex index = *load_record_index(file_.string() + ".index", file_stamp(file_));
+  index.labels->highest = 9;
+  ASSERT_TRUE(save_record_index(file_.string() + ".index", file_stamp(file_), index));
+  EXPECT_EQ(open(shaped_).spec().classes, 10);
+  index.labels->feature = "another";
+  ASSERT_TRUE(save_record_index(file_.string() + ".index", file_stamp(file_), index));
+  EXPECT_EQ(open(shaped_).spec().classes, 7);
+}
+
+TEST_F(TFRecordSourceTest, FindsTheUsualFeatures) {
+  write_records(file_, {serialize_example({{"image/encoded", BytesList{std::string(12, 'x')}},
+                                           {"image/class/label", Int64List{2}},
+                                           {"image/height", Int64List{2}},
+                                           {"image/width", Int64List{2}},
+                                           {"image/channels", Int64List{3}},
+                                           {"label", BytesList{"two"}}})});
+  const TFRecordSource source = open();
+  EXPECT_EQ(source.spec(), (SampleSpec{{2, 2, 3}, 3, 0}));
+  EXPECT_EQ(source.decoder().input_feature(), "image/encoded");
+  EXPECT_EQ(source.decoder().label_feature(), "image/class/label");
+}
+
+TEST_F(TFRecordSourceTest, ReadsFloatsAsTheyAre) {
+  write_records(file_, {serialize_example({{"x", FloatList{1.5f, -2.0f, 3e10f}}, {"y", Int64List{1}}})});
+  const TFRecordSource source =
+      open({.input_feature = "x", .label_feature = "y", .input_shape = {}, .classes = 4, .index_dir = {}});
+  EXPECT_EQ(source.spec(), (SampleSpec{{3}, 4, 0}));
+  EXPECT_THAT(features_of(source, 0), ElementsAre(1.5f, -2.0f, 3e10f));
+}
+
+TEST_F(TFRecordSourceTest, ReadsFloatLabelsAsTargets) {
+  write_records(file_, {serialize_example({{"x", FloatList{1}}, {"y", FloatList{7, 8}}}),
+                        serialize_example({{"x", FloatList{2}}, {"y", FloatList{9}}})});
+  const TFRecordSource source =
+      open({.input_feature = "x", .label_feature = "y", .input_shape = {}, .classes = 0, .index_dir = {}});
+  EXPECT_EQ(source.spec(), (SampleSpec{{1}, 0, 2}));
+  EXPECT_THAT(features_of(source, 0), ElementsAre(1, 7, 8));
+  EXPECT_EQ(data_error_of([&] { features_of(source, 1); }),
+            at(1, 52) + "needed 2 floats in y; it has 1 value of kind float");
+}
+
+TEST_F(TFRecordSourceTest, TakesWhatTheDescriptionSays) {
+  std::filesystem::create_directory(directory_ / "shards");
+  const SyntheticSource synthetic({{4, 5, 2}, 6, 50, 1, "train"});
+  ShardOptions options;
+  options.directory = directory_ / "shards";
+  options.shards = 3;
+  options.input_feature = "pixels";
+  options.label_feature = "kind";
+  write_shards(synthetic, options);
+  const TFRecordSource source = open({}, "shards/train-*");
+  EXPECT_EQ(source.size(), 50);
+  EXPECT_EQ(source.spec(), (SampleSpec{{4, 5, 2}, 6, 0}));
+  EXPECT_EQ(load_record_index((directory_ / "shards/train-00000-of-00003.tfrecord.index").string(),
+                              file_stamp(directory_ / "shards/train-00000-of-00003.tfrecord"))
+                ->labels,
+            std::nullopt);
+  for (const std::int64_t id : {0, 16, 17, 49}) {
+    std::int32_t label = -1;
+    std::int32_t expected_label = -1;
+    const auto features = features_of(source, id, &label);
+    const auto expected = features_of(synthetic, id, &expected_label);
+    EXPECT_EQ(label, expected_label);
+    for (std::size_t i = 0; i < features.size(); ++i) EXPECT_NEAR(features[i], expected[i], 0.5 / 255 + 1e-6);
+  }
+  // What the caller says goes before the description.
+  EXPECT_EQ(open({.input_feature = "", .label_feature = "", .input_shape = {40}, .classes = 8, .index_dir = {}},
+                 "shards/train-*")
+                .spec(),
+            (SampleSpec{{40}, 8, 0}));
+}
+
+TEST_F(TFRecordSourceTest, RefusesFilesOfPartsThatDoNotFit) {
+  write_records(directory_ / "a.tfrecord", {image_record(1, 6, 0)});
+  write_records(directory_ / "b.tfrecord", {image_record(1, 8, 0)});
+  write_dataset_part(directory_.path(), "a", {{"a.tfrecord"}, 1, "image", "label", {6}, 2});
+  write_dataset_part(directory_.path(), "b", {{"b.tfrecord"}, 1, "image", "label", {8}, 2});
+  EXPECT_EQ(data_error(), "[" + (directory_ / "b.tfrecord").string() + "] needed the features, shape and classes of " +
+                              (directory_ / "a.tfrecord").string() + "; " + (directory_ / "dataset.json").string() +
+                              " describes it otherwise");
+}
+
+TEST_F(TFRecordSourceTest, NamesFilesThatAreNotThere) {
+  const std::string pattern = (directory_ / "*.tfrecord").string();
+  EXPECT_EQ(data_error(), "[" + pattern + "] needed TFRecord files that match this pattern; there are none");
+}
+
+TEST_F(TFRecordSourceTest, NamesEmptyFiles) {
+  write_bytes(file_, "");
+  EXPECT_EQ(data_error(), "[" + file_.string() + "] needed at least one record; the file is empty");
+  write_bytes(directory_ / "b.tfrecord", "");
+  EXPECT_EQ(data_error(), "[" + file_.string() + "] needed at least one record; it and 1 more files are empty");
+}
+
+TEST_F(TFRecordSourceTest, NamesDamage) {
+  write_records(file_, {image_record(1, 6, 0), image_record(1, 6, 0)});
+  std::string bytes = read_bytes(file_);
+  const std::string whole = bytes;
+  const std::int64_t second = static_cast<std::int64_t>(whole.size()) / 2;
+  bytes[static_cast<std::size_t>(second) + 14] ^= 1;
+  write_bytes(file_, bytes);
+  EXPECT_EQ(data_error(shaped_),
+            at(1, second) + "needed an intact record; data CRC: the data do not match their checksum");
+  write_bytes(file_, whole.substr(0, whole.size() - 3));
+  EXPECT_THAT(data_error(shaped_), HasSubstr(at(1, second) + "needed an intact record; truncated data"));
+}
+
+TEST_F(TFRecordSourceTest, NamesARecordThatIsNoExample) {
+  write_records(file_, {"\xff\xff\xff"});
+  EXPECT_THAT(data_error(), HasSubstr(at(0, 0) + "needed a tf.train.Example; "));
+  write_records(file_, {image_record(1, 6, 0), "\xff\xff\xff"});
+  EXPECT_THAT(data_error(shaped_), HasSubstr(at(1, 55) + "needed a tf.train.Example; "));
+}
+
+TEST_F(TFRecordSourceTest, NamesMissingFeatures) {
+  write_records(file_, {serialize_example({{"x", FloatList{1}}, {"y", Int64List{1}}})});
+  EXPECT_EQ(
+      input_error(),
+      at(0, 0) +
+          "needed --input-feature, or one of the usual features image/encoded, image, features; the record has the "
+          "features x (float), y (int64)");
+  EXPECT_THAT(
+      input_error({.input_feature = "x", .label_feature = "", .input_shape = {}, .classes = 0, .index_dir = {}}),
+      HasSubstr("needed --label-feature, or one of the usual features image/class/label, label"));
+  EXPECT_EQ(data_error({.input_feature = "z", .label_feature = "y", .input_shape = {1}, .classes = 0, .index_dir = {}}),
+            at(0, 0) + "needed the feature z; the record has the features x (float), y (int64)");
+}
+
+TEST_F(TFRecordSourceTest, NeedsAShapeForRawBytes) {
+  write_records(file_, {image_record(1, 784, 0)});
+  EXPECT_EQ(input_error(), at(0, 0) +
+                               "needed --input-shape for the raw bytes in image, or a dataset.json beside the file; "
+                               "there are 784 bytes and neither");
+}
+
+TEST_F(TFRecordSourceTest, NamesInputsOfTheWrongSizeOrKind) {
+  write_records(file_, {image_record(1, 7, 0)});
+  EXPECT_EQ(data_error(shaped_),
+            at(0, 0) + "needed 6 raw bytes or floats in image for shape [2, 3, 1]; it has 7 bytes");
+  write_records(file_, {serialize_example({{"image", FloatList{1, 2}}, {"label", Int64List{1}}})});
+  EXPECT_EQ(data_error(shaped_),
+            at(0, 0) + "needed 6 raw bytes or floats in image for shape [2, 3, 1]; it has 2 values of kind float");
+  write_records(file_, {serialize_example({{"image", BytesList{"a", "b"}}, {"label", Int64List{1}}})});
+  EXPECT_EQ(data_error(shaped_),
+            at(0, 0) + "needed 6 raw bytes or floats in image for shape [2, 3, 1]; it has 2 values of kind bytes");
+}
+
+TEST_F(TFRecordSourceTest, SaysThatImagesAreNotDecoded) {
+  for (const auto& [magic, kind] : {std::pair{"\xff\xd8\xff\xe0 JFIF", "JPEG"}, {"\x89PNG\r\n\x1a\n", "PNG"}}) {
+    write_records(file_, {serialize_example({{"image/encoded", BytesList{magic}}, {"label", Int64List{1}}})});
+    const std::string expected =
+        at(0, 0) + "needed raw pixels in image/encoded; decoding images is not in this version; it holds a " + kind +
+        " image";
+    EXPECT_EQ(data_error(), expected);
+    EXPECT_EQ(data_error(shaped_), expected);
+  }
+}
+
+TEST_F(TFRecordSourceTest, NamesLabelsOutOfRange) {
+  write_records(file_, {image_record(0, 6, 0), image_record(5, 6, 0), image_record(-1, 6, 0)});
+  TFRecordOptions options = shaped_;
+  EXPECT_EQ(data_error(options), at(2, 110) + "needed a class number from 0 in label; it is -1");
+  options.classes = 5;
+  const TFRecordSource source = open(options);
+  EXPECT_EQ(data_error_of([&] { features_of(source, 1); }), at(1, 55) + "needed a label from 0 to 4 in label; it is 5");
+  EXPECT_EQ(data_error_of([&] { features_of(source, 2); }),
+            at(2, 110) + "needed a label from 0 to 4 in label; it is -1");
+}
+
+TEST_F(TFRecordSourceTest, NamesLabelsThatAreNotOneInteger) {
+  write_records(file_, {serialize_example({{"image", BytesList{"123456"}}, {"label", Int64List{1, 2}}})});
+  EXPECT_EQ(data_error(shaped_), at(0, 0) + "needed one integer in label; it has 2 values of kind int64");
+  write_records(file_, {serialize_example({{"image", BytesList{"123456"}}, {"label", BytesList{"1"}}})});
+  EXPECT_EQ(data_error(shaped_), at(0, 0) + "needed one integer in label; it has 1 value of kind bytes");
+}
+
+TEST_F(TFRecordSourceTest, RefusesImpossibleOptions) {
+  write_records(file_, {image_record(1, 6, 0)});
+  EXPECT_EQ(
+      input_error({.input_feature = "", .label_feature = "", .input_shape = {2, 0}, .classes = 0, .index_dir = {}}),
+      "[TFRecord options] needed a positive shape and class count; [2, 0] and 0 were given");
+}
+
+}  // namespace
+}  // namespace lockstep::data

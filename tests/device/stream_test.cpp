@@ -1,0 +1,65 @@
+#include "device/stream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "device/error.h"
+#include "device/gpu.h"
+
+namespace lockstep::device {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(CpuStream, IsCompleteAtOnce) {
+  Stream compute(Device{});
+  Stream communication(Device{});
+  EXPECT_EQ(compute.device(), Device{});
+
+  const Event event = compute.record();
+  EXPECT_TRUE(event.is_complete());
+  EXPECT_NO_THROW(event.synchronize());
+  EXPECT_NO_THROW(communication.wait(event));
+  EXPECT_NO_THROW(communication.synchronize());
+}
+
+TEST(CpuStream, MovesWithItsDevice) {
+  Stream first(Device{});
+  Stream second = std::move(first);
+  EXPECT_EQ(second.device(), Device{});
+  EXPECT_TRUE(second.record().is_complete());
+}
+
+TEST(GpuStream, RefusesAGpuThatIsNotThere) {
+  try {
+    Stream stream(Device{DeviceKind::gpu, 99});
+    FAIL() << "gpu:99 was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.category(), ErrorCategory::device);
+    EXPECT_THAT(error.what(), HasSubstr("[gpu] needed gpu:99; "));
+    EXPECT_THAT(error.what(), HasSubstr(gpu_unavailable_reason()));
+  }
+}
+
+TEST(GpuStream, OrdersWorkBetweenStreams) {
+  if (!gpu_is_available()) GTEST_SKIP() << gpu_unavailable_reason();
+  const Device device{DeviceKind::gpu, 0};
+  Stream compute(device);
+  Stream communication(device);
+  Stream host(Device{});
+  EXPECT_EQ(compute.device(), device);
+
+  const Event event = compute.record();
+  communication.wait(event);
+  communication.wait(host.record());
+  host.wait(event);
+  EXPECT_TRUE(event.is_complete());
+  const Event last = communication.record();
+  communication.synchronize();
+  EXPECT_TRUE(last.is_complete());
+}
+
+}  // namespace
+}  // namespace lockstep::device

@@ -1,0 +1,284 @@
+#include "model/compiled_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+#include <thread>
+
+#include "device/cpu.h"
+#include "device/error.h"
+#include "model/layers/layers.h"
+#include "model/zoo/zoo.h"
+#include "tests/model/support/error_of.h"
+#include "tests/model/support/numbers.h"
+#include "tests/model/support/trial.h"
+
+namespace lockstep::model {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAreArray;
+using ::testing::FloatNear;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pointwise;
+
+std::vector<float> copy_of(std::span<const float> values) { return {values.begin(), values.end()}; }
+
+// A model of cnn on 16x16 images, its data, and calls on parts of it.
+class Cnn {
+ public:
+  explicit Cnn(std::int64_t samples = 6)
+      : model_(std::make_shared<const Network>(zoo::cnn(kInputShape, 10)), device::Device{}, allocator_),
+        features_(numbers(static_cast<std::size_t>(samples * 512), 1)),
+        labels_(labels(static_cast<std::size_t>(samples), 10, 2)) {
+    device::set_thread_budget(1);
+    model_.initialize(3);
+  }
+
+  CompiledModel& model() { return model_; }
+  BatchView part(std::size_t first, std::size_t samples) const {
+    return {.samples = static_cast<std::int64_t>(samples),
+            .features = std::span(features_).subspan(first * 512, samples * 512),
+            .targets = {.labels = std::span(labels_).subspan(first, samples), .values = {}}};
+  }
+  BatchView all() const { return part(0, labels_.size()); }
+  StepContext context(std::size_t first = 0) const {
+    return {.first_sample = static_cast<std::int64_t>(first),
+            .global_samples = static_cast<std::int64_t>(labels_.size())};
+  }
+  MetricSums train(std::size_t first, std::size_t samples, bool accumulate = false, const GradientReady& ready = {}) {
+    return model_.train_batch(part(first, samples), context(first), SparseCategoricalCrossentropy{}, accumulate, ready);
+  }
+
+  static inline const Shape kInputShape = {16, 16, 2};
+
+ private:
+  device::HostAllocator allocator_;
+  CompiledModel model_;
+  std::vector<float> features_;
+  std::vector<std::int32_t> labels_;
+};
+
+std::vector<std::size_t> counting(std::size_t count) {
+  std::vector<std::size_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  return numbers;
+}
+
+TEST(CompiledModel, TellsOfEveryGradientOnceInFlatOrder) {
+  Cnn cnn;
+  std::vector<std::size_t> heard;
+  cnn.train(0, 6, false, [&](std::size_t parameter) { heard.push_back(parameter); });
+  EXPECT_THAT(heard, ElementsAreArray(counting(cnn.model().parameter_table().entries().size())));
+}
+
+TEST(CompiledModel, AGradientIsCompleteWhenItIsReady) {
+  Cnn cnn;
+  std::vector<float> when_ready(cnn.model().gradients().size());
+  for (const bool accumulate : {false, true}) {
+    cnn.train(0, 6, accumulate, [&](std::size_t parameter) {
+      const ParameterInfo& entry = cnn.model().parameter_table().entries()[parameter];
+      std::ranges::copy(ParameterTable::slice(cnn.model().gradients(), entry),
+                        when_ready.begin() + static_cast<std::ptrdiff_t>(entry.offset));
+    });
+    EXPECT_THAT(cnn.model().gradients(), ElementsAreArray(when_ready)) << "accumulate: " << accumulate;
+  }
+}
+
+TEST(CompiledModel, PartsOfABatchAddUpToTheWhole) {
+  Cnn cnn(7);
+  const MetricSums whole = cnn.train(0, 7);
+  const std::vector<float> expected = copy_of(cnn.model().gradients());
+  std::vector<float> sum(expected.size());
+  MetricSums sums;
+  for (const auto& [first, samples] : {std::pair<std::size_t, std::size_t>{0, 4}, {4, 2}, {6, 1}, {7, 0}}) {
+    sums += cnn.train(first, samples);
+    std::ranges::transform(sum, cnn.model().gradients(), sum.begin(), std::plus<>());
+  }
+  EXPECT_THAT(sum, Pointwise(FloatNear(2e-6f), expected));
+  EXPECT_NEAR(sums.loss, whole.loss, 1e-5);
+  EXPECT_EQ(sums.samples, 7);
+  EXPECT_EQ(sums.correct, whole.correct);
+}
+
+TEST(CompiledModel, AccumulatesMicroBatches) {
+  Cnn cnn(7);
+  cnn.train(0, 7);
+  const std::vector<float> expected = copy_of(cnn.model().gradients());
+  cnn.train(0, 3);
+  std::vector<std::size_t> heard;
+  cnn.train(3, 4, true, [&](std::size_t parameter) { heard.push_back(parameter); });
+  EXPECT_THAT(cnn.model().gradients(), Pointwise(FloatNear(2e-6f), expected));
+  EXPECT_THAT(heard, ElementsAreArray(counting(cnn.model().parameter_table().entries().size())));
+}
+
+TEST(CompiledModel, APartWithoutSamplesHasNoGradientAndStillTakesPart) {
+  Cnn cnn;
+  cnn.train(0, 6);
+  const std::vector<float> before = copy_of(cnn.model().gradients());
+  std::vector<std::size_t> heard;
+  const MetricSums sums = cnn.train(0, 0, true, [&](std::size_t parameter) { heard.push_back(parameter); });
+  EXPECT_THAT(cnn.model().gradients(), ElementsAreArray(before)) << "nothing is added";
+  EXPECT_THAT(heard, ElementsAreArray(counting(cnn.model().parameter_table().entries().size())));
+  EXPECT_EQ(sums.samples, 0);
+
+  heard.clear();
+  cnn.train(0, 0, false, [&](std::size_t parameter) { heard.push_back(parameter); });
+  EXPECT_THAT(cnn.model().gradients(), Each(0.0f));
+  EXPECT_THAT(heard, ElementsAreArray(counting(cnn.model().parameter_table().entries().size())));
+}
+
+TEST(CompiledModel, GivesTheSameBitsTwice) {
+  Cnn one;
+  Cnn two;
+  device::set_thread_budget(2);
+  two.train(0, 2);  // another plan, and other content in the memory
+  one.train(0, 6);
+  two.train(0, 6);
+  EXPECT_THAT(one.model().gradients(), ElementsAreArray(copy_of(two.model().gradients())));
+}
+
+TEST(CompiledModel, EvaluatesAsItTrainsWhereNoLayerDiffers) {
+  Cnn cnn;
+  const MetricSums trained = cnn.train(0, 6);
+  const MetricSums evaluated = cnn.model().evaluate_batch(cnn.all(), SparseCategoricalCrossentropy{});
+  EXPECT_NEAR(evaluated.loss, trained.loss, 1e-5);
+  EXPECT_EQ(evaluated.correct, trained.correct);
+  EXPECT_EQ(evaluated.samples, 6);
+  EXPECT_EQ(cnn.model().evaluate_batch(cnn.part(0, 0), SparseCategoricalCrossentropy{}).samples, 0);
+}
+
+TEST(CompiledModel, EvaluationLeavesTheGradients) {
+  Cnn cnn;
+  cnn.train(0, 6);
+  const std::vector<float> before = copy_of(cnn.model().gradients());
+  cnn.model().evaluate_batch(cnn.all(), SparseCategoricalCrossentropy{});
+  EXPECT_THAT(cnn.model().gradients(), ElementsAreArray(before));
+}
+
+TEST(CompiledModel, PredictsEachSampleAsInALargerBatch) {
+  Cnn cnn;
+  const std::vector<float> whole = copy_of(cnn.model().predict_batch(6, cnn.all().features));
+  ASSERT_EQ(whole.size(), 60u);
+  EXPECT_THAT(cnn.model().predict_batch(0, {}), IsEmpty());
+  for (std::size_t sample = 0; sample < 6; ++sample)
+    EXPECT_THAT(copy_of(cnn.model().predict_batch(1, cnn.part(sample, 1).features)),
+                Pointwise(FloatNear(1e-5f), copy_of(std::span(whole).subspan(sample * 10, 10))));
+}
+
+TEST(CompiledModel, InitialValuesDependOnSeedAndNameAlone) {
+  Cnn one;
+  Cnn two(1);
+  EXPECT_THAT(one.model().parameters(), ElementsAreArray(copy_of(two.model().parameters())));
+  two.model().initialize(4);
+  EXPECT_NE(copy_of(one.model().parameters()), copy_of(two.model().parameters()));
+  EXPECT_THAT(ParameterTable::slice(one.model().parameters(), *one.model().parameter_table().find("dense/bias")),
+              Each(0.0f));
+}
+
+TEST(CompiledModel, ParametersOfUnusedLayersHaveNoGradientAndAreReported) {
+  Network network({4});
+  const NodeId used = network.add(Dense({.units = 3}));
+  network.add(Dense({.units = 3}), {kInput}, "unused");
+  network.add(Dense({.units = 2}), {used}, "output");
+  Trial trial(std::move(network), 2);
+  std::ranges::fill(trial.model().gradients(), 5.0f);
+  std::vector<std::size_t> heard;
+  const BatchView batch{
+      .samples = 2, .features = trial.features(), .targets = {.labels = {}, .values = trial.targets()}};
+  trial.model().train_batch(batch, {.global_samples = 2}, MeanSquaredError{}, false,
+                            [&](std::size_t parameter) { heard.push_back(parameter); });
+  EXPECT_THAT(trial.gradient("unused/kernel"), Each(0.0f));
+  EXPECT_THAT(heard, ElementsAreArray(counting(6)));
+}
+
+TEST(CompiledModel, LeavesThePaddingOfItsGradientsAtZero) {
+  Cnn cnn;
+  cnn.train(0, 6);
+  cnn.train(0, 6, true);
+  std::size_t end = 0;
+  for (const ParameterInfo& entry : cnn.model().parameter_table().entries()) {
+    EXPECT_THAT(copy_of(cnn.model().gradients().subspan(end, entry.offset - end)), Each(0.0f))
+        << "before " << entry.name;
+    end = entry.offset + entry.count;
+  }
+}
+
+TEST(CompiledModel, AllocatesNothingInAStepItIsPreparedFor) {
+  Cnn cnn;
+  cnn.model().prepare(6, true);
+  const std::size_t prepared = cnn.model().memory_bytes();
+  EXPECT_GT(prepared, 3 * cnn.model().parameters().size());
+  cnn.train(0, 6);
+  cnn.train(0, 2);
+  EXPECT_EQ(cnn.model().memory_bytes(), prepared) << "a smaller batch fits where a larger one did";
+}
+
+TEST(CompiledModel, MovesWithItsPlans) {
+  Cnn cnn;
+  cnn.train(0, 6);
+  const std::vector<float> expected = copy_of(cnn.model().gradients());
+  CompiledModel moved = std::move(cnn.model());
+  moved.train_batch(cnn.all(), cnn.context(), SparseCategoricalCrossentropy{});
+  EXPECT_THAT(moved.gradients(), ElementsAreArray(expected));
+}
+
+TEST(CompiledModel, ReplicasInThreadsDoNotDisturbEachOther) {
+  Cnn alone;
+  alone.train(0, 6);
+  const std::vector<float> expected = copy_of(alone.model().gradients());
+  constexpr std::size_t kReplicas = 3;
+  std::vector<std::vector<float>> gradients(kReplicas);
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < kReplicas; ++r)
+    threads.emplace_back([&, r] {
+      device::set_thread_budget(1);
+      Cnn replica;
+      for (int step = 0; step < 3; ++step) replica.train(0, 6);
+      gradients[r] = copy_of(replica.model().gradients());
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t r = 0; r < kReplicas; ++r)
+    EXPECT_THAT(gradients[r], Pointwise(FloatNear(1e-6f), expected)) << "replica " << r;
+}
+
+TEST(CompiledModel, NeedsABackendForItsDevice) {
+  device::HostAllocator allocator;
+  EXPECT_THAT(error_of(ErrorCategory::device,
+                       [&] {
+                         CompiledModel(std::make_shared<const Network>(zoo::linear({4}, 2)),
+                                       {device::DeviceKind::gpu, 0}, allocator);
+                       }),
+              HasSubstr("[gpu:0]"));
+}
+
+TEST(CompiledModel, NeedsALayer) {
+  device::HostAllocator allocator;
+  EXPECT_EQ(
+      input_error_of([&] { CompiledModel(std::make_shared<const Network>(Shape{4}), device::Device{}, allocator); }),
+      "[network] needed a network of at least one layer; got none");
+}
+
+TEST(CompiledModel, ChecksTheSizeOfTheFeatures) {
+  Cnn cnn;
+  BatchView batch = cnn.all();
+  batch.features = batch.features.subspan(1);
+  EXPECT_THROW(cnn.model().train_batch(batch, cnn.context(), SparseCategoricalCrossentropy{}), CheckFailure);
+}
+
+TEST(CompiledModel, ReportsALabelOutsideTheClasses) {
+  Cnn cnn(2);
+  const std::vector<std::int32_t> wrong = {3, 10};
+  BatchView batch = cnn.all();
+  batch.targets.labels = wrong;
+  EXPECT_THAT(error_of(ErrorCategory::data,
+                       [&] { cnn.model().train_batch(batch, cnn.context(), SparseCategoricalCrossentropy{}); }),
+              HasSubstr("sample 1 of the batch has label 10"));
+}
+
+}  // namespace
+}  // namespace lockstep::model

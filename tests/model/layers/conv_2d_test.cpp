@@ -1,0 +1,153 @@
+#include "model/layers/conv_2d.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "model/layers/elementwise.h"
+#include "tests/model/support/error_of.h"
+#include "tests/model/support/test_layers.h"
+#include "tests/model/support/trial.h"
+
+namespace lockstep::model {
+namespace {
+
+using ::testing::FloatNear;
+using ::testing::Pointwise;
+
+struct Case {
+  const char* name;
+  Shape input;
+  Conv2D::Options options;
+};
+
+// The sum of the definition, element by element.
+std::vector<float> by_definition(const Case& c, Trial& trial) {
+  const Shape& input = c.input;
+  const WindowGeometry w = window_geometry(input, c.options.kernel, c.options.strides, c.options.padding);
+  const auto kernel = trial.parameter("conv2d/kernel");
+  const std::int64_t group_inputs = w.channels / c.options.groups;
+  const std::int64_t group_filters = c.options.filters / c.options.groups;
+  std::vector<float> result;
+  for (std::int64_t n = 0; n < trial.samples(); ++n)
+    for (std::int64_t y = 0; y < w.output_height; ++y)
+      for (std::int64_t x = 0; x < w.output_width; ++x)
+        for (std::int64_t o = 0; o < c.options.filters; ++o) {
+          double sum =
+              c.options.use_bias ? static_cast<double>(trial.parameter("conv2d/bias")[static_cast<std::size_t>(o)]) : 0;
+          for (std::int64_t ky = 0; ky < w.kernel_height; ++ky)
+            for (std::int64_t kx = 0; kx < w.kernel_width; ++kx) {
+              const std::int64_t row = y * w.stride_height - w.pad_top + ky;
+              const std::int64_t column = x * w.stride_width - w.pad_left + kx;
+              if (row < 0 || row >= w.height || column < 0 || column >= w.width) continue;
+              for (std::int64_t i = 0; i < group_inputs; ++i) {
+                const std::int64_t channel = o / group_filters * group_inputs + i;
+                const auto pixel =
+                    static_cast<std::size_t>(((n * w.height + row) * w.width + column) * w.channels + channel);
+                const auto weight =
+                    static_cast<std::size_t>(((o * w.kernel_height + ky) * w.kernel_width + kx) * group_inputs + i);
+                sum += static_cast<double>(trial.features()[pixel]) * static_cast<double>(kernel[weight]);
+              }
+            }
+          result.push_back(static_cast<float>(sum));
+        }
+  return result;
+}
+
+class Convolution : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Convolution, IsItsDefinitionInTrainingAndInference) {
+  const Case& c = GetParam();
+  const auto seen = std::make_shared<Recording>();
+  Network network(c.input);
+  network.add(Conv2D(c.options));
+  network.add(Probe(seen));
+  Trial trial(std::move(network), 2);
+  const std::vector<float> expected = by_definition(c, trial);
+  trial.train();
+  EXPECT_THAT(seen->values, Pointwise(FloatNear(2e-5f), expected));
+  EXPECT_THAT(trial.predict(), Pointwise(FloatNear(2e-5f), expected));
+}
+
+TEST_P(Convolution, HasTheGradientsOfItsInputKernelAndBias) {
+  const Case& c = GetParam();
+  Network network(c.input);
+  network.add(Shift());
+  network.add(Conv2D(c.options));
+  expect_gradients_match_differences(std::move(network));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Convolution,
+    ::testing::Values(
+        Case{"valid", {6, 5, 3}, {.filters = 4, .kernel = 3}},
+        Case{"same", {6, 5, 3}, {.filters = 4, .kernel = 3, .padding = Padding::same}},
+        Case{"one_by_one", {4, 4, 5}, {.filters = 7, .kernel = 1}},
+        Case{"even_kernel_same", {5, 6, 2}, {.filters = 3, .kernel = {2, 4}, .padding = Padding::same}},
+        Case{"strided_same", {7, 8, 2}, {.filters = 3, .kernel = 3, .strides = 2, .padding = Padding::same}},
+        Case{"strided_symmetric", {8, 7, 2}, {.filters = 3, .kernel = 3, .strides = 2, .padding = Padding::symmetric}},
+        Case{
+            "stride_above_kernel", {7, 7, 3}, {.filters = 2, .kernel = 1, .strides = 2, .padding = Padding::symmetric}},
+        Case{"unequal_strides", {7, 6, 2}, {.filters = 3, .kernel = {3, 2}, .strides = {2, 1}}},
+        Case{"large_kernel", {11, 11, 3}, {.filters = 4, .kernel = 7, .strides = 2, .padding = Padding::symmetric}},
+        Case{"groups", {5, 5, 6}, {.filters = 4, .kernel = 3, .padding = Padding::same, .groups = 2}},
+        Case{"depthwise", {5, 5, 4}, {.filters = 4, .kernel = 3, .padding = Padding::same, .groups = 4}},
+        Case{"depthwise_twice", {5, 5, 3}, {.filters = 6, .kernel = 3, .groups = 3}},
+        Case{"without_bias", {5, 5, 3}, {.filters = 4, .kernel = 3, .use_bias = false}},
+        Case{"whole_vectors", {6, 6, 16}, {.filters = 32, .kernel = 3, .padding = Padding::same}},
+        Case{"whole_vectors_and_groups",
+             {4, 4, 32},
+             {.filters = 32, .kernel = 3, .padding = Padding::same, .groups = 2}},
+        Case{"one_channel", {8, 8, 1}, {.filters = 32, .kernel = 3}}),
+    [](const auto& parameters) { return std::string(parameters.param.name); });
+
+TEST(Conv2DWithReLU, IsTheSameAsTheTwoLayers) {
+  Network fused({6, 6, 3});
+  fused.add(Shift());
+  fused.add(Conv2D({.filters = 5, .kernel = 3}));
+  fused.add(ReLU());
+  Network apart({6, 6, 3});
+  apart.add(Shift());
+  apart.add(Conv2D({.filters = 5, .kernel = 3}));
+  apart.add(Probe(std::make_shared<Recording>()));  // keeps the two from being fused
+  apart.add(ReLU());
+  Trial one(std::move(fused), 3);
+  Trial two(std::move(apart), 3);
+  EXPECT_EQ(one.train().loss, two.train().loss);
+  for (const char* name : {"shift/offset", "conv2d/kernel", "conv2d/bias"})
+    EXPECT_THAT(one.gradient(name),
+                Pointwise(FloatNear(1e-6f), std::vector<float>(two.gradient(name).begin(), two.gradient(name).end())))
+        << name;
+  EXPECT_THAT(one.predict(), Pointwise(FloatNear(1e-6f), two.predict()));
+}
+
+TEST(Conv2D, DeclaresItsParameters) {
+  Network network({8, 8, 6});
+  network.add(Conv2D({.filters = 4, .kernel = {3, 5}, .groups = 2}));
+  const ParameterInfo& kernel = *network.parameters().find("conv2d/kernel");
+  EXPECT_EQ(kernel.shape, Shape({4, 3, 5, 3}));
+  EXPECT_TRUE(kernel.decay);
+  EXPECT_EQ(kernel.initializer.fan_in, 3 * 5 * 3);
+  EXPECT_EQ(kernel.initializer.fan_out, 3 * 5 * 2);
+  const ParameterInfo& bias = *network.parameters().find("conv2d/bias");
+  EXPECT_EQ(bias.shape, Shape({4}));
+  EXPECT_FALSE(bias.decay);
+}
+
+TEST(Conv2D, RefusesWhatItCannotDo) {
+  const auto refusal = [](Shape input, const Conv2D::Options& options) {
+    return input_error_of([&] { Network(std::move(input)).add(Conv2D(options)); });
+  };
+  EXPECT_EQ(refusal({8, 8, 3}, {.filters = 0}), "[layer conv2d (conv2d)] needed at least one filter; got 0");
+  EXPECT_EQ(
+      refusal({8, 8, 3}, {.filters = 4, .groups = 2}),
+      "[layer conv2d (conv2d)] needed groups that divide channels and filters; got 2 groups, 3 channels, 4 filters");
+  EXPECT_EQ(refusal({64}, {.filters = 4}),
+            "[layer conv2d (conv2d)] needed an input [height, width, channels]; got [64]");
+  EXPECT_EQ(refusal({2, 2, 3}, {.filters = 4}),
+            "[layer conv2d (conv2d)] needed an image of at least 3x3; got [2, 2, 3]");
+}
+
+}  // namespace
+}  // namespace lockstep::model

@@ -1,0 +1,147 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "model/backend.h"
+#include "model/layers/layers.h"
+#include "tests/model/support/error_of.h"
+#include "tests/model/support/test_layers.h"
+#include "tests/model/support/trial.h"
+
+namespace lockstep::model {
+namespace {
+
+// y = tanh(scale * x), one scale per feature. Keeps scale * x from forward to backward, and uses scratch memory.
+class ScaledTanh final : public CustomLayer {
+ public:
+  std::string kind() const override { return "scaled_tanh"; }
+
+  Shape build(BuildContext& context) const override {
+    if (context.input().size() != 1) context.refuse("needed an input [features]", "got " + to_string(context.input()));
+    context.parameter("scale", context.input(), {.kind = Initializer::Kind::constant, .value = 0.5f});
+    return context.input();
+  }
+
+  Needs needs(const CompileContext& context) const override {
+    const std::size_t bytes = static_cast<std::size_t>(context.batch * element_count(context.output)) * sizeof(float);
+    return {.inputs_in_backward = true, .output_in_backward = false, .saved_bytes = bytes, .scratch_bytes = bytes};
+  }
+
+  void forward(const Tensors& t, const PassContext& /*pass*/) const override {
+    auto* saved = reinterpret_cast<float*>(t.saved.data());
+    std::memset(t.scratch.data(), 0xff, t.scratch.size());  // scratch is the layer's to destroy
+    for (std::size_t i = 0; i < t.output.size(); ++i) {
+      saved[i] = t.inputs[0][i] * t.parameters[0][i % t.parameters[0].size()];
+      t.output[i] = std::tanh(saved[i]);
+    }
+  }
+
+  void backward(const Tensors& t, const PassContext& /*pass*/) const override {
+    const auto* saved = reinterpret_cast<const float*>(t.saved.data());
+    const auto scale = t.parameters[0];
+    const auto gradient = t.parameter_gradients[0];
+    std::ranges::fill(gradient, 0.0f);
+    std::memset(t.scratch.data(), 0xff, t.scratch.size());
+    for (std::size_t i = 0; i < t.output_gradient.size(); ++i) {
+      const float y = std::tanh(saved[i]);
+      const float inner = t.output_gradient[i] * (1 - y * y);
+      gradient[i % scale.size()] += inner * t.inputs[0][i];
+      if (!t.input_gradients[0].empty()) t.input_gradients[0][i] = inner * scale[i % scale.size()];
+    }
+  }
+};
+
+// [a] and [b] to [a + b]: a layer whose inputs have different shapes.
+class Concatenate final : public CustomLayer {
+ public:
+  Concatenate(std::size_t first, std::size_t second) : widths_{first, second} {}
+  std::string kind() const override { return "concatenate"; }
+  Shape build(BuildContext& context) const override { return {context.inputs()[0][0] + context.inputs()[1][0]}; }
+  Needs needs(const CompileContext& /*context*/) const override {
+    return {.inputs_in_backward = false, .output_in_backward = false};
+  }
+
+  void forward(const Tensors& t, const PassContext& /*pass*/) const override {
+    for (std::size_t i = 0; i < t.output.size(); ++i) t.output[i] = t.inputs[part(i)][place(i)];
+  }
+  void backward(const Tensors& t, const PassContext& /*pass*/) const override {
+    for (std::size_t i = 0; i < t.output_gradient.size(); ++i)
+      if (!t.input_gradients[part(i)].empty()) t.input_gradients[part(i)][place(i)] = t.output_gradient[i];
+  }
+
+ private:
+  std::size_t row() const { return widths_[0] + widths_[1]; }
+  std::size_t part(std::size_t i) const { return i % row() < widths_[0] ? 0 : 1; }
+  std::size_t place(std::size_t i) const { return i / row() * widths_[part(i)] + i % row() - part(i) * widths_[0]; }
+
+  std::array<std::size_t, 2> widths_;
+};
+
+// A device that is not the host.
+class DistantBackend : public Backend {
+ public:
+  std::string name() const override { return "far"; }
+  bool runs_on_host() const override { return false; }
+  MOCK_METHOD(device::Allocator&, allocator, (), (override));
+  MOCK_METHOD(std::unique_ptr<Operation>, conv_2d, (const Conv2DSpec&), (override));
+  MOCK_METHOD(std::unique_ptr<Operation>, dense, (const DenseSpec&), (override));
+  MOCK_METHOD(std::unique_ptr<Operation>, pool_2d, (const Pool2DSpec&), (override));
+  MOCK_METHOD(std::unique_ptr<Operation>, batch_normalization, (const BatchNormalizationSpec&), (override));
+  MOCK_METHOD(std::unique_ptr<Operation>, relu, (std::int64_t, bool), (override));
+  MOCK_METHOD(std::unique_ptr<Operation>, dropout, (const DropoutSpec&), (override));
+  MOCK_METHOD(std::unique_ptr<Operation>, add, (bool), (override));
+  MOCK_METHOD(std::unique_ptr<Operation>, softmax, (std::int64_t, std::int64_t, bool), (override));
+  MOCK_METHOD(void, accumulate, (std::span<float>, std::span<const float>), (override));
+  MOCK_METHOD(void, copy, (std::span<float>, std::span<const float>), (override));
+};
+
+TEST(CustomLayer, TrainsAmongTheOthers) {
+  Network network({6});
+  network.add(Dense({.units = 5}));
+  network.add(ScaledTanh());
+  network.add(Dense({.units = 3}));
+  network.add(ScaledTanh(), {network.last()}, "last");
+  expect_gradients_match_differences(std::move(network));
+}
+
+TEST(CustomLayer, MayReadSeveralInputs) {
+  Network network({4});
+  const NodeId first = network.add(Dense({.units = 2}));
+  const NodeId second = network.add(Dense({.units = 3}), {kInput});
+  network.add(Concatenate(2, 3), {first, second});
+  network.add(Concatenate(5, 4), {network.last(), kInput}, "with_input");
+  network.add(Dense({.units = 2}));
+  expect_gradients_match_differences(std::move(network));
+}
+
+TEST(CustomLayer, DeclaresParametersLikeAnyOther) {
+  Network network({6});
+  network.add(ScaledTanh());
+  network.add(ScaledTanh());
+  ASSERT_NE(network.parameters().find("scaled_tanh_1/scale"), nullptr);
+  Trial trial(std::move(network), 1);
+  trial.model().initialize(1);
+  EXPECT_THAT(trial.parameter("scaled_tanh/scale"), ::testing::Each(0.5f));
+}
+
+TEST(CustomLayer, RefusesInputsInItsOwnWords) {
+  EXPECT_EQ(input_error_of([] {
+              Network({2, 2, 1}).add(ScaledTanh());
+            }),
+            "[layer scaled_tanh (scaled_tanh)] needed an input [features]; got [2, 2, 1]");
+}
+
+TEST(CustomLayer, RunsOnTheHostAlone) {
+  DistantBackend backend;
+  EXPECT_EQ(
+      error_of(ErrorCategory::device,
+               [&] { ScaledTanh().compile({.name = "mine", .batch = 1, .inputs = {{3}}, .output = {3}}, backend); }),
+      "[layer mine (scaled_tanh)] a custom layer needs a CPU replica; got far");
+}
+
+}  // namespace
+}  // namespace lockstep::model

@@ -1,0 +1,85 @@
+#include "model/layers/dense.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/layers/elementwise.h"
+#include "tests/model/support/error_of.h"
+#include "tests/model/support/test_layers.h"
+#include "tests/model/support/trial.h"
+
+namespace lockstep::model {
+namespace {
+
+using ::testing::FloatNear;
+using ::testing::Pointwise;
+
+struct Case {
+  std::int64_t inputs;
+  std::int64_t units;
+  bool use_bias;
+  bool relu;
+  std::int64_t samples;
+};
+
+Network network_of(const Case& c) {
+  Network network({c.inputs});
+  network.add(Shift());
+  network.add(Dense({.units = c.units, .use_bias = c.use_bias}));
+  if (c.relu) network.add(ReLU());
+  return network;
+}
+
+class DenseLayer : public ::testing::TestWithParam<Case> {};
+
+TEST_P(DenseLayer, IsAProductWithItsKernelPlusItsBias) {
+  const Case& c = GetParam();
+  Trial trial(network_of(c), c.samples);
+  std::vector<float> expected;
+  for (std::int64_t n = 0; n < c.samples; ++n)
+    for (std::int64_t u = 0; u < c.units; ++u) {
+      double sum = c.use_bias ? static_cast<double>(trial.parameter("dense/bias")[static_cast<std::size_t>(u)]) : 0;
+      for (std::int64_t i = 0; i < c.inputs; ++i) {
+        const float x = trial.features()[static_cast<std::size_t>(n * c.inputs + i)] +
+                        trial.parameter("shift/offset")[static_cast<std::size_t>(i)];
+        sum += static_cast<double>(x) *
+               static_cast<double>(trial.parameter("dense/kernel")[static_cast<std::size_t>(u * c.inputs + i)]);
+      }
+      expected.push_back(static_cast<float>(c.relu ? std::max(sum, 0.0) : sum));
+    }
+  EXPECT_THAT(trial.predict(), Pointwise(FloatNear(1e-5f), expected));
+}
+
+TEST_P(DenseLayer, HasTheGradientsOfItsInputKernelAndBias) {
+  const Case& c = GetParam();
+  expect_gradients_match_differences(network_of(c), {.samples = c.samples, .step = c.relu ? 1e-3f : 4e-3f});
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, DenseLayer,
+                         ::testing::Values(Case{5, 3, true, false, 4}, Case{5, 3, false, false, 4},
+                                           Case{32, 16, true, false, 8}, Case{7, 33, true, true, 3},
+                                           Case{16, 10, false, true, 5}, Case{1, 1, true, false, 1}));
+
+TEST(Dense, DeclaresItsParameters) {
+  Network network({6});
+  network.add(Dense({.units = 4, .initializer = Initializer::Kind::he_uniform}));
+  const ParameterInfo& kernel = *network.parameters().find("dense/kernel");
+  EXPECT_EQ(kernel.shape, Shape({4, 6}));
+  EXPECT_TRUE(kernel.decay);
+  EXPECT_EQ(kernel.initializer.kind, Initializer::Kind::he_uniform);
+  EXPECT_EQ(kernel.initializer.fan_in, 6);
+  EXPECT_EQ(kernel.initializer.fan_out, 4);
+  EXPECT_FALSE(network.parameters().find("dense/bias")->decay);
+}
+
+TEST(Dense, RefusesWhatItCannotDo) {
+  EXPECT_EQ(input_error_of([] { Network({4}).add(Dense({})); }),
+            "[layer dense (dense)] needed at least one unit; got 0");
+  EXPECT_EQ(input_error_of([] {
+              Network({28, 28, 1}).add(Dense({.units = 10}));
+            }),
+            "[layer dense (dense)] needed an input [features]; got [28, 28, 1]; put a flatten layer before it");
+}
+
+}  // namespace
+}  // namespace lockstep::model

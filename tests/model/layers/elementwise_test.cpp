@@ -1,0 +1,205 @@
+#include "model/layers/elementwise.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "model/layers/dense.h"
+#include "tests/model/support/error_of.h"
+#include "tests/model/support/numbers.h"
+#include "tests/model/support/test_layers.h"
+#include "tests/model/support/trial.h"
+
+namespace lockstep::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+using ::testing::Pointwise;
+
+TEST(ReLULayer, CutsNegativeValues) {
+  Network network({4});
+  network.add(ReLU());
+  Trial trial(std::move(network), 1);
+  trial.features() = {-1, 0, 0.5f, 2};
+  EXPECT_THAT(trial.predict(), ElementsAre(0, 0, 0.5f, 2));
+}
+
+TEST(ReLULayer, PassesTheGradientOfPositiveValues) {
+  Network network({4});
+  network.add(Shift());
+  network.add(ReLU());
+  Trial trial(std::move(network), 1);
+  trial.features() = {-1, 0, 0.5f, 2};
+  std::ranges::fill(trial.parameter("shift/offset"), 0.0f);
+  trial.targets() = {-2, -2, -1.5f, 0};  // d/dy of (y - target)^2 / 4 is 1 at the kept values
+  trial.train();
+  EXPECT_THAT(trial.gradient("shift/offset"), ElementsAre(0, 0, 1, 1));
+}
+
+TEST(ReLULayer, WorksWhereItsInputHasOtherReaders) {
+  Network network({6});
+  const NodeId shifted = network.add(Shift());
+  const NodeId cut = network.add(ReLU(), {shifted});
+  network.add(Add(), {shifted, cut});
+  Trial trial(network, 1);
+  trial.train();
+  for (std::size_t i = 0; i < 6; ++i) {
+    const float x = trial.features()[i] + trial.parameter("shift/offset")[i];
+    EXPECT_FLOAT_EQ(trial.predict()[i], x + std::max(x, 0.0f));
+  }
+  expect_gradients_match_differences(std::move(network), {.samples = 1, .step = 1e-3f});
+}
+
+TEST(FlattenLayer, RenamesTheShapeAndKeepsTheOrder) {
+  Network network({2, 3, 2});
+  network.add(Flatten());
+  ASSERT_EQ(network.output_shape(), Shape({12}));
+  Trial trial(std::move(network), 2);
+  EXPECT_EQ(trial.predict(), trial.features());
+}
+
+TEST(FlattenLayer, PassesGradientsOn) {
+  Network network({2, 3, 2});
+  network.add(Shift());
+  network.add(Flatten());
+  network.add(Dense({.units = 3}));
+  expect_gradients_match_differences(std::move(network));
+}
+
+TEST(AddLayer, SumsAllItsInputs) {
+  Network network({5});
+  const NodeId first = network.add(Shift());
+  const NodeId second = network.add(Shift(), {kInput});
+  network.add(Add(), {first, second, kInput});
+  Trial trial(network, 2);
+  const std::vector<float> outputs = trial.predict();
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    EXPECT_NEAR(
+        outputs[i],
+        3 * trial.features()[i] + trial.parameter("shift/offset")[i % 5] + trial.parameter("shift_1/offset")[i % 5],
+        1e-6f);
+  expect_gradients_match_differences(std::move(network));
+}
+
+TEST(AddLayer, TakesTheSameInputTwice) {
+  Network network({5});
+  const NodeId shifted = network.add(Shift());
+  network.add(Add(), {shifted, shifted});
+  expect_gradients_match_differences(std::move(network));
+}
+
+TEST(AddLayer, MayBeFollowedByAReLU) {
+  Network network({5});
+  const NodeId first = network.add(Shift());
+  const NodeId second = network.add(Dense({.units = 5}), {first}, "dense");
+  network.add(Add(), {second, first});
+  network.add(ReLU());
+  Trial trial(network, 3);
+  for (const float output : trial.predict()) EXPECT_GE(output, 0);
+  expect_gradients_match_differences(std::move(network), {.step = 1e-3f});
+}
+
+TEST(AddLayer, RefusesShapesThatDiffer) {
+  Network network({2, 2, 3});
+  const NodeId flat = network.add(Flatten());
+  EXPECT_EQ(input_error_of([&] {
+              network.add(Add(), {flat, kInput});
+            }),
+            "[layer add (add)] needed inputs of one shape; got [12] and [2, 2, 3]");
+  EXPECT_EQ(input_error_of([&] { network.add(Add()); }), "[layer add (add)] needed two inputs or more; got 1");
+}
+
+TEST(SoftmaxLayer, GivesProbabilities) {
+  Network network({3});
+  network.add(Softmax());
+  Trial trial(std::move(network), 2);
+  trial.features() = {0, std::log(2.0f), std::log(5.0f), 1000, 1000, -1000};
+  EXPECT_THAT(trial.predict(), Pointwise(FloatNear(1e-6f), {0.125f, 0.25f, 0.625f, 0.5f, 0.5f, 0.0f}));
+}
+
+TEST(SoftmaxLayer, HasTheGradientsOfItsInput) {
+  Network network({5});
+  network.add(Shift());
+  network.add(Softmax());
+  expect_gradients_match_differences(std::move(network), {.step = 1e-2f, .floor = 0.02});
+}
+
+// What dropout lets pass of ones: 0 or 1 / (1 - rate).
+struct DropoutTrial {
+  std::shared_ptr<Recording> seen = std::make_shared<Recording>();
+  Trial trial;
+
+  DropoutTrial(std::int64_t samples, std::int64_t features, float rate = 0.25f, const std::string& name = "drop")
+      : trial(network(features, rate, name), samples) {
+    std::ranges::fill(trial.features(), 1.0f);
+    std::ranges::fill(trial.parameter("shift/offset"), 0.0f);
+  }
+  Network network(std::int64_t features, float rate, const std::string& name) const {
+    Network result({features});
+    result.add(Shift());
+    result.add(Dropout({.rate = rate}), {result.last()}, name);
+    result.add(Probe(seen));
+    return result;
+  }
+  std::vector<float> mask(const StepContext& context) {
+    trial.train(context);
+    return seen->values;
+  }
+};
+
+TEST(DropoutLayer, DropsItsRateAndScalesTheRest) {
+  DropoutTrial dropout(20, 1000);
+  const auto mask = dropout.mask({.seed = 7, .step = 3});
+  const auto dropped = std::ranges::count(mask, 0.0f);
+  EXPECT_EQ(static_cast<std::size_t>(dropped + std::ranges::count(mask, 1 / 0.75f)), mask.size());
+  EXPECT_NEAR(static_cast<double>(dropped) / 20'000, 0.25, 5 * std::sqrt(0.25 * 0.75 / 20'000));
+}
+
+TEST(DropoutLayer, IsAPureFunctionOfSeedStepLayerAndSample) {
+  const StepContext context{.seed = 7, .step = 3};
+  const auto mask = DropoutTrial(4, 50).mask(context);
+  EXPECT_EQ(DropoutTrial(4, 50).mask(context), mask);
+  EXPECT_NE(DropoutTrial(4, 50).mask({.seed = 8, .step = 3}), mask);
+  EXPECT_NE(DropoutTrial(4, 50).mask({.seed = 7, .step = 4}), mask);
+  EXPECT_NE(DropoutTrial(4, 50, 0.25f, "other").mask(context), mask);
+  const std::set<std::vector<float>> of_samples = {{mask.begin(), mask.begin() + 50},
+                                                   {mask.begin() + 50, mask.begin() + 100},
+                                                   {mask.begin() + 100, mask.begin() + 150}};
+  EXPECT_EQ(of_samples.size(), 3u) << "each sample has a mask of its own";
+}
+
+TEST(DropoutLayer, IsTheSameForABatchInParts) {
+  const auto whole = DropoutTrial(5, 30).mask({.seed = 7, .step = 3, .first_sample = 10, .global_samples = 20});
+  auto parts = DropoutTrial(3, 30).mask({.seed = 7, .step = 3, .first_sample = 10, .global_samples = 20});
+  const auto second = DropoutTrial(2, 30).mask({.seed = 7, .step = 3, .first_sample = 13, .global_samples = 20});
+  parts.insert(parts.end(), second.begin(), second.end());
+  EXPECT_EQ(parts, whole);
+}
+
+TEST(DropoutLayer, GivesNoGradientToWhatItDropped) {
+  DropoutTrial dropout(1, 40);
+  const auto mask = dropout.mask({.seed = 7, .step = 3});
+  const auto gradient = dropout.trial.gradient("shift/offset");
+  for (std::size_t i = 0; i < mask.size(); ++i) EXPECT_FLOAT_EQ(gradient[i], mask[i] * dropout.seen->gradient[i]) << i;
+}
+
+TEST(DropoutLayer, DoesNothingInInferenceOrAtRateZero) {
+  DropoutTrial dropout(2, 10);
+  EXPECT_EQ(dropout.trial.predict(), dropout.trial.features());
+  DropoutTrial none(2, 10, 0);
+  EXPECT_EQ(none.mask({.seed = 7}), none.trial.features());
+}
+
+TEST(DropoutLayer, RefusesARateOutsideItsRange) {
+  EXPECT_EQ(input_error_of([] { Network({4}).add(Dropout({.rate = 1})); }),
+            "[layer dropout (dropout)] needed a rate in [0, 1); got 1");
+  EXPECT_EQ(input_error_of([] { Network({4}).add(Dropout({.rate = -0.5f})); }),
+            "[layer dropout (dropout)] needed a rate in [0, 1); got -0.5");
+}
+
+}  // namespace
+}  // namespace lockstep::model

@@ -1,0 +1,73 @@
+#include "model/layers/window.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/model/support/error_of.h"
+
+namespace lockstep::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Case {
+  std::int64_t input, kernel, stride;
+  Padding padding;
+  std::int64_t output, before, after;
+};
+
+class Window : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Window, HasTheExtentsOfItsPadding) {
+  const Case& c = GetParam();
+  const WindowGeometry vertical = window_geometry(Shape{c.input, 1, 3}, {c.kernel, 1}, {c.stride, 1}, c.padding);
+  EXPECT_EQ(vertical.output_height, c.output);
+  EXPECT_EQ(vertical.pad_top, c.before);
+  EXPECT_EQ(vertical.pad_bottom, c.after);
+  EXPECT_EQ(vertical.output_width, 1) << "the axes do not mix";
+  const WindowGeometry horizontal = window_geometry(Shape{1, c.input, 3}, {1, c.kernel}, {1, c.stride}, c.padding);
+  EXPECT_EQ(horizontal.output_width, c.output);
+  EXPECT_EQ(horizontal.pad_left, c.before);
+  EXPECT_EQ(horizontal.pad_right, c.after);
+}
+
+// Those of same padding are what TensorFlow gives, those of symmetric padding what PyTorch gives for padding (kernel -
+// 1) / 2.
+INSTANTIATE_TEST_SUITE_P(
+    Geometries, Window,
+    ::testing::Values(Case{28, 3, 1, Padding::valid, 26, 0, 0}, Case{13, 2, 2, Padding::valid, 6, 0, 0},
+                      Case{3, 3, 1, Padding::valid, 1, 0, 0}, Case{28, 3, 1, Padding::same, 28, 1, 1},
+                      Case{28, 3, 2, Padding::same, 14, 0, 1}, Case{27, 3, 2, Padding::same, 14, 1, 1},
+                      Case{224, 7, 2, Padding::same, 112, 2, 3}, Case{5, 2, 1, Padding::same, 5, 0, 1},
+                      Case{5, 1, 2, Padding::same, 3, 0, 0}, Case{1, 5, 1, Padding::same, 1, 2, 2},
+                      Case{28, 3, 2, Padding::symmetric, 14, 1, 1}, Case{224, 7, 2, Padding::symmetric, 112, 3, 3},
+                      Case{112, 3, 2, Padding::symmetric, 56, 1, 1}, Case{28, 1, 2, Padding::symmetric, 14, 0, 0},
+                      Case{17, 3, 2, Padding::symmetric, 9, 1, 1}));
+
+TEST(WindowGeometry, RefusesExtentsThatAreNotPositive) {
+  const BuildContext context("conv", "conv2d", {{4, 4, 1}});
+  for (const auto& [kernel, strides] : {std::pair{Extent2D(0), Extent2D(1)}, std::pair{Extent2D(3, -1), Extent2D(1)},
+                                        std::pair{Extent2D(3), Extent2D(0)}, std::pair{Extent2D(3), Extent2D(1, 0)}})
+    EXPECT_THAT(input_error_of([&] {
+                  window_geometry(context, {4, 4, 1}, kernel, strides, Padding::valid);
+                }),
+                HasSubstr("[layer conv (conv2d)] needed a positive window and stride; got "));
+}
+
+TEST(WindowGeometry, RefusesAnImageSmallerThanTheWindow) {
+  const BuildContext context("conv", "conv2d", {{4, 2, 1}});
+  EXPECT_EQ(input_error_of([&] {
+              window_geometry(context, {4, 2, 1}, 3, 1, Padding::valid);
+            }),
+            "[layer conv (conv2d)] needed an image of at least 3x3; got [4, 2, 1]");
+}
+
+TEST(ParsePadding, KnowsItsNames) {
+  EXPECT_EQ(parse_padding("valid"), Padding::valid);
+  EXPECT_EQ(parse_padding("same"), Padding::same);
+  EXPECT_EQ(parse_padding("symmetric"), Padding::symmetric);
+  EXPECT_THAT(input_error_of([] { parse_padding("full"); }), HasSubstr("got \"full\""));
+}
+
+}  // namespace
+}  // namespace lockstep::model

@@ -1,0 +1,202 @@
+#include "model/loss.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/model/support/error_of.h"
+#include "tests/model/support/numbers.h"
+
+namespace lockstep::model {
+namespace {
+
+using ::testing::Each;
+using ::testing::FloatNear;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
+
+using Labels = std::vector<std::int32_t>;
+using Values = std::vector<float>;
+
+MetricSums entropy(const Values& outputs, const Labels& labels, float smoothing = 0) {
+  return compute_loss(SparseCategoricalCrossentropy{smoothing}, outputs, static_cast<std::int64_t>(labels.size()),
+                      {.labels = labels, .values = {}}, 1, {});
+}
+
+Values gradient_of(const Loss& loss, const Values& outputs, std::int64_t samples, const Targets& targets,
+                   std::int64_t divisor) {
+  Values gradient(outputs.size());
+  compute_loss(loss, outputs, samples, targets, divisor, gradient);
+  return gradient;
+}
+
+// Central differences of the sum of losses.
+Values numeric_gradient(const Loss& loss, const Values& outputs, std::int64_t samples, const Targets& targets) {
+  constexpr float kStep = 1e-2f;
+  Values result;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    Values up = outputs;
+    Values down = outputs;
+    up[i] += kStep;
+    down[i] -= kStep;
+    const double difference =
+        compute_loss(loss, up, samples, targets, 1, {}).loss - compute_loss(loss, down, samples, targets, 1, {}).loss;
+    result.push_back(static_cast<float>(difference / (2 * kStep)));
+  }
+  return result;
+}
+
+TEST(CrossEntropy, EqualOutputsGiveTheLogarithmOfTheClasses) {
+  EXPECT_NEAR(entropy(Values(30, 7.5f), {0, 3, 9}).loss, 3 * std::log(10.0), 1e-6);
+}
+
+TEST(CrossEntropy, TwoClassesGiveTheLogisticLoss) {
+  EXPECT_NEAR(entropy({1.5f, -0.5f}, {0}).loss, std::log1p(std::exp(-2.0)), 1e-7);
+  EXPECT_NEAR(entropy({1.5f, -0.5f}, {1}).loss, std::log1p(std::exp(2.0)), 1e-6);
+}
+
+TEST(CrossEntropy, StaysFiniteForHugeOutputs) {
+  EXPECT_EQ(entropy({1e30f, -1e30f, 0}, {0}).loss, 0);
+  EXPECT_NEAR(entropy({20000, 10000}, {1}).loss, 10000, 1e-3);
+}
+
+TEST(CrossEntropy, AClassRuledOutByMinusInfinityDoesNotSpoilTheOthers) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  EXPECT_NEAR(entropy({0, kNever, 0}, {2}).loss, std::log(2.0), 1e-6);
+}
+
+TEST(CrossEntropy, NotANumberReachesTheLoss) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(entropy({0, kNan, 1}, {0}).loss));
+  EXPECT_TRUE(std::isnan(entropy({kNan, 0, 1}, {1}).loss));
+  EXPECT_EQ(entropy(Values(10, kNan), {0}).correct, 0) << "a diverged model is not right";
+}
+
+TEST(CrossEntropy, SmoothingMixesInTheMeanOverClasses) {
+  const Values outputs = {2, -1, 0.5f, 0};
+  double mean = 0;
+  for (std::int32_t k = 0; k < 4; ++k) mean += entropy(outputs, {k}).loss / 4;
+  EXPECT_NEAR(entropy(outputs, {2}, 0.1f).loss, 0.9 * entropy(outputs, {2}).loss + 0.1 * mean, 1e-6);
+}
+
+TEST(CrossEntropy, GradientIsSoftmaxMinusTargetOverTheDivisor) {
+  const Values outputs = {std::log(1.0f), std::log(2.0f), std::log(5.0f)};
+  const Labels label = {1};
+  EXPECT_THAT(gradient_of(SparseCategoricalCrossentropy{}, outputs, 1, {.labels = label, .values = {}}, 4),
+              Pointwise(FloatNear(1e-7f), {0.125f / 4, (0.25f - 1) / 4, 0.625f / 4}));
+}
+
+TEST(CrossEntropy, GradientMatchesDifferences) {
+  const Values outputs = numbers(5 * 7, 3);
+  const Labels label = labels(5, 7, 4);
+  for (const float smoothing : {0.0f, 0.2f}) {
+    const SparseCategoricalCrossentropy loss{smoothing};
+    const Targets targets{.labels = label, .values = {}};
+    EXPECT_THAT(gradient_of(loss, outputs, 5, targets, 1),
+                Pointwise(FloatNear(1e-4f), numeric_gradient(loss, outputs, 5, targets)))
+        << smoothing;
+  }
+}
+
+TEST(CrossEntropy, TheFirstOfEqualOutputsIsThePrediction) {
+  EXPECT_EQ(entropy({3, 3, 1}, {0}).correct, 1);
+  EXPECT_EQ(entropy({3, 3, 1}, {1}).correct, 0);
+}
+
+TEST(CrossEntropy, TopFiveCountsEqualOutputsInTheirOrder) {
+  const Values equal(8, 1.0f);
+  EXPECT_EQ(entropy(equal, {4}).correct_top5, 1);
+  EXPECT_EQ(entropy(equal, {5}).correct_top5, 0);
+  const Values falling = {9, 8, 7, 6, 5, 4, 3};
+  EXPECT_EQ(entropy(falling, {4}).correct_top5, 1);
+  EXPECT_EQ(entropy(falling, {5}).correct_top5, 0);
+}
+
+TEST(CrossEntropy, CountsSamplesAndKnowsClasses) {
+  const MetricSums sums = entropy({1, 0, 0, 1, 1, 0}, {0, 0, 0});
+  EXPECT_EQ(sums.samples, 3);
+  EXPECT_EQ(sums.correct, 2);
+  EXPECT_TRUE(sums.has_accuracy);
+}
+
+TEST(CrossEntropy, RefusesALabelOutsideTheClassesByItsSample) {
+  EXPECT_EQ(
+      error_of(ErrorCategory::data,
+               [] {
+                 entropy(Values(30), {0, 9, 10});
+               }),
+      "[sparse_categorical_crossentropy] needed labels 0 .. 9 for 10 classes; sample 2 of the batch has label 10");
+  EXPECT_THAT(error_of(ErrorCategory::data, [] { entropy(Values(10), {-1}); }),
+              HasSubstr("sample 0 of the batch has label -1"));
+}
+
+TEST(CrossEntropy, RefusesTargetsOfAnotherKind) {
+  const Values values(20);
+  EXPECT_EQ(
+      error_of(
+          ErrorCategory::data,
+          [&] { compute_loss(SparseCategoricalCrossentropy{}, values, 2, {.labels = {}, .values = values}, 2, {}); }),
+      "[sparse_categorical_crossentropy] needed 2 labels, one for each sample; got 0 labels and 20 target values");
+}
+
+TEST(CrossEntropy, RefusesSmoothingOutsideItsRange) {
+  EXPECT_THAT(input_error_of([] {
+                entropy({1, 2}, {0}, 1.0f);
+              }),
+              HasSubstr("needed label smoothing from 0 to below 1; got 1"));
+  EXPECT_THAT(input_error_of([] { entropy({1, 2}, {0}, -0.1f); }), HasSubstr("got -0.1"));
+}
+
+TEST(MeanSquaredErrorLoss, IsTheMeanOverOutputsSummedOverSamples) {
+  const Values outputs = {1, 2, 3, 4};
+  const Values targets = {1, 0, 3, 1};
+  const MetricSums sums = compute_loss(MeanSquaredError{}, outputs, 2, {.labels = {}, .values = targets}, 1, {});
+  EXPECT_DOUBLE_EQ(sums.loss, (0 + 4) / 2.0 + (0 + 9) / 2.0);
+  EXPECT_EQ(sums.samples, 2);
+  EXPECT_FALSE(sums.has_accuracy);
+}
+
+TEST(MeanSquaredErrorLoss, GradientMatchesDifferences) {
+  const Values outputs = numbers(12, 5);
+  const Values wanted = numbers(12, 6);
+  const Targets targets{.labels = {}, .values = wanted};
+  EXPECT_THAT(gradient_of(MeanSquaredError{}, outputs, 4, targets, 1),
+              Pointwise(FloatNear(1e-4f), numeric_gradient(MeanSquaredError{}, outputs, 4, targets)));
+}
+
+TEST(MeanSquaredErrorLoss, RefusesMissingTargets) {
+  const Labels label = {1, 2};
+  EXPECT_EQ(error_of(ErrorCategory::data,
+                     [&] { compute_loss(MeanSquaredError{}, Values(6), 2, {.labels = label, .values = {}}, 2, {}); }),
+            "[mean_squared_error] needed 6 target values for 2 samples of 3 outputs; got 0 target values and 2 labels");
+}
+
+TEST(Loss, OfNoSamplesIsZero) {
+  const MetricSums sums = compute_loss(SparseCategoricalCrossentropy{}, {}, 0, {}, 64, {});
+  EXPECT_EQ(sums.loss, 0);
+  EXPECT_EQ(sums.samples, 0);
+}
+
+TEST(Loss, GradientsOfPartsAddUpToThatOfTheWholeBatch) {
+  const Values outputs = numbers(6 * 4, 8);
+  const Labels label = labels(6, 4, 9);
+  const SparseCategoricalCrossentropy loss;
+  const Values whole = gradient_of(loss, outputs, 6, {.labels = label, .values = {}}, 6);
+  const Values tail(outputs.begin() + 16, outputs.end());
+  const Values part = gradient_of(loss, tail, 2, {.labels = std::span(label).subspan(4), .values = {}}, 6);
+  EXPECT_EQ(part, Values(whole.begin() + 16, whole.end()))
+      << "a part divides by the samples of the global batch, not by its own";
+}
+
+TEST(Loss, HasANameForLogs) {
+  EXPECT_EQ(to_string(Loss(SparseCategoricalCrossentropy{})), "sparse_categorical_crossentropy");
+  EXPECT_EQ(to_string(Loss(SparseCategoricalCrossentropy{0.1f})),
+            "sparse_categorical_crossentropy(label_smoothing=0.1)");
+  EXPECT_EQ(to_string(Loss(MeanSquaredError{})), "mean_squared_error");
+}
+
+}  // namespace
+}  // namespace lockstep::model

@@ -1,0 +1,103 @@
+#include "model/network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/layers/layers.h"
+#include "tests/model/support/error_of.h"
+
+namespace lockstep::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> names_of(std::span<const ParameterInfo> entries) {
+  std::vector<std::string> names;
+  for (const ParameterInfo& entry : entries) names.push_back(entry.name);
+  return names;
+}
+
+TEST(Network, NamesItsLayersByKindAndNumber) {
+  Network network({9, 9, 1});
+  network.add(Conv2D({.filters = 2}));
+  network.add(Conv2D({.filters = 2}), {network.last()}, "mine");
+  network.add(Conv2D({.filters = 2}));
+  network.add(Conv2D({.filters = 2}));
+  std::vector<std::string> names;
+  for (const Node& node : network.nodes()) names.push_back(node.name);
+  EXPECT_THAT(names, ElementsAre("conv2d", "mine", "conv2d_1", "conv2d_2"));
+}
+
+TEST(Network, KnowsEveryShape) {
+  Network network({8, 8, 1});
+  EXPECT_EQ(network.shape(kInput), Shape({8, 8, 1}));
+  const NodeId conv = network.add(Conv2D({.filters = 2}));
+  const NodeId flat = network.add(Flatten());
+  EXPECT_EQ(network.shape(conv), Shape({6, 6, 2}));
+  EXPECT_EQ(network.shape(flat), Shape({72}));
+  EXPECT_EQ(network.output_shape(), Shape({72}));
+}
+
+TEST(Network, KeepsParametersOfTheLastLayerFirst) {
+  Network network({4});
+  network.add(Dense({.units = 3}));
+  network.add(BatchNormalization());
+  network.add(Dense({.units = 2}));
+  EXPECT_THAT(names_of(network.parameters().entries()),
+              ElementsAre("dense_1/kernel", "dense_1/bias", "batch_normalization/gamma", "batch_normalization/beta",
+                          "dense/kernel", "dense/bias"));
+  EXPECT_THAT(names_of(network.buffers().entries()),
+              ElementsAre("batch_normalization/moving_mean", "batch_normalization/moving_variance"));
+  EXPECT_THAT(network.nodes()[0].parameters, ElementsAre(4, 5));
+  EXPECT_THAT(network.nodes()[1].buffers, ElementsAre(0, 1));
+}
+
+TEST(Network, RefusesATakenName) {
+  Network network({4});
+  network.add(ReLU(), {kInput}, "x");
+  EXPECT_THAT(input_error_of([&] { network.add(ReLU(), {kInput}, "x"); }),
+              HasSubstr("needed a new name for each layer; \"x\" is taken"));
+  EXPECT_EQ(network.nodes().size(), 1u) << "the refused layer is not there";
+}
+
+TEST(Network, RefusesInputsThatAreNotThere) {
+  Network network({4});
+  EXPECT_THAT(input_error_of([&] { network.add(ReLU(), {0}); }),
+              HasSubstr("[layer re_lu (re_lu)] needed inputs that were added before it"));
+  EXPECT_THAT(input_error_of([&] { network.add(ReLU(), {-2}); }), HasSubstr("needed inputs that were added before it"));
+  EXPECT_THAT(input_error_of([&] {
+                network.add(Flatten(), {kInput, kInput});
+              }),
+              HasSubstr("[layer flatten (flatten)] needed one input; got 2"));
+  EXPECT_THAT(input_error_of([&] { network.add(Flatten(), std::vector<NodeId>{}); }),
+              HasSubstr("needed one input; got 0"));
+}
+
+TEST(Network, RefusesAnEmptyInput) {
+  EXPECT_EQ(input_error_of([] { Network({}); }), "[network] needed an input shape of positive extents; got []");
+  EXPECT_EQ(input_error_of([] {
+              Network({28, 0, 1});
+            }),
+            "[network] needed an input shape of positive extents; got [28, 0, 1]");
+}
+
+TEST(Network, SummarizesItselfForPeople) {
+  Network network({8, 8, 1});
+  network.add(Conv2D({.filters = 2}));
+  network.add(Flatten());
+  const std::string summary = network.summary();
+  EXPECT_THAT(summary, HasSubstr("conv2d"));
+  EXPECT_THAT(summary, HasSubstr("[6, 6, 2]"));
+  EXPECT_THAT(summary, ::testing::ContainsRegex("total +20"));
+}
+
+TEST(Shape, CountsAndPrints) {
+  EXPECT_EQ(element_count({}), 1);
+  EXPECT_EQ(element_count({2, 3, 4}), 24);
+  EXPECT_EQ(to_string(Shape{28, 28, 1}), "[28, 28, 1]");
+  EXPECT_EQ(to_string(Shape{}), "[]");
+}
+
+}  // namespace
+}  // namespace lockstep::model

@@ -1,0 +1,92 @@
+#include "tests/model/support/trial.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "device/cpu.h"
+#include "tests/model/support/numbers.h"
+
+namespace lockstep::model {
+namespace {
+
+const ParameterInfo& entry_of(const ParameterTable& table, std::string_view name) {
+  const ParameterInfo* entry = table.find(name);
+  if (entry == nullptr) throw std::out_of_range("no parameter or buffer " + std::string(name));
+  return *entry;
+}
+
+std::size_t elements(std::int64_t samples, const Shape& shape) {
+  return static_cast<std::size_t>(samples * element_count(shape));
+}
+
+}  // namespace
+
+Trial::Trial(Network network, std::int64_t samples, std::uint64_t seed)
+    : samples_(samples),
+      model_(std::make_shared<const Network>(std::move(network)), device::Device{}, allocator_),
+      features_(numbers(elements(samples, model_.network().input_shape()), seed)),
+      targets_(numbers(elements(samples, model_.network().output_shape()), seed + 1)) {
+  device::set_thread_budget(1);  // threads cost more than they bring on networks of this size
+  for (const ParameterInfo& entry : model_.parameter_table().entries())
+    std::ranges::copy(numbers(entry.count, seed + 100 + entry.offset), parameter(entry.name).begin());
+  for (const ParameterInfo& entry : model_.buffer_table().entries())
+    std::ranges::transform(numbers(entry.count, seed + 200 + entry.offset), buffer(entry.name).begin(),
+                           [](float x) { return 1.25f + x; });
+}
+
+std::span<float> Trial::parameter(std::string_view name) {
+  return ParameterTable::slice(model_.parameters(), entry_of(model_.parameter_table(), name));
+}
+std::span<float> Trial::gradient(std::string_view name) {
+  return ParameterTable::slice(model_.gradients(), entry_of(model_.parameter_table(), name));
+}
+std::span<float> Trial::buffer(std::string_view name) {
+  return ParameterTable::slice(model_.buffers(), entry_of(model_.buffer_table(), name));
+}
+
+BatchView Trial::batch() const {
+  return {.samples = samples_, .features = features_, .targets = {.labels = {}, .values = targets_}};
+}
+
+MetricSums Trial::train(StepContext context) {
+  if (context.global_samples == 0) context.global_samples = samples_;
+  return model_.train_batch(batch(), context, MeanSquaredError{});
+}
+
+MetricSums Trial::evaluate() { return model_.evaluate_batch(batch(), MeanSquaredError{}); }
+
+std::vector<float> Trial::predict() {
+  const auto outputs = model_.predict_batch(samples_, features_);
+  return {outputs.begin(), outputs.end()};
+}
+
+void expect_gradients_match_differences(Network network, const DifferenceCheck& check) {
+  Trial trial(std::move(network), check.samples, check.seed);
+  trial.train();
+  const std::vector<float> gradients(trial.model().gradients().begin(), trial.model().gradients().end());
+  const auto loss_with = [&](float& parameter, float value) {
+    const float kept = std::exchange(parameter, value);
+    const double loss = trial.train().mean_loss();
+    parameter = kept;
+    return loss;
+  };
+  for (const ParameterInfo& entry : trial.model().parameter_table().entries()) {
+    const auto expected = ParameterTable::slice(std::span(gradients), entry);
+    double largest = check.floor;
+    for (const float gradient : expected) largest = std::max(largest, std::abs(static_cast<double>(gradient)));
+    const auto values = trial.parameter(entry.name);
+    const std::size_t stride = 1 + entry.count / 40;
+    for (std::size_t i = 0; i < entry.count; i += stride) {
+      const float up = values[i] + check.step;
+      const float down = values[i] - check.step;
+      const double difference =
+          (loss_with(values[i], up) - loss_with(values[i], down)) / static_cast<double>(up - down);
+      EXPECT_NEAR(expected[i], difference, check.tolerance * largest) << entry.name << " element " << i;
+    }
+  }
+}
+
+}  // namespace lockstep::model

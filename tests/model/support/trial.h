@@ -1,0 +1,60 @@
+// A network on one CPU replica with numbers in it, and what training it on a batch says.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "device/buffer.h"
+#include "model/compiled_model.h"
+
+namespace lockstep::model {
+
+/// A compiled network whose parameters, buffers, features and targets are random numbers of `seed`; mean squared error.
+/// Scales are near 1, so that tolerances can be absolute. Variances are positive.
+class Trial {
+ public:
+  Trial(Network network, std::int64_t samples, std::uint64_t seed = 1);
+
+  CompiledModel& model() { return model_; }
+  const Network& network() const { return model_.network(); }
+  std::int64_t samples() const { return samples_; }
+  std::vector<float>& features() { return features_; }
+  std::vector<float>& targets() { return targets_; }
+
+  /// The array called `name` in the flat parameters, gradients or buffers; throws std::out_of_range where there is
+  /// none.
+  std::span<float> parameter(std::string_view name);
+  std::span<float> gradient(std::string_view name);
+  std::span<float> buffer(std::string_view name);
+
+  /// One training pass; the context's global batch is this batch unless given. Returns the sums; gradients are in the
+  /// model.
+  MetricSums train(StepContext context = {});
+  MetricSums evaluate();
+  std::vector<float> predict();
+
+ private:
+  BatchView batch() const;
+
+  device::HostAllocator allocator_;
+  std::int64_t samples_;
+  CompiledModel model_;
+  std::vector<float> features_;
+  std::vector<float> targets_;
+};
+
+/// Compares gradients of the mean loss with central differences, for up to 40 elements of every parameter. The
+/// tolerance is relative to the largest gradient of the parameter, or to `floor` where that is smaller.
+struct DifferenceCheck {
+  std::int64_t samples = 3;
+  std::uint64_t seed = 1;
+  float step = 4e-3f;
+  double tolerance = 5e-3;
+  double floor = 0.05;
+};
+void expect_gradients_match_differences(Network network, const DifferenceCheck& check = {});
+
+}  // namespace lockstep::model

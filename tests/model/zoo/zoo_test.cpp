@@ -1,0 +1,129 @@
+#include "model/zoo/zoo.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/model/support/error_of.h"
+
+namespace lockstep::zoo {
+namespace {
+
+using model::Initializer;
+using model::input_error_of;
+using model::Network;
+using model::Shape;
+using ::testing::HasSubstr;
+
+TEST(Linear, IsOneDenseLayer) {
+  const Network network = linear({28, 28, 1}, 10);
+  EXPECT_EQ(network.parameters().element_count(), 7850u);
+  EXPECT_EQ(network.output_shape(), Shape({10}));
+  EXPECT_EQ(linear({4}, 3).parameters().element_count(), 15u) << "a vector needs no flattening";
+}
+
+TEST(Mlp, HasTheHiddenLayersAskedFor) {
+  EXPECT_EQ(mlp({28, 28, 1}, 10).parameters().element_count(), 784u * 128 + 128 + 128 * 128 + 128 + 1290);
+  EXPECT_EQ(mlp({4}, 3, {7}).parameters().element_count(), 5u * 7 + 8 * 3);
+}
+
+TEST(Cnn, HasTheSizeItPromises) {
+  const Network network = cnn({28, 28, 1}, 10);
+  EXPECT_EQ(network.parameters().element_count(), 225'034u);
+  EXPECT_EQ(network.output_shape(), Shape({10}));
+}
+
+TEST(Cnn, NamesTheLayerForWhichAnImageIsTooSmall) {
+  EXPECT_EQ(cnn({10, 10, 1}, 10).output_shape(), Shape({10}));
+  EXPECT_THAT(input_error_of([] {
+                cnn({9, 9, 1}, 10);
+              }),
+              HasSubstr("[layer max_pool2d_1 (max_pool2d)] needed an image of at least 2x2; got [1, 1, 64]"));
+  EXPECT_THAT(input_error_of([] { cnn({784}, 10); }),
+              HasSubstr("[layer conv2d (conv2d)] needed an input [height, width, channels]; got [784]"));
+}
+
+TEST(ResNet, HasThePublishedSizes) {
+  EXPECT_EQ(resnet18({224, 224, 3}, 1000).parameters().element_count(), 11'689'512u);
+  EXPECT_EQ(resnet34({224, 224, 3}, 1000).parameters().element_count(), 21'797'672u);
+  const Network network = resnet50({224, 224, 3}, 1000);
+  EXPECT_EQ(network.parameters().element_count(), 25'557'032u);
+  EXPECT_EQ(network.buffers().element_count(), 53'120u) << "a moving mean and variance per normalized channel";
+  EXPECT_EQ(network.output_shape(), Shape({1000}));
+}
+
+Shape shape_of(const Network& network, std::string_view layer) {
+  const auto found = std::ranges::find(network.nodes(), layer, &model::Node::name);
+  return found == network.nodes().end() ? Shape{} : found->output_shape;
+}
+
+TEST(ResNet, ShrinksTheImageAsPublished) {
+  const Network network = resnet50({224, 224, 3}, 1000);
+  EXPECT_EQ(shape_of(network, "conv1"), Shape({112, 112, 64}));
+  EXPECT_EQ(shape_of(network, "max_pool2d"), Shape({56, 56, 64}));
+  EXPECT_EQ(shape_of(network, "layer1.2.bn3"), Shape({56, 56, 256}));
+  EXPECT_EQ(shape_of(network, "layer2.0.conv1"), Shape({56, 56, 128})) << "the stride is in the 3x3 convolution";
+  EXPECT_EQ(shape_of(network, "layer2.0.conv2"), Shape({28, 28, 128}));
+  EXPECT_EQ(shape_of(network, "layer4.2.bn3"), Shape({7, 7, 2048}));
+}
+
+TEST(ResNet, KeepsTheSizeOfSmallImagesInItsFirstStage) {
+  const Network network = resnet18({32, 32, 3}, 10);
+  EXPECT_EQ(shape_of(network, "conv1"), Shape({32, 32, 64}));
+  EXPECT_EQ(shape_of(network, "max_pool2d"), Shape()) << "no pooling";
+  EXPECT_EQ(shape_of(network, "layer4.1.bn2"), Shape({4, 4, 512}));
+  EXPECT_EQ(network.parameters().element_count(), 11'173'962u);
+}
+
+TEST(ResNet, ChoosesItsStemByTheInputUnlessTold) {
+  EXPECT_EQ(shape_of(resnet18({64, 64, 3}, 10), "conv1"), Shape({64, 64, 64}));
+  EXPECT_EQ(shape_of(resnet18({65, 65, 3}, 10), "conv1"), Shape({33, 33, 64}));
+  EXPECT_EQ(shape_of(resnet18({65, 65, 3}, 10, {.stem = Stem::cifar}), "conv1"), Shape({65, 65, 64}));
+}
+
+TEST(ResNet, WidthScalesEveryStage) {
+  const Network network = resnet18({32, 32, 3}, 10, {.width = 8});
+  EXPECT_EQ(shape_of(network, "layer1.0.conv1"), Shape({32, 32, 8}));
+  EXPECT_EQ(shape_of(network, "layer4.1.conv2"), Shape({4, 4, 64}));
+}
+
+TEST(ResNet, CanStartEveryBlockAsTheIdentity) {
+  const Network plain = resnet50({32, 32, 3}, 10);
+  EXPECT_EQ(plain.parameters().find("layer1.0.bn3/gamma")->initializer.value, 1);
+  const Network zero = resnet50({32, 32, 3}, 10, {.zero_last_gamma = true});
+  EXPECT_EQ(zero.parameters().find("layer1.0.bn3/gamma")->initializer.value, 0);
+  EXPECT_EQ(zero.parameters().find("layer1.0.bn2/gamma")->initializer.value, 1);
+  EXPECT_EQ(zero.parameters().find("layer1.0.downsample.1/gamma")->initializer.value, 1);
+}
+
+TEST(ResNet, DecaysKernelsAlone) {
+  const Network network = resnet18({32, 32, 3}, 10);
+  for (const auto& entry : network.parameters().entries())
+    EXPECT_EQ(entry.decay, entry.name.ends_with("/kernel")) << entry.name;
+  EXPECT_EQ(network.parameters().find("conv1/kernel")->initializer.kind, Initializer::Kind::he_normal);
+}
+
+TEST(ResNet, NeedsAnImage) {
+  EXPECT_EQ(input_error_of([] { resnet18({784}, 10); }),
+            "[resnet18] needed an input [height, width, channels]; got [784]");
+}
+
+TEST(Make, KnowsEveryName) {
+  for (const std::string_view name : names()) {
+    const Network network = make(name, {28, 28, 1}, 10);
+    EXPECT_EQ(network.name(), name);
+    EXPECT_EQ(network.output_shape(), Shape({10})) << name;
+  }
+}
+
+TEST(Make, RefusesAnUnknownNameWithTheNearest) {
+  EXPECT_EQ(input_error_of([] {
+              make("resnet-18", {28, 28, 1}, 10);
+            }),
+            "[model] needed one of linear, mlp, cnn, resnet18, resnet34, resnet50, or a FILE.json; got \"resnet-18\" "
+            "(did you mean resnet18?)");
+}
+
+}  // namespace
+}  // namespace lockstep::zoo

@@ -1,0 +1,83 @@
+#include "strategy/callbacks/json_events.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/strategy/callbacks/captured_file.h"
+#include "tests/strategy/training.h"
+
+namespace lockstep::strategy {
+namespace {
+
+std::vector<nlohmann::json> events_of(const std::string& text) {
+  std::vector<nlohmann::json> events;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    events.push_back(nlohmann::json::parse(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return events;
+}
+
+TEST(JsonEvents, TellATrainingOneObjectALine) {
+  CapturedFile file;
+  FitOptions fit{.epochs = 1, .validation = small_data(20).batch(40)};
+  fit.callbacks = {std::make_shared<JsonEvents>(file.get(), 2)};
+  const Outcome outcome = train(2, plain_network(), small_data().batch(40), {}, fit);
+  const auto events = events_of(file.text());
+  ASSERT_EQ(events.size(), 6U);  // start, steps 2, 4 and 6, epoch, end
+
+  EXPECT_EQ(events[0]["event"], "start");
+  EXPECT_EQ(events[0]["world_size"], 2);
+  EXPECT_EQ(events[0]["ranks"], 1);
+  EXPECT_EQ(events[0]["nodes"], 1);
+  EXPECT_EQ(events[0]["strategy"], "mirrored");
+  EXPECT_EQ(events[0]["allreduce"], "in-process");
+  EXPECT_EQ(events[0]["global_batch"], 40);
+  EXPECT_EQ(events[0]["per_replica_batch"], 20);
+  EXPECT_EQ(events[0]["parameters"], 16 * 12 + 12 + 12 * 4 + 4);
+  EXPECT_EQ(events[0]["steps_per_epoch"], 6);
+
+  EXPECT_EQ(events[2]["event"], "step");
+  EXPECT_EQ(events[2]["step"], 4);
+  EXPECT_EQ(events[2]["epoch"], 0);
+  EXPECT_DOUBLE_EQ(events[2]["loss"], outcome.losses[3]);
+  EXPECT_EQ(events[2]["learning_rate"], 0.001);
+  EXPECT_GT(events[2]["samples_per_second"], 0);
+
+  EXPECT_EQ(events[4]["event"], "epoch");
+  EXPECT_EQ(events[4]["samples"], 203);
+  EXPECT_EQ(events[4]["complete"], true);
+  EXPECT_DOUBLE_EQ(events[4]["loss"], outcome.history.epochs[0].metrics.mean_loss());
+  EXPECT_DOUBLE_EQ(events[4]["validation_accuracy"], outcome.history.epochs[0].validation->accuracy());
+  EXPECT_EQ(events[4]["validation_samples"], 20);
+
+  EXPECT_EQ(events[5]["event"], "end");
+  EXPECT_EQ(events[5]["steps"], 6);
+  EXPECT_EQ(events[5]["parameter_hash"].get<std::string>().size(), 16U);
+}
+
+TEST(JsonEvents, CanLeaveOutTheSteps) {
+  CapturedFile file;
+  FitOptions fit{.epochs = 2};
+  fit.callbacks = {std::make_shared<JsonEvents>(file.get(), 0)};
+  train(1, plain_network(), small_data().batch(40), {}, fit);
+  EXPECT_EQ(events_of(file.text()).size(), 4U);
+}
+
+TEST(JsonEvents, StayValidJsonWhateverTheNumbers) {
+  CapturedFile file;
+  JsonEvents events(file.get(), 1);
+  events.on_epoch_begin(0);
+  StepLogs logs;
+  logs.step = 1;
+  logs.metrics.loss = std::numeric_limits<double>::infinity();
+  logs.metrics.samples = 1;
+  events.on_batch_end(logs);
+  EXPECT_TRUE(events_of(file.text())[0]["loss"].is_null());
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

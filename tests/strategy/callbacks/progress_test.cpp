@@ -1,0 +1,62 @@
+#include "strategy/callbacks/progress.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/strategy/callbacks/captured_file.h"
+#include "tests/strategy/training.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string shown(const Progress::Options& options, int replicas = 1) {
+  CapturedFile file;
+  FitOptions fit{.epochs = 1, .validation = small_data(20).batch(3)};
+  fit.callbacks = {std::make_shared<Progress>(file.get(), options)};
+  train(replicas, plain_network(), small_data(15).batch(3), {}, fit);
+  return file.text();
+}
+
+TEST(Progress, IsPlainLinesWhereThereIsNoTerminal) {
+  const std::string text = shown({.log_every = 2});
+  EXPECT_THAT(text, HasSubstr("model plain, 256 parameters; 15 synthetic samples of 16, 15 records\n"));
+  EXPECT_THAT(text, HasSubstr("epoch 1  step 2/5  loss "));
+  EXPECT_THAT(text, HasSubstr("epoch 1  step 4/5  loss "));
+  EXPECT_THAT(text, Not(HasSubstr("step 3/5")));
+  EXPECT_THAT(text, HasSubstr("epoch 1: loss "));
+  EXPECT_THAT(text, HasSubstr("validation accuracy "));
+  EXPECT_THAT(text, HasSubstr("5 steps, "));
+  EXPECT_THAT(text, Not(HasSubstr("\r")));
+}
+
+TEST(Progress, SaysThatReplicasIdle) {
+  EXPECT_THAT(
+      shown({}, 4),
+      HasSubstr("1 of 4 replicas have no sample in a step: the global batch is smaller than the number of replicas\n"));
+  EXPECT_THAT(shown({}, 3), Not(HasSubstr("have no sample")));
+}
+
+TEST(Progress, LeavesNothingOfARewrittenLine) {
+  CapturedFile file;
+  Progress progress(file.get(), {.log_every = 0, .terminal = true});
+  TrainBegin begin;
+  begin.steps_per_epoch = begin.last_step = 1'000'000'000;
+  progress.on_train_begin(begin);
+  progress.on_epoch_begin(0);
+  // The line is rewritten after a tenth of a second; how many steps that takes does not matter.
+  StepLogs logs;
+  while (file.text().find("step ") == std::string::npos || file.text().find('\r') == std::string::npos) {
+    ++logs.step;
+    progress.on_batch_end(logs);
+  }
+  progress.on_epoch_end({});
+  const std::string text = file.text();
+  const std::string line = text.substr(text.find('\r') + 1);
+  EXPECT_THAT(text, HasSubstr("\r" + std::string(line.find('\r'), ' ') + "\repoch 1: loss"));
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

@@ -1,0 +1,137 @@
+// N replicas compute what one computes: the promise that everything else stands on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/strategy/training.h"
+
+namespace lockstep::strategy {
+namespace {
+
+void expect_close(const std::vector<double>& losses, const std::vector<double>& expected, double relative) {
+  ASSERT_EQ(losses.size(), expected.size());
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(losses[i], expected[i], relative * std::abs(expected[i])) << "step " << i;
+}
+
+void expect_close(const std::vector<float>& values, const std::vector<float>& expected, double absolute) {
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], absolute) << "element " << i;
+}
+
+/// 203 samples in batches of 40: 6 steps an epoch, the last with 3 samples, so a replica may have none.
+data::Dataset ragged_data() { return small_data().shuffle().batch(40); }
+
+struct Kind {
+  std::string name;
+  model::Network (*network)();
+  TrainerOptions options;
+};
+
+Kind plain_adam() { return {"PlainAdam", plain_network, {.optimizer = model::Adam{}}}; }
+Kind dropout_sgd() {
+  return {"DropoutSgd", dropout_network, {.optimizer = model::Sgd{.momentum = 0.9F, .weight_decay = 1e-3F}}};
+}
+Kind clipped() { return {"Clipped", plain_network, {.optimizer = model::Sgd{}, .clip_norm = 0.05}}; }
+Kind smoothed() {
+  return {"Smoothed",
+          plain_network,
+          {.loss = model::SparseCategoricalCrossentropy{.label_smoothing = 0.1F}, .optimizer = model::AdamW{}}};
+}
+
+class ReplicaEquivalence : public ::testing::TestWithParam<std::tuple<Kind (*)(), int>> {};
+
+TEST_P(ReplicaEquivalence, LossesOfTwentyStepsAreThoseOfOneReplica) {
+  const Kind kind = std::get<0>(GetParam())();
+  const int replicas = std::get<1>(GetParam());
+  const FitOptions fit{.epochs = 0, .steps = 20};
+  const Outcome one = train(1, kind.network(), ragged_data(), kind.options, fit);
+  const Outcome several = train(replicas, kind.network(), ragged_data(), kind.options, fit);
+  EXPECT_EQ(one.losses.size(), 20U);
+  EXPECT_LT(one.losses.back(), one.losses.front());
+  expect_close(several.losses, one.losses, 1e-5);
+  // Adam divides by the root of a gradient that may be rounding alone, so a parameter can differ by more than a loss
+  // does.
+  expect_close(several.parameters, one.parameters, 1e-4);
+  for (std::size_t i = 0; i < one.steps.size(); ++i) {
+    EXPECT_EQ(several.steps[i].metrics.samples, one.steps[i].metrics.samples);
+    EXPECT_EQ(several.steps[i].samples, one.steps[i].samples);
+    EXPECT_NEAR(several.steps[i].gradient_norm, one.steps[i].gradient_norm, 1e-5 * one.steps[i].gradient_norm);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Replicas, ReplicaEquivalence,
+                         ::testing::Combine(::testing::Values(plain_adam, dropout_sgd, clipped, smoothed),
+                                            ::testing::Values(2, 3, 4)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param)().name + std::to_string(std::get<1>(test.param));
+                         });
+
+class Accumulation : public ::testing::TestWithParam<std::tuple<int, int>> {};
+
+TEST_P(Accumulation, DoesNotChangeTheResult) {
+  const auto [accumulate, replicas] = GetParam();
+  const FitOptions fit{.epochs = 0, .steps = 50};
+  TrainerOptions options{.optimizer = model::Sgd{.momentum = 0.9F}};
+  const Outcome whole = train(1, dropout_network(), ragged_data(), options, fit);
+  options.accumulate = accumulate;
+  const Outcome pieces = train(replicas, dropout_network(), ragged_data(), options, fit);
+  expect_close(pieces.losses, whole.losses, 1e-5);
+  expect_close(pieces.parameters, whole.parameters, 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(MicroBatches, Accumulation,
+                         ::testing::Combine(::testing::Values(2, 4, 7), ::testing::Values(1, 2)));
+
+TEST(Equivalence, HoldsForABatchSmallerThanTheReplicas) {
+  const FitOptions fit{.epochs = 0, .steps = 20};
+  const data::Dataset dataset = small_data(41).batch(2);
+  const Outcome one = train(1, plain_network(), dataset, {}, fit);
+  const Outcome four = train(4, plain_network(), dataset, {}, fit);
+  expect_close(four.losses, one.losses, 1e-5);
+  expect_close(four.parameters, one.parameters, 1e-4);
+}
+
+TEST(Equivalence, SameSeedGivesTheSameBits) {
+  const FitOptions fit{.epochs = 2};
+  for (const int replicas : {1, 3}) {
+    const Outcome first = train(replicas, dropout_network(), ragged_data(), {}, fit);
+    const Outcome second = train(replicas, dropout_network(), ragged_data(), {}, fit);
+    EXPECT_EQ(first.parameter_hash, second.parameter_hash) << replicas << " replicas";
+    EXPECT_EQ(first.losses, second.losses);
+  }
+}
+
+TEST(Equivalence, AnotherSeedGivesAnotherResult) {
+  const FitOptions fit{.epochs = 1};
+  EXPECT_NE(train(1, plain_network(), ragged_data(), {.seed = 1}, fit).parameter_hash,
+            train(1, plain_network(), ragged_data(), {.seed = 2}, fit).parameter_hash);
+}
+
+TEST(Equivalence, ReducesEachBucketOncePerStepWhateverTheMicroBatches) {
+  for (const int accumulate : {1, 4}) {
+    Session session(0, nullptr, {.quiet = true});
+    const auto strategy = local_strategy(session, 2);
+    // Small buckets, so that there are several.
+    LocalReplicas replicas(
+        *strategy, std::make_shared<const model::Network>(plain_network()),
+        {.loss = {}, .optimizer = model::Sgd{}, .accumulate = accumulate, .buckets = {.first_bytes = 64, .bytes = 64}});
+    replicas.initialize(1);
+    const auto stream = ragged_data().stream({.last_step = 5, .replicas = 2, .local_replicas = 2});
+    std::vector<data::Batch> parts;
+    std::int64_t steps = 0;
+    while (stream->next(parts)) {
+      replicas.run([&](Replica& replica, int local) {
+        replica.train_step(parts[static_cast<std::size_t>(local)], {.step = steps, .learning_rate = 0.1F});
+      });
+      ++steps;
+    }
+    const std::size_t buckets = replicas[0].buckets().buckets().size();
+    EXPECT_GT(buckets, 2U);
+    EXPECT_EQ(replicas[0].buckets().launched(), buckets * 5) << accumulate << " micro-batches";
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

@@ -1,0 +1,93 @@
+#include "strategy/make_strategy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "device/error.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::error_of;
+using allreduce::Route;
+using ::testing::HasSubstr;
+
+std::vector<device::Device> cpus(std::size_t count) { return std::vector<device::Device>(count); }
+
+TEST(MakeStrategy, ChoosesByRanksAndDevices) {
+  Session session(0, nullptr);
+  EXPECT_EQ(make_strategy(session, "auto", cpus(1))->name(), "one-device");
+  EXPECT_EQ(make_strategy(session, "auto", cpus(3))->name(), "mirrored");
+}
+
+TEST(MakeStrategy, TakesANameAtItsWord) {
+  Session session(0, nullptr);
+  const auto strategy = make_strategy(session, "multi-worker-mirrored", cpus(2));
+  EXPECT_EQ(strategy->name(), "multi-worker-mirrored");
+  EXPECT_EQ(strategy->num_replicas_in_sync(), 2);
+  EXPECT_EQ(strategy->local_replicas(), 2);
+  EXPECT_EQ(strategy->first_replica(), 0);
+  EXPECT_EQ(make_strategy(session, "mirrored", cpus(1))->num_replicas_in_sync(), 1);
+}
+
+TEST(MakeStrategy, RefusesWhatItDoesNotKnow) {
+  Session session(0, nullptr);
+  EXPECT_EQ(error_of([&] { make_strategy(session, "mirror", cpus(1)); }),
+            "[strategy] needed auto, one-device, mirrored or multi-worker-mirrored; got \"mirror\"");
+  EXPECT_THAT(error_of([&] { make_strategy(session, "one-device", cpus(2)); }),
+              HasSubstr("one-device needs exactly one device"));
+  EXPECT_THAT(error_of([&] { make_strategy(session, "mirrored", {}); }), HasSubstr("at least one device"));
+}
+
+TEST(MakeStrategy, RefusesRoutesBetweenRanksForOneProcess) {
+  Session session(0, nullptr);
+  EXPECT_EQ(error_of([&] { make_strategy(session, "auto", cpus(2), Route::ring); }),
+            "[allreduce] ring needs ranks started by mpirun; this process was started alone");
+}
+
+TEST(Strategy, TellsWhatRunsWhere) {
+  Session session(0, nullptr);
+  const auto strategy = make_strategy(session, "auto", cpus(2));
+  ASSERT_EQ(strategy->placements().size(), 2U);
+  EXPECT_EQ(strategy->placements()[1].replica, 1);
+  EXPECT_EQ(strategy->placements()[1].device, "cpu:0");
+  EXPECT_GE(strategy->placements()[1].cores, 1);
+  EXPECT_THAT(strategy->table(), HasSubstr("replica"));
+  EXPECT_THAT(strategy->table(), HasSubstr(strategy->placements()[0].host));
+}
+
+TEST(Strategy, ErrorOfOneReplicaWakesTheOthers) {
+  Session session(0, nullptr);
+  const auto strategy = make_strategy(session, "auto", cpus(3));
+  const auto body = [&](int local) {
+    if (local == 1) throw Error(ErrorCategory::data, "replica", "needed luck", "had none");
+    strategy->group(local).barrier();
+  };
+  EXPECT_EQ(error_of([&] { strategy->run(body); }), "[replica] needed luck; had none");
+}
+
+/// Sets a variable for the time of a test.
+class WithTfConfig {
+ public:
+  explicit WithTfConfig(const char* text) { setenv("TF_CONFIG", text, 1); }
+  ~WithTfConfig() { unsetenv("TF_CONFIG"); }
+};
+
+TEST(MultiWorkerMirroredStrategy, ChecksTfConfigAgainstMpi) {
+  Session session(0, nullptr);
+  const WithTfConfig two(R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})");
+  EXPECT_THAT(error_of([&] { make_strategy(session, "multi-worker-mirrored", cpus(1)); }),
+              HasSubstr("needed a TF_CONFIG that agrees with MPI on every rank, or none; rank 0: "));
+}
+
+TEST(MultiWorkerMirroredStrategy, AcceptsATfConfigThatAgrees) {
+  Session session(0, nullptr);
+  const WithTfConfig one(R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}})");
+  EXPECT_EQ(make_strategy(session, "multi-worker-mirrored", cpus(1))->num_replicas_in_sync(), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

@@ -1,0 +1,207 @@
+// A training that was interrupted ends as one that was not, bit for bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/strategy/training.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::error_of;
+using ::testing::HasSubstr;
+
+/// Shuffled, dropout, Adam with a schedule, clipping: everything that has a state or a random number.
+data::Dataset shuffled_data() { return small_data().shuffle().batch(40); }
+TrainerOptions full_options() {
+  return {.optimizer = model::Adam{},
+          .schedule = {.kind = model::Schedule::Kind::cosine, .peak = 0.01F, .warmup_steps = 3, .total_steps = 18},
+          .clip_norm = 1.0};
+}
+
+FitOptions saving_to(const ScratchDirectory& directory, std::int64_t save_every, std::int64_t steps) {
+  FitOptions fit{.epochs = 3, .steps = steps};
+  fit.checkpoint.directory = directory.path();
+  fit.checkpoint.save_every = save_every;
+  return fit;
+}
+
+class Resume : public ::testing::TestWithParam<std::tuple<int, std::int64_t>> {};
+
+TEST_P(Resume, IsExactAtAnyStep) {
+  const auto [replicas, interruption] = GetParam();
+  for (const auto network : {dropout_network, normalized_network}) {
+    const ScratchDirectory straight;
+    const Outcome expected =
+        train(replicas, network(), shuffled_data(), full_options(), saving_to(straight, interruption, 0));
+    ASSERT_EQ(expected.history.end.steps, 18);
+
+    const ScratchDirectory directory;
+    train(replicas, network(), shuffled_data(), full_options(), saving_to(directory, interruption, interruption));
+    const Outcome resumed =
+        train(replicas, network(), shuffled_data(), full_options(), saving_to(directory, interruption, 0));
+    EXPECT_EQ(resumed.losses.size(), 18U - static_cast<std::size_t>(interruption));
+    EXPECT_EQ(resumed.parameter_hash, expected.parameter_hash);
+    EXPECT_EQ(resumed.buffers, expected.buffers);
+    const auto& last = resumed.history.epochs.back();
+    EXPECT_EQ(last.samples, 203);
+    EXPECT_EQ(last.metrics.correct, expected.history.epochs.back().metrics.correct);
+    EXPECT_NEAR(last.metrics.loss, expected.history.epochs.back().metrics.loss, 1e-9);
+  }
+}
+
+// 6 steps an epoch: at its end, in the middle, one before its end.
+INSTANTIATE_TEST_SUITE_P(Steps, Resume,
+                         ::testing::Combine(::testing::Values(1, 3), ::testing::Values<std::int64_t>(6, 8, 17)));
+
+TEST(ResumeFrom, AnEndedTrainingDoesNothing) {
+  const ScratchDirectory directory;
+  const Outcome first = train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 0));
+  const Outcome again = train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 0));
+  EXPECT_TRUE(again.losses.empty());
+  EXPECT_TRUE(again.history.epochs.empty());
+  EXPECT_EQ(again.parameter_hash, first.parameter_hash);
+}
+
+TEST(ResumeFrom, AnotherNumberOfReplicasGoesOnWithTheSameRecords) {
+  const ScratchDirectory directory;
+  const Outcome straight = train(1, dropout_network(), shuffled_data(), full_options(), {.epochs = 3});
+  train(3, dropout_network(), shuffled_data(), full_options(), saving_to(directory, 0, 8));
+  const Outcome resumed = train(2, dropout_network(), shuffled_data(), full_options(), saving_to(directory, 0, 0));
+  ASSERT_EQ(resumed.losses.size(), 10U);
+  for (std::size_t i = 0; i < 10; ++i)
+    EXPECT_NEAR(resumed.losses[i], straight.losses[i + 8], 1e-4 * straight.losses[i + 8]);
+}
+
+TEST(ResumeFrom, NeverStartsOver) {
+  const ScratchDirectory directory;
+  const Outcome first = train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 0));
+  FitOptions fit = saving_to(directory, 0, 0);
+  fit.checkpoint.resume = strategy::Resume::never;
+  const Outcome again = train(1, plain_network(), shuffled_data(), {}, fit);
+  EXPECT_EQ(again.losses, first.losses);
+}
+
+TEST(ResumeFrom, RefusesAnotherBatchSeedOrDataSet) {
+  const ScratchDirectory directory;
+  train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 4));
+  const auto error = [&](const data::Dataset& dataset, const TrainerOptions& options) {
+    return error_of([&] { train(1, plain_network(), dataset, options, saving_to(directory, 0, 0)); });
+  };
+  EXPECT_EQ(error(small_data().batch(20), {}),
+            fmt::format("[resume] needed the global batch that {} was made with, 40: the position in the data depends "
+                        "on it; got 20; --resume never starts over",
+                        (directory.path() / "step-00000004").string()));
+  EXPECT_THAT(error(shuffled_data(), {.seed = 2}), HasSubstr("needed the seed that"));
+  EXPECT_THAT(error(small_data(500).batch(40), {}), HasSubstr("needed the number of records that"));
+}
+
+TEST(ResumeFrom, RefusesAnotherModelOrOptimizer) {
+  const ScratchDirectory directory;
+  train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 4));
+  const auto error = [&](const model::Network& network, const TrainerOptions& options) {
+    return error_of([&] { train(1, network, shuffled_data(), options, saving_to(directory, 0, 0)); });
+  };
+  EXPECT_THAT(error(normalized_network(), {}), HasSubstr("batch_normalization"));
+  EXPECT_THAT(error(plain_network(), {.optimizer = model::Sgd{.momentum = 0.9F}}), HasSubstr("momentum"));
+}
+
+TEST(Checkpoints, AreSavedAtTheEndOfEachEpochAndOfTheTraining) {
+  const ScratchDirectory directory;
+  train(2, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 15));
+  std::vector<std::int64_t> steps;
+  for (const CheckpointInfo& info : list_checkpoints(directory.path())) steps.push_back(info.step);
+  EXPECT_THAT(steps, ::testing::ElementsAre(15, 12, 6));
+}
+
+class RaiseInValidation final : public Callback {
+ public:
+  void on_test_begin() override { std::raise(SIGTERM); }
+};
+
+TEST(Checkpoints, AreSavedOnASignalInValidationWhichIsDoneAgainAfterwards) {
+  const ScratchDirectory directory;
+  FitOptions fit = saving_to(directory, 0, 0);
+  fit.validation = small_data(200).batch(4);
+  const History expected = train(1, dropout_network(), shuffled_data(), full_options(),
+                                 [&] {
+                                   FitOptions plain{.epochs = 3};
+                                   plain.validation = fit.validation;
+                                   return plain;
+                                 }())
+                               .history;
+  FitOptions interrupted = fit;
+  interrupted.callbacks = {std::make_shared<RaiseInValidation>()};
+  const History first = train(1, dropout_network(), shuffled_data(), full_options(), interrupted).history;
+  EXPECT_EQ(first.end.signal, SIGTERM);
+  EXPECT_EQ(first.end.steps, 6);
+  EXPECT_TRUE(first.epochs.empty());
+  const History second = train(1, dropout_network(), shuffled_data(), full_options(), fit).history;
+  ASSERT_EQ(second.epochs.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(second.epochs[i].epoch, static_cast<std::int64_t>(i));
+    EXPECT_EQ(second.epochs[i].validation->loss, expected.epochs[i].validation->loss);
+  }
+  EXPECT_EQ(second.end.parameter_hash, expected.end.parameter_hash);
+}
+
+class RaiseAfter final : public Callback {
+ public:
+  explicit RaiseAfter(std::int64_t step) : step_(step) {}
+  void on_batch_end(const StepLogs& logs) override {
+    if (logs.step == step_) std::raise(SIGTERM);
+  }
+
+ private:
+  std::int64_t step_;
+};
+
+TEST(Checkpoints, AreSavedOnASignalInTraining) {
+  const ScratchDirectory directory;
+  FitOptions fit = saving_to(directory, 0, 0);
+  fit.callbacks = {std::make_shared<RaiseAfter>(8)};
+  const Outcome left = train(2, plain_network(), shuffled_data(), {}, fit);
+  EXPECT_EQ(left.history.end.steps, 9);
+  EXPECT_EQ(list_checkpoints(directory.path()).front().step, 9);
+  const Outcome straight = train(2, plain_network(), shuffled_data(), {}, {.epochs = 3});
+  EXPECT_EQ(train(2, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 0)).parameter_hash,
+            straight.parameter_hash);
+}
+
+TEST(Checkpoints, KeepWhatTheConfigurationSays) {
+  const ScratchDirectory directory;
+  FitOptions fit = saving_to(directory, 0, 2);
+  fit.checkpoint.configuration = {{"model", "plain"}};
+  train(1, plain_network(), shuffled_data(), {}, fit);
+  const auto path = directory.path() / "step-00000002" / kStateFile;
+  const TrainingState state = parse_training_state(read_small_file(path), path.string());
+  EXPECT_EQ(state.configuration["model"], "plain");
+  EXPECT_EQ(state.configuration["records"], 203);
+  EXPECT_EQ(state.metrics.at("epoch_samples"), 80);
+}
+
+TEST(Checkpoints, GiveTheirModelForEvaluation) {
+  const ScratchDirectory directory;
+  const Outcome trained = train(2, normalized_network(), shuffled_data(), {}, saving_to(directory, 0, 0));
+  Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 3);
+  Trainer trainer(*strategy, normalized_network(), {.seed = 9});
+  const RestoredCheckpoint restored = trainer.restore(directory.path());
+  EXPECT_EQ(restored.state.step, 18);
+  EXPECT_EQ(trainer.parameter_hash(), trained.parameter_hash);
+  trainer.replicas().check_agreement(18);
+
+  const RestoredCheckpoint earlier = trainer.restore(directory.path() / "step-00000012");
+  EXPECT_EQ(earlier.state.step, 12);
+  EXPECT_NE(trainer.parameter_hash(), trained.parameter_hash);
+  trainer.replicas().check_agreement(12);
+  EXPECT_THAT(error_of([&] { trainer.restore(directory.path() / "nothing"); }),
+              HasSubstr("needed a complete checkpoint"));
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

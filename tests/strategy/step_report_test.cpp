@@ -1,0 +1,53 @@
+#include "strategy/step_report.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "strategy/gradient_memory.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using Passengers = std::array<float, GradientMemory::kPassengers>;
+
+TEST(StepReport, ComesBackAsItWasWritten) {
+  StepReport report;
+  report.metrics = {.loss = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60, .has_accuracy = true};
+  report.non_finite = 2;
+  report.terminate = 1;
+  Passengers passengers;
+  report.write(passengers);
+  const StepReport read = StepReport::read(passengers);
+  EXPECT_NEAR(read.metrics.loss, 123.456789012, 1e-11);
+  EXPECT_EQ(read.metrics.samples, 61);
+  EXPECT_EQ(read.metrics.correct, 40);
+  EXPECT_EQ(read.metrics.correct_top5, 60);
+  EXPECT_EQ(read.non_finite, 2);
+  EXPECT_EQ(read.terminate, 1);
+  EXPECT_EQ(read.interrupt, 0);
+}
+
+TEST(StepReport, AddsUpElementByElement) {
+  Passengers sum{};
+  for (int replica = 1; replica <= 3; ++replica) {
+    StepReport report;
+    report.metrics = {.loss = 0.1 * replica, .samples = replica, .correct = 1, .correct_top5 = 1};
+    Passengers mine;
+    report.write(mine);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += mine[i];
+  }
+  const StepReport read = StepReport::read(sum);
+  EXPECT_NEAR(read.metrics.loss, 0.6, 1e-7);
+  EXPECT_EQ(read.metrics.samples, 6);
+  EXPECT_EQ(read.metrics.correct, 3);
+}
+
+TEST(StepReport, NamesTheSignalToLeaveOn) {
+  EXPECT_EQ(StepReport{}.signal(), 0);
+  EXPECT_EQ(StepReport{.interrupt = 1}.signal(), SIGINT);
+  EXPECT_EQ((StepReport{.terminate = 2, .interrupt = 1}.signal()), SIGTERM);
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

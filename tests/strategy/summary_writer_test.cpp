@@ -1,0 +1,274 @@
+// Event files, read back by a parser written here and, where it is installed, by TensorBoard's own loader.
+#include "strategy/summary_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <protozero/pbf_reader.hpp>
+
+#include "data/record/record_frame.h"
+#include "tests/strategy/checkpoint_fixture.h"
+
+namespace lockstep::strategy {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+/// One event, as far as these tests look.
+struct SeenEvent {
+  double wall_time = 0;
+  std::int64_t step = 0;
+  std::string file_version;
+  std::string tag;
+  std::string plugin;
+  std::string unknown_metadata;
+  int dtype = 0;
+  int dimensions = -1;
+  float scalar = 0;
+  std::string text;
+};
+
+void see_tensor(protozero::pbf_reader tensor, SeenEvent& seen) {
+  while (tensor.next()) {
+    switch (tensor.tag()) {
+      case 1:
+        seen.dtype = tensor.get_enum();
+        break;
+      case 2:
+        seen.dimensions = static_cast<int>(tensor.get_view().size());
+        break;
+      case 5:
+        seen.scalar = *tensor.get_packed_float().begin();
+        break;
+      case 8:
+        seen.text = tensor.get_bytes();
+        break;
+      default:
+        ADD_FAILURE() << "tensor field " << tensor.tag();
+        tensor.skip();
+    }
+  }
+}
+
+void see_value(protozero::pbf_reader value, SeenEvent& seen) {
+  while (value.next()) {
+    switch (value.tag()) {
+      case 1:
+        seen.tag = value.get_string();
+        break;
+      case 8:
+        see_tensor(value.get_message(), seen);
+        break;
+      case 9: {
+        protozero::pbf_reader metadata = value.get_message();
+        ASSERT_TRUE(metadata.next(1));
+        protozero::pbf_reader plugin = metadata.get_message();
+        ASSERT_TRUE(plugin.next(1));
+        seen.plugin = plugin.get_string();
+        EXPECT_FALSE(metadata.next()) << "data_class must stay unset";
+        break;
+      }
+      default:
+        ADD_FAILURE() << "value field " << value.tag();
+        value.skip();
+    }
+  }
+}
+
+SeenEvent see_event(const std::string& bytes) {
+  SeenEvent seen;
+  protozero::pbf_reader event(bytes);
+  while (event.next()) {
+    switch (event.tag()) {
+      case 1:
+        seen.wall_time = event.get_double();
+        break;
+      case 2:
+        seen.step = event.get_int64();
+        break;
+      case 3:
+        seen.file_version = event.get_string();
+        break;
+      case 5: {
+        protozero::pbf_reader summary = event.get_message();
+        EXPECT_TRUE(summary.next(1));
+        see_value(summary.get_message(), seen);
+        break;
+      }
+      default:
+        ADD_FAILURE() << "event field " << event.tag();
+        event.skip();
+    }
+  }
+  return seen;
+}
+
+std::vector<SeenEvent> events_in(const fs::path& path) {
+  const std::string bytes = contents_of(path);
+  std::string_view rest = bytes;
+  std::vector<SeenEvent> events;
+  while (rest.size() >= data::kRecordHeaderBytes) {
+    const auto header = rest.substr(0, data::kRecordHeaderBytes);
+    EXPECT_TRUE(data::header_intact(header));
+    const std::size_t length = data::record_length(header);
+    const auto body = rest.substr(data::kRecordHeaderBytes, length);
+    const auto footer = rest.substr(data::kRecordHeaderBytes + length, data::kRecordFooterBytes);
+    EXPECT_TRUE(footer.size() == data::kRecordFooterBytes && data::data_intact(body, footer));
+    events.push_back(see_event(std::string(body)));
+    rest.remove_prefix(data::kRecordHeaderBytes + length + data::kRecordFooterBytes);
+  }
+  EXPECT_TRUE(rest.empty()) << rest.size() << " bytes behind the last record";
+  return events;
+}
+
+TEST(SummaryWriter, BeginsWithTheVersionUnderItsName) {
+  const ScratchDirectory scratch;
+  const SummaryWriter writer(scratch.path() / "logs" / "train");
+
+  EXPECT_EQ(writer.path().parent_path(), scratch.path() / "logs" / "train");
+  EXPECT_THAT(writer.path().filename().string(),
+              MatchesRegex(fmt::format("events\\.out\\.tfevents\\.[0-9]{{10}}\\.{}\\.{}\\.0\\.v2", device::host_name(),
+                                       ::getpid())));
+  const auto events = events_in(writer.path());
+  ASSERT_EQ(events.size(), 1u) << "visible before the first flush";
+  EXPECT_EQ(events[0].file_version, "brain.Event:2");
+  EXPECT_GT(events[0].wall_time, 1.5e9);
+}
+
+TEST(SummaryWriter, WritesAScalarByteForByte) {
+  const ScratchDirectory scratch;
+  SummaryWriter writer(scratch.path());
+  const std::size_t start = contents_of(writer.path()).size();
+  writer.scalar("a", 3, 1.5, 2.0);
+  writer.flush();
+
+  const std::string event(
+      "\x09\0\0\0\0\0\0\0\x40"           // wall_time 2.0
+      "\x10\x03"                         // step 3
+      "\x2a\x1e\x0a\x1c"                 // summary, value
+      "\x0a\x01\x61"                     // tag "a"
+      "\x4a\x0b\x0a\x09\x0a\x07scalars"  // metadata, plugin_data, plugin_name
+      "\x42\x0a"                         // tensor
+      "\x08\x01\x12\0"                   // DT_FLOAT, shape of no dimensions
+      "\x2a\x04\0\0\xc0\x3f",
+      43);  // float_val, packed
+  std::string record;
+  data::append_record(record, event);
+  EXPECT_EQ(contents_of(writer.path()).substr(start), record);
+}
+
+TEST(SummaryWriter, MetadataComesWithTheFirstValueOfATag) {
+  const ScratchDirectory scratch;
+  SummaryWriter writer(scratch.path());
+  for (const int step : {0, 1, 2}) writer.scalar("epoch_loss", step, 1.0 / (step + 1));
+  writer.scalar("epoch_accuracy", 0, 0.5);
+  writer.text("configuration", 0, "**model** cnn");
+  writer.flush();
+
+  const auto events = events_in(writer.path());
+  ASSERT_EQ(events.size(), 6u);
+  EXPECT_EQ(events[1].plugin, "scalars");
+  EXPECT_EQ(events[2].plugin, "");
+  EXPECT_EQ(events[4].plugin, "scalars");
+  EXPECT_EQ(events[5].plugin, "text");
+  EXPECT_EQ(events[3].tag, "epoch_loss");
+  EXPECT_EQ(events[3].step, 2);
+  EXPECT_EQ(events[3].dtype, 1);
+  EXPECT_EQ(events[3].dimensions, 0);
+  EXPECT_EQ(events[3].scalar, static_cast<float>(1.0 / 3));
+  EXPECT_GE(events[3].wall_time, events[2].wall_time);
+  EXPECT_EQ(events[5].dtype, 7);
+  EXPECT_EQ(events[5].text, "**model** cnn");
+}
+
+TEST(SummaryWriter, FlushesOnTheWayAndAtTheEnd) {
+  const ScratchDirectory scratch;
+  fs::path path;
+  {
+    SummaryWriter writer(scratch.path());
+    path = writer.path();
+    for (int step = 0; step < 2000; ++step) writer.scalar("batch_loss", step, step);
+    EXPECT_GT(contents_of(path).size(), 64u << 10) << "a reader sees events while training runs";
+    SummaryWriter moved = std::move(writer);
+  }
+  EXPECT_EQ(events_in(path).size(), 2001u);
+}
+
+TEST(SummaryWriter, SeveralInOneDirectoryHaveNamesOfTheirOwn) {
+  const ScratchDirectory scratch;
+  const SummaryWriter first(scratch.path());
+  const SummaryWriter second(scratch.path());
+  EXPECT_NE(first.path(), second.path());
+  EXPECT_EQ(names_in(scratch.path()).size(), 2u);
+}
+
+std::string data_error(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.category(), ErrorCategory::data);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(SummaryWriter, ADirectoryThatCannotBeMade) {
+  const ScratchDirectory scratch;
+  overwrite(scratch.path() / "file", "");
+  EXPECT_EQ(
+      data_error([&] { SummaryWriter writer(scratch.path() / "file" / "train"); }),
+      fmt::format("[{}] needed to write the summary; Not a directory", (scratch.path() / "file" / "train").string()));
+  EXPECT_THAT(data_error([] { SummaryWriter writer("/proc/self"); }), HasSubstr("] needed to write the summary; "));
+}
+
+TEST(SummaryWriter, AFullDiskLeavesAReadableFileThatGrowsAgain) {
+  const ScratchDirectory scratch;
+  SummaryWriter writer(scratch.path());
+  writer.scalar("loss", 1, 1);
+  writer.flush();
+  {
+    const FileSizeLimit limit(contents_of(writer.path()).size() + 10);
+    writer.scalar("loss", 2, 1);
+    EXPECT_EQ(data_error([&] { writer.flush(); }),
+              fmt::format("[{}] needed to write the summary; File too large", writer.path().string()));
+  }
+  EXPECT_EQ(events_in(writer.path()).size(), 2u);
+  writer.scalar("loss", 3, 1);
+  writer.flush();
+  const auto events = events_in(writer.path());
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[2].step, 3);
+}
+
+TEST(SummaryWriter, TensorBoardReadsIt) {
+  const char* python = std::getenv("LOCKSTEP_VENV_PYTHON");
+  if (python == nullptr) GTEST_SKIP() << "LOCKSTEP_VENV_PYTHON names no Python interpreter with tensorboard";
+  if (std::system(fmt::format("{} -c 'import tensorboard' 2>/dev/null", python).c_str()) != 0)
+    GTEST_SKIP() << python << " has no tensorboard";
+  const ScratchDirectory scratch;
+  {
+    SummaryWriter train(scratch.path() / "train");
+    SummaryWriter validation(scratch.path() / "validation");
+    train.text("configuration", 0, "| model | cnn |");
+    for (const int step : {1, 2, 3}) {
+      train.scalar("epoch_loss", step, 1.0 / step, 1000.0 + step);
+      validation.scalar("epoch_loss", step, 2.0 / step, 1000.0 + step);
+    }
+  }
+  const std::string output = (scratch.path() / "seen.json").string();
+  const std::string command = fmt::format("{} {}/tests/strategy/read_events.py {} > {}", python, LOCKSTEP_SOURCE_DIR,
+                                          scratch.path().string(), output);
+  ASSERT_EQ(std::system(command.c_str()), 0);
+
+  const auto seen = nlohmann::json::parse(contents_of(output));
+  EXPECT_EQ(seen["train"]["scalars"]["epoch_loss"],
+            nlohmann::json::parse("[[1001.0, 1, 1.0], [1002.0, 2, 0.5], [1003.0, 3, 0.3333333432674408]]"));
+  EXPECT_EQ(seen["validation"]["scalars"]["epoch_loss"][0], nlohmann::json::parse("[1001.0, 1, 2.0]"));
+  EXPECT_EQ(seen["train"]["texts"]["configuration"], nlohmann::json::parse(R"([[0, "| model | cnn |"]])"));
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

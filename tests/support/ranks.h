@@ -1,0 +1,70 @@
+// Groups for tests: members as threads of the test, or as the ranks that mpirun started.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <functional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "allreduce/communicator.h"
+#include "allreduce/groups.h"
+
+namespace lockstep::allreduce {
+
+/// What one member does.
+using MemberBody = std::function<void(const Communicator&)>;
+
+/// Runs `body` as one member. An exception fails the test with the member's rank; either that or a fatal assertion
+/// makes the other members leave too, so that they do not wait for this one.
+inline void run_member(const Communicator& member, const MemberBody& body) {
+  try {
+    body(member);
+    if (::testing::Test::HasFatalFailure()) member.abort("an assertion failed");
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "member " << member.rank() << " threw " << error.what();
+    member.abort(error.what());
+  }
+}
+
+/// Runs `body` for each member at once, one thread a member; a single one on the calling thread.
+inline void run_members(const std::vector<Communicator>& members, const MemberBody& body) {
+  if (members.size() == 1) return run_member(members.front(), body);
+  std::vector<std::thread> threads;
+  for (const Communicator& member : members) threads.emplace_back([&] { run_member(member, body); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+/// Runs `body` on a group of `ranks` members: threads for Route::in_process; for others the ranks of the MPI job, which
+/// must be as many, the calling one among them.
+inline void run_ranks(int ranks, Route route, const MemberBody& body) {
+  if (route == Route::in_process) return run_members(make_in_process_group(ranks), body);
+  const Communicator member = make_mpi_group(MPI_COMM_WORLD, route);
+  ASSERT_EQ(member.size(), ranks) << "the test wants another mpirun -np";
+  run_member(member, body);
+}
+
+/// The message of the exception that `call` throws; empty if it throws none.
+inline std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+template <Reducible T>
+void reduce_and_wait(const Communicator& group, std::vector<T>& values, ReduceOp op) {
+  group.all_reduce(std::span<T>(values), op).wait();
+}
+
+template <Reducible T>
+void sum_and_wait(const Communicator& group, std::vector<T>& values) {
+  reduce_and_wait(group, values, ReduceOp::sum);
+}
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,34 @@
+# Flags shared by every target of the project, carried by one interface target.
+include(GNUInstallDirs)
+add_library(lockstep_options INTERFACE)
+target_include_directories(lockstep_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+                                                  -Wnon-virtual-dtor -Woverloaded-virtual)
+# GCC 12 calls the undefined registers of its own AVX-512 intrinsics uninitialized (GCC bug 105593), and sees an overlap in "text" + string
+# (GCC bug 105651).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(lockstep_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict)
+endif()
+if(LOCKSTEP_WERROR)
+  target_compile_options(lockstep_options INTERFACE -Werror)
+endif()
+if(LOCKSTEP_ARCH)
+  target_compile_options(lockstep_options INTERFACE -march=${LOCKSTEP_ARCH})
+endif()
+# Never -ffast-math: the same source must give the same bits on 1 or N replicas.
+# A finding of any sanitizer ends the process, so that a test cannot pass over it.
+if(LOCKSTEP_SANITIZE)
+  target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+
+# One room: a static library of the given sources that sees the rooms in DEPENDS and nothing above it.
+# Our own flags stay ours: who links an installed Lockstep gets its headers and libraries, not our warnings.
+function(lockstep_room NAME)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  add_library(lockstep_${NAME} STATIC ${ROOM_SOURCES})
+  target_link_libraries(lockstep_${NAME} PUBLIC $<BUILD_INTERFACE:lockstep_options> ${ROOM_DEPENDS} PRIVATE ${ROOM_PRIVATE})
+  target_include_directories(lockstep_${NAME} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)
+  set_target_properties(lockstep_${NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON EXPORT_NAME ${NAME})
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_ROOMS lockstep_${NAME})
+endfunction()
