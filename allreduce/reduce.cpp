@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <concepts>
 #include <cstring>
 #include <type_traits>
@@ -30,7 +31,7 @@ struct Sum {
 template <typename T>
 bool is_nan(T value) {
   if constexpr (std::floating_point<T>)
-    return value != value;
+    return std::isnan(value);
   else
     return false;
 }

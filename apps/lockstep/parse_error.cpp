@@ -43,14 +43,15 @@ Error to_error(const CLI::ParseError& error, const CLI::App& program) {
   const CLI::App& command = innermost(program);
   const std::string help = fmt::format("`{} --help` lists them", path_of(command));
   const std::vector<std::string> left = program.remaining(true);
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !left.empty()) {
+  const bool no_command = &command == &program && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  if ((no_command || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) && !left.empty()) {
     const std::vector<std::string> names = known_names(command);
     const std::vector<std::string_view> known(names.begin(), names.end());
     const std::string word = left.front().substr(0, left.front().find('='));
     return {ErrorCategory::input, "command line", fmt::format("needed options of {}: {}", path_of(command), help),
             model::got_name(word, known)};
   }
-  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && &command == &program)
+  if (no_command)
     return {ErrorCategory::input, "command line", fmt::format("needed a command: {}", help), "none was given"};
   return {ErrorCategory::input, "command line",
           fmt::format("needed options as {} wants them: {}", path_of(command), help), one_line(error.what())};

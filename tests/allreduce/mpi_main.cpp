@@ -5,6 +5,7 @@
 
 #include <iostream>
 #include <memory>
+#include <string>
 
 namespace {
 
@@ -12,16 +13,20 @@ class FailuresOfRank final : public ::testing::EmptyTestEventListener {
  public:
   explicit FailuresOfRank(int rank) : rank_(rank) {}
 
+  void OnTestStart(const ::testing::TestInfo& test) override {
+    test_ = std::string(test.test_suite_name()) + '.' + test.name();
+  }
+
+  // Called under googletest's lock: asking it for the current test here would wait for ever.
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::cerr << "rank " << rank_ << ": " << (test != nullptr ? test->test_suite_name() : "") << '.'
-              << (test != nullptr ? test->name() : "") << ": " << result.file_name() << ':' << result.line_number()
-              << ": " << result.message() << std::endl;
+    std::cerr << "rank " << rank_ << ": " << test_ << ": " << (result.file_name() != nullptr ? result.file_name() : "?")
+              << ':' << result.line_number() << ": " << result.message() << std::endl;
   }
 
  private:
   int rank_;
+  std::string test_;
 };
 
 }  // namespace

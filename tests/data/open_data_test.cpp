@@ -124,6 +124,26 @@ TEST(OpenData, FashionMnistOfDebian) {
   }
 }
 
+TEST(OpenData, FashionMnistInShardsIsTheSameBitForBit) {
+  if (!std::filesystem::exists(kFashionMnist)) GTEST_SKIP() << "needs Debian's package dataset-fashion-mnist";
+  const TemporaryDirectory directory;
+  const Dataset original = open_data("fashion-mnist:test");
+  ShardOptions options;
+  options.directory = directory.path();
+  options.part = "test";
+  options.shards = 3;
+  write_shards(original.source(), options);
+  const Dataset shards = open_data((directory / "test-*").string());
+  ASSERT_EQ(shards.size(), original.size());
+  EXPECT_EQ(shards.spec(), original.spec());
+  for (std::int64_t id = 0; id < shards.size(); ++id) {
+    const ReadSample expected = read(original.source(), id);
+    const ReadSample sample = read(shards.source(), id);
+    ASSERT_EQ(sample.features, expected.features) << "record " << id;
+    ASSERT_EQ(sample.label, expected.label) << "record " << id;
+  }
+}
+
 class OpenShards : public ::testing::Test {
  protected:
   OpenShards() {

@@ -31,9 +31,13 @@ struct Kind {
 
 Kind plain_adam() { return {"PlainAdam", plain_network, {.optimizer = model::Adam{}}}; }
 Kind dropout_sgd() {
-  return {"DropoutSgd", dropout_network, {.optimizer = model::Sgd{.momentum = 0.9F, .weight_decay = 1e-3F}}};
+  return {"DropoutSgd",
+          dropout_network,
+          {.optimizer = model::Sgd{.momentum = 0.9F, .weight_decay = 1e-3F}, .schedule = {.peak = 0.05F}}};
 }
-Kind clipped() { return {"Clipped", plain_network, {.optimizer = model::Sgd{}, .clip_norm = 0.05}}; }
+Kind clipped() {
+  return {"Clipped", plain_network, {.optimizer = model::Sgd{}, .schedule = {.peak = 0.5F}, .clip_norm = 0.05}};
+}
 Kind smoothed() {
   return {"Smoothed",
           plain_network,

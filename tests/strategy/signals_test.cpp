@@ -24,11 +24,13 @@ TEST(Signals, AreForgottenByANewWatch) {
 }
 
 TEST(Signals, EndTheProcessAgainAfterTheWatch) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   { const SignalWatch watch; }
   EXPECT_EXIT(std::raise(SIGTERM), ::testing::KilledBySignal(SIGTERM), "");
 }
 
 TEST(Signals, EndTheProcessAtTheSecondInterrupt) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
         const SignalWatch watch;

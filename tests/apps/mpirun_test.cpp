@@ -1,0 +1,176 @@
+// The program under mpirun: on 2, 3 and 4 ranks it is the same program.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+
+#include "tests/apps/program.h"
+#include "tests/strategy/checkpoint_fixture.h"
+
+namespace lockstep::apps {
+namespace {
+
+using strategy::ScratchDirectory;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kTrain =
+    "train --model mlp --data synthetic:8x8x1:4:1003 --global-batch 100 --log-format json --log-every 1 ";
+
+std::size_t occurrences(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+void expect_same_losses(const Result& one, const Result& several) {
+  ASSERT_EQ(one.status, 0) << one.errors;
+  ASSERT_EQ(several.status, 0) << several.errors;
+  const std::vector<double> expected = one.losses();
+  const std::vector<double> losses = several.losses();
+  ASSERT_EQ(losses.size(), expected.size());
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(losses[i], expected[i], 1e-5 * std::abs(expected[i])) << "step " << i + 1;
+  EXPECT_EQ(several.event("epoch")["samples"], one.event("epoch")["samples"]);
+}
+
+class Mpirun : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Mpirun, ::testing::Values(2, 3, 4));
+
+TEST_P(Mpirun, ReportsTheLossesOfOneProcess) {
+  const std::string options = kTrain + "--epochs 2 ";
+  const Result one = run_lockstep(options + "--devices cpu:0");
+  const Result several = run(mpirun(GetParam(), options));
+  expect_same_losses(one, several);
+  const auto start = several.event("start");
+  EXPECT_EQ(start["world_size"], GetParam());
+  EXPECT_EQ(start["ranks"], GetParam());
+  EXPECT_EQ(start["nodes"], 1);
+  EXPECT_EQ(start["strategy"], "multi-worker-mirrored");
+}
+
+TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
+  const ScratchDirectory directory;
+  const std::string run_directory = directory.path() / "run";
+  ASSERT_EQ(run(mpirun(GetParam(), kTrain + "--checkpoint-dir " + run_directory)).status, 0);
+  const std::string evaluate = "evaluate --data synthetic:8x8x1:4:777 --log-format json --checkpoint " + run_directory;
+  const auto one = run_lockstep(evaluate).event("evaluate");
+  const auto several = run(mpirun(GetParam(), evaluate)).event("evaluate");
+  EXPECT_EQ(several["samples"], 777);
+  EXPECT_EQ(several["correct"], one["correct"]);
+  EXPECT_EQ(several["accuracy"], one["accuracy"]);
+
+  const auto predictions = [&](const std::vector<std::string>& command, const std::string& output) {
+    EXPECT_EQ(run(command).status, 0);
+    return strategy::read_small_file(output);
+  };
+  const std::string predict =
+      "predict --data synthetic:8x8x1:4:77 --global-batch 10 --checkpoint " + run_directory + " --output ";
+  const std::string alone = directory.path() / "one.csv";
+  const std::string together = directory.path() / "several.csv";
+  const std::string expected = predictions(lockstep(predict + alone), alone);
+  const std::string given = predictions(mpirun(GetParam(), predict + together), together);
+  EXPECT_EQ(occurrences(given, "\n"), 78U);
+  EXPECT_EQ(given.substr(0, 60), expected.substr(0, 60));
+}
+
+TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
+  const ScratchDirectory directory;
+  const auto options = [&](const char* name) {
+    return kTrain + "--epochs 3 --save-every 8 --checkpoint-dir " + (directory.path() / name).string();
+  };
+  const Result straight = run(mpirun(GetParam(), options("straight")));
+  ASSERT_EQ(straight.status, 0) << straight.errors;
+  Process process(mpirun(GetParam(), options("run")));
+  ASSERT_TRUE(process.wait_for(R"("event":"checkpoint","step":16)"));
+  const std::vector<pid_t> ranks = process.children();
+  if (!ranks.empty()) ::kill(ranks.back(), SIGKILL);  // none where all of them have ended already
+  process.finish();
+  const Result again = run(mpirun(GetParam(), options("run")));
+  ASSERT_EQ(again.status, 0) << again.errors;
+  EXPECT_EQ(again.event("end")["parameter_hash"], straight.event("end")["parameter_hash"]);
+}
+
+TEST(MpirunReplicas, OfSeveralRanksAreThoseOfOneProcess) {
+  const std::string options = kTrain + "--epochs 1 ";
+  expect_same_losses(run_lockstep(options), run(mpirun(2, options + "--devices cpu:0,cpu:0")));
+  expect_same_losses(run_lockstep(options), run(mpirun(3, options + "--allreduce mpi --accumulate 2")));
+}
+
+TEST(MpirunFailure, SeenByAllIsPrintedOnce) {
+  for (const auto& [options, status] :
+       std::vector<std::pair<std::string, int>>{{"--no-such-option", 2},
+                                                {"--model nothing", 2},
+                                                {"--strategy mirrored", 2},
+                                                {"--validation-data synthetic:9x8x1:4:10", 3}}) {
+    const Result result = run(mpirun(3, kTrain + options));
+    EXPECT_EQ(result.status, status) << options;
+    EXPECT_EQ(occurrences(result.errors, "lockstep: error: "), 1U) << result.errors;
+  }
+}
+
+TEST(MpirunFailure, OfOneRankEndsTheJob) {
+  std::vector<std::string> command = mpirun(1, kTrain + "--epochs 1000");
+  for (const char* word : {":", "-np", "1"}) command.emplace_back(word);
+  for (const std::string& word : lockstep(kTrain + "--epochs 1000 --data csv:nowhere.csv")) command.push_back(word);
+  const Result result = run(command);
+  EXPECT_EQ(result.status, 3) << result.errors;
+  EXPECT_EQ(occurrences(result.errors, "lockstep: error: "), 1U) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("nowhere.csv"));
+}
+
+TEST(MpirunFailure, OfAKilledRankEndsTheJob) {
+  Process process(mpirun(3, kTrain + "--epochs 100000"));
+  ASSERT_TRUE(process.wait_for(R"("event":"step","step":5)"));
+  const std::vector<pid_t> ranks = process.children();
+  ASSERT_EQ(ranks.size(), 3U);
+  const Watched first(ranks[0]);
+  const Watched last(ranks[2]);
+  ::kill(ranks[1], SIGKILL);
+  EXPECT_NE(process.finish().status, 0);
+  EXPECT_TRUE(first.ends_within(15));
+  EXPECT_TRUE(last.ends_within(15));
+}
+
+TEST(MpirunSignal, ToOneRankLeadsAllToOneCheckpoint) {
+  const ScratchDirectory directory;
+  Process process(mpirun(
+      3, kTrain + "--epochs 100000 --save-every 100000 --checkpoint-dir " + (directory.path() / "run").string()));
+  ASSERT_TRUE(process.wait_for(R"("event":"step","step":5)"));
+  const std::vector<pid_t> ranks = process.children();
+  ASSERT_EQ(ranks.size(), 3U);
+  ::kill(ranks[2], SIGTERM);
+  const Result result = process.finish();
+  EXPECT_EQ(result.status, 143) << result.errors;
+  EXPECT_EQ(result.event("checkpoint")["step"], result.event("end")["steps"]);
+  const auto checkpoints = strategy::list_checkpoints(directory.path() / "run");
+  ASSERT_EQ(checkpoints.size(), 1U);
+  EXPECT_TRUE(checkpoints[0].complete());
+}
+
+TEST(MpirunEnvironment, WithATfConfigThatDisagreesIsRefused) {
+  setenv("TF_CONFIG", R"({"cluster": {"worker": ["a:1", "b:1", "c:1"]}, "task": {"type": "worker", "index": 0}})", 1);
+  const Result result = run(mpirun(2, kTrain));
+  unsetenv("TF_CONFIG");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(occurrences(result.errors, "lockstep: error: "), 1U) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("TF_CONFIG"));
+}
+
+TEST(MpirunEnvironment, ThatIsOfAnotherLauncherIsRefused) {
+  // As where the program was built with another MPI than that of the launcher: each process finds itself alone.
+  setenv("PMI_RANK", "0", 1);
+  setenv("PMI_SIZE", "4", 1);
+  const Result result = run_lockstep(kTrain);
+  unsetenv("PMI_RANK");
+  unsetenv("PMI_SIZE");
+  EXPECT_EQ(result.status, 4) << result.errors;
+  EXPECT_THAT(
+      result.errors,
+      HasSubstr("[session] needed the 4 ranks that a PMI launcher started in one job; MPI shows each of them alone"));
+}
+
+}  // namespace
+}  // namespace lockstep::apps

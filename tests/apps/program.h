@@ -1,0 +1,75 @@
+// The program as a process of its own: what it prints, how it ends.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace lockstep::apps {
+
+/// How a process ended.
+struct Result {
+  int status = 0;      ///< exit status, or 128 + the signal that ended it
+  std::string output;  ///< standard output
+  std::string errors;  ///< standard error
+
+  /// Each line of the output as JSON; fails the test where one is not.
+  std::vector<nlohmann::json> events() const;
+  /// The last event of this kind; fails the test where there is none.
+  nlohmann::json event(const std::string& kind) const;
+  /// The losses of all step events.
+  std::vector<double> losses() const;
+};
+
+/// A process under way. Its destructor ends it.
+class Process {
+ public:
+  explicit Process(const std::vector<std::string>& command);
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process();
+
+  pid_t id() const { return id_; }
+  /// Processes that it started.
+  std::vector<pid_t> children() const;
+  /// Reads standard output until a line contains `text`. False where it ended before.
+  bool wait_for(const std::string& text);
+  void kill(int signal) const;
+  /// Waits for its end.
+  Result finish();
+
+ private:
+  pid_t id_ = -1;
+  int output_ = -1;
+  std::string read_;
+  std::filesystem::path errors_;
+};
+
+/// Another process, to be watched for its end although it is no child of this one.
+class Watched {
+ public:
+  explicit Watched(pid_t id);
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+  ~Watched();
+
+  /// Whether it ends within `seconds`.
+  bool ends_within(int seconds) const;
+
+ private:
+  int descriptor_;
+};
+
+/// `lockstep ARGUMENTS…`, the arguments separated by spaces.
+std::vector<std::string> lockstep(const std::string& arguments);
+/// The same on `ranks` ranks.
+std::vector<std::string> mpirun(int ranks, const std::string& arguments);
+
+Result run(const std::vector<std::string>& command);
+inline Result run_lockstep(const std::string& arguments) { return run(lockstep(arguments)); }
+
+}  // namespace lockstep::apps

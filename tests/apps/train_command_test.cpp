@@ -1,0 +1,418 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "tests/apps/program.h"
+#include "tests/strategy/checkpoint_fixture.h"
+
+namespace lockstep::apps {
+namespace {
+
+using strategy::ScratchDirectory;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kData = " --data synthetic:8x8x1:4:1003 --global-batch 100 ";
+const std::string kTrain = "train --model mlp --log-format json --log-every 1" + kData;
+
+std::string hash_of(const Result& result) { return result.event("end").value("parameter_hash", ""); }
+
+// ---- A training
+
+TEST(TrainCommand, PrintsEventsAndNothingElse) {
+  const Result result = run_lockstep(kTrain + "--epochs 2 --validation-data synthetic:8x8x1:4:100");
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.errors, "");
+  EXPECT_EQ(result.events().front()["event"], "start");
+  EXPECT_EQ(result.events().size(), 1U + 22 + 2 + 1);
+  EXPECT_EQ(result.event("epoch")["samples"], 1003);
+  EXPECT_EQ(result.event("epoch")["validation_samples"], 100);
+  EXPECT_LT(result.event("epoch")["loss"], 1.0);
+  EXPECT_EQ(result.event("end")["steps"], 22);
+  EXPECT_EQ(hash_of(result).size(), 16U);
+}
+
+TEST(TrainCommand, SpeaksToPeople) {
+  const Result result = run_lockstep("train --model mlp --devices cpu:0,cpu:0 --epochs 1" + kData);
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("replica  rank  host"));
+  EXPECT_THAT(result.output,
+              HasSubstr("mirrored on 2 replicas, all-reduce in-process; global batch 100, at most 50 a replica"));
+  EXPECT_THAT(result.output, HasSubstr("epoch 1: loss"));
+  EXPECT_EQ(run_lockstep("train --model mlp --quiet --epochs 1" + kData).output, "");
+}
+
+TEST(TrainCommand, GivesTheSameHashForTheSameSeed) {
+  const std::string twice = hash_of(run_lockstep(kTrain));
+  EXPECT_EQ(hash_of(run_lockstep(kTrain)), twice);
+  EXPECT_NE(hash_of(run_lockstep(kTrain + "--seed 2")), twice);
+  EXPECT_NE(hash_of(run_lockstep(kTrain + "--no-shuffle")), twice);
+}
+
+TEST(TrainCommand, SaysThatReplicasIdle) {
+  const Result result =
+      run_lockstep("train --model linear --devices cpu:0,cpu:0,cpu:0 --data synthetic:8x8x1:4:10 --global-batch 2");
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("1 of 3 replicas have no sample in a step"));
+}
+
+TEST(TrainCommand, LetsTheLastOfAnOptionCount) {
+  EXPECT_EQ(run_lockstep(kTrain + "--steps 3 --steps 5").event("end")["steps"], 5);
+}
+
+TEST(TrainCommand, EveryScheduleOptimizerAndLossTrains) {
+  for (const char* options :
+       {"--optimizer sgd --momentum 0.9 --nesterov --learning-rate 0.1", "--optimizer adamw --weight-decay 0.1",
+        "--lr-schedule cosine --warmup-steps 3", "--lr-schedule linear --lr-final 0.1",
+        "--lr-schedule step --lr-step-every 4 --lr-step-factor 0.5", "--lr-scaling sqrt --lr-base-batch 64",
+        "--label-smoothing 0.1 --clip-norm 0.5", "--accumulate 7"}) {
+    const Result result = run_lockstep(kTrain + "--steps 10 " + options);
+    EXPECT_EQ(result.status, 0) << options << result.errors;
+    EXPECT_LT(result.losses().back(), result.losses().front()) << options;
+  }
+}
+
+// ---- Configuration files
+
+TEST(TrainCommand, ReadsTheConfigurationThatItPrints) {
+  const ScratchDirectory directory;
+  const std::string path = directory.path() / "run.toml";
+  std::ofstream(path) << run_lockstep(kTrain + "--seed 7 --no-shuffle --print-config").output;
+  const Result expected = run_lockstep(kTrain + "--seed 7 --no-shuffle");
+  EXPECT_EQ(hash_of(run_lockstep("train --config " + path)), hash_of(expected));
+  EXPECT_EQ(run_lockstep("train --config=" + path + " --steps 3").event("end")["steps"], 3);
+}
+
+TEST(TrainCommand, ReadsItsSectionOfAConfiguration) {
+  const ScratchDirectory directory;
+  const std::string path = directory.path() / "run.toml";
+  std::ofstream(path) << "[predict]\ndata=\"nowhere\"\n[train]\nmodel=\"mlp\"\ndata=\"synthetic:8x8x1:4:1003\"\nlog-"
+                         "format=\"json\"\nsteps=2\n";
+  EXPECT_EQ(run_lockstep("train --config " + path).event("end")["steps"], 2);
+}
+
+TEST(TrainCommand, RefusesAConfigurationItCannotRead) {
+  const Result result = run_lockstep("train --config nowhere.toml");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("[command line] --config needs a file of name=value lines that can be read; "));
+}
+
+// ---- Bad command lines: one line, status 2
+
+struct Refusal {
+  std::string arguments;
+  int status;
+  std::string message;
+};
+
+class Refused : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(Refused, InOneLine) {
+  const Result result = run_lockstep(GetParam().arguments);
+  EXPECT_EQ(result.status, GetParam().status) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [" + GetParam().message));
+  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
+  EXPECT_EQ(result.output, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    CommandLine, Refused,
+    ::testing::Values(
+        Refusal{"", 2, "command line] needed a command: `lockstep --help` lists them; none was given"},
+        Refusal{"tarin", 2,
+                "command line] needed options of lockstep: `lockstep --help` lists them; got \"tarin\" (did you mean "
+                "train?)"},
+        Refusal{"train --modle cnn", 2,
+                "command line] needed options of lockstep train: `lockstep train --help` lists them; got \"--modle\" "
+                "(did you mean --model?)"},
+        Refusal{"train --model cnn", 2, "command line] needed --data; it was not given"},
+        Refusal{"train" + kData, 2, "command line] needed --model NAME or --model FILE.json; it was not given"},
+        Refusal{"train --model mpl" + kData, 2,
+                "model] needed one of linear, mlp, cnn, resnet18, resnet34, resnet50, or a FILE.json; got \"mpl\""},
+        Refusal{kTrain + "--global-batch x", 2, "command line] needed options as lockstep train wants them"},
+        Refusal{kTrain + "--global-batch 0", 2, "command line] --global-batch needs at least 1; got 0"},
+        Refusal{kTrain + "--accumulate 0", 2, "command line] --accumulate needs at least 1; got 0"},
+        Refusal{kTrain + "--optimizer lars", 2,
+                "command line] --optimizer needs one of sgd, adam, adamw; got \"lars\""},
+        Refusal{kTrain + "--momentum 0.9", 2, "command line] --momentum and --nesterov need --optimizer sgd; got adam"},
+        Refusal{kTrain + "--loss hinge", 2,
+                "loss] needed one of sparse-categorical-crossentropy, mean-squared-error; got \"hinge\""},
+        Refusal{kTrain + "--lr-schedule triangle", 2, ""},
+        Refusal{kTrain + "--lr-scaling linear", 2,
+                "lr-scaling] needed the global batch that the learning rate is meant for (--lr-base-batch); got 0"},
+        Refusal{kTrain + "--label-smoothing 2", 2, "command line] --label-smoothing needs a number from 0 to 1; got 2"},
+        Refusal{kTrain + "--precision bfloat16", 2,
+                "command line] --precision needs float32, the only type of this version; got \"bfloat16\""},
+        Refusal{kTrain + "--shard-policy file", 2, "command line] --shard-policy needs auto"},
+        Refusal{kTrain + "--strategy mirorred", 2,
+                "strategy] needed auto, one-device, mirrored or multi-worker-mirrored; got \"mirorred\""},
+        Refusal{kTrain + "--strategy one-device --devices cpu:0,cpu:0", 2,
+                "strategy] one-device needs exactly one device"},
+        Refusal{kTrain + "--allreduce ring", 2,
+                "allreduce] ring needs ranks started by mpirun; this process was started alone"},
+        Refusal{kTrain + "--allreduce nccl", 2, ""},
+        Refusal{kTrain + "--devices tpu:0", 2, "devices] needed devices such as cpu:0"},
+        Refusal{kTrain + "--devices gpu:99", 5, "devices] "},
+        Refusal{kTrain + "--resume must", 2, "command line] --resume must needs --checkpoint-dir; it was not given"},
+        Refusal{kTrain + "--resume perhaps --checkpoint-dir x", 2, ""},
+        Refusal{kTrain + "--log-format xml", 2, "command line] needed options as lockstep train wants them"},
+        Refusal{"train --model mlp --data fashion_mnist", 2, "--data fashion_mnist] needed "},
+        Refusal{"train --model mlp --data nowhere/*.tfrecord", 3, ""},
+        Refusal{"train --model mlp --data csv:nowhere.csv", 3, ""},
+        Refusal{"train --model cnn --data synthetic:4x4x1:4:100", 2, ""},
+        Refusal{"train --model nowhere.json" + kData, 2,
+                "model] needed the name of a network or a JSON file that can be read"},
+        Refusal{kTrain + "--checkpoint-dir /proc/lockstep", 3,
+                "/proc/lockstep] needed a directory for checkpoints that can be written"},
+        Refusal{kTrain + "--summary-dir /proc/lockstep", 3, "/proc/lockstep"},
+        Refusal{kTrain + "--validation-data synthetic:8x9x1:4:100", 3,
+                "100 synthetic samples of 8x9x1] needed samples of shape [8, 8, 1]"},
+        Refusal{"evaluate --data synthetic:8x8x1:4:10", 2, "command line] needed --checkpoint DIR; it was not given"},
+        Refusal{"evaluate --checkpoint nowhere --data synthetic:8x8x1:4:10", 3,
+                "nowhere] needed a directory with a complete checkpoint; it does not exist"},
+        Refusal{"predict --checkpoint nowhere --data synthetic:8x8x1:4:10", 2,
+                "command line] needed --output FILE.csv or FILE.jsonl; it was not given"}));
+
+// ---- Bad models and data
+
+class BadInput : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return directory_.path() / name; }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name)) << text;
+    return path(name);
+  }
+  /// TFRecord shards of `rows` records of two numbers and a class 0, 1 or 2.
+  std::string shards(int rows) const {
+    std::string table;
+    for (int i = 0; i < rows; ++i) table += fmt::format("{},{},{}\n", i * 0.5, -i, i % 3);
+    const Result result = run_lockstep("data convert csv --input " + write("table.csv", table) + " --output " +
+                                       path("shards") + " --shards 1");
+    EXPECT_EQ(result.status, 0) << result.errors;
+    for (const auto& entry : std::filesystem::directory_iterator(path("shards")))
+      if (entry.path().extension() == ".tfrecord") return entry.path();
+    return {};
+  }
+  ScratchDirectory directory_;
+};
+
+TEST_F(BadInput, ModelWhoseClassesDiffer) {
+  const std::string model = write("net.json", R"({"layers": [{"type": "flatten"}, {"type": "dense", "units": 7}]})");
+  const Result result = run_lockstep("train --model " + model + kData);
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.errors, HasSubstr("needed 7 classes, the outputs of model"));
+  EXPECT_THAT(result.errors, EndsWith("got 4 classes\n"));
+}
+
+TEST_F(BadInput, ModelWhoseShapesDoNotFit) {
+  const std::string model = write(
+      "net.json",
+      R"({"layers": [{"type": "conv2d", "filters": 8, "kernel": 9}, {"type": "flatten"}, {"type": "dense", "units": "classes"}]})");
+  const Result result = run_lockstep("train --model " + model + kData);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("conv2d"));
+}
+
+TEST_F(BadInput, ModelThatIsNoJson) {
+  const Result result = run_lockstep("train --model " + write("net.json", "{layers") + kData);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("net.json"));
+}
+
+TEST_F(BadInput, RecordsTrainWhereTheyAreWhole) {
+  const Result result = run_lockstep("train --model linear --global-batch 8 --log-format json --data " + shards(50));
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.event("epoch")["samples"], 50);
+}
+
+TEST_F(BadInput, TruncatedFile) {
+  const std::string file = shards(50);
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 5);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path("shards")))
+    if (entry.path().extension() != ".tfrecord" && entry.path().filename() != "dataset.json" && entry.is_regular_file())
+      std::filesystem::remove(entry.path());
+  const Result result = run_lockstep("train --model linear --data " + file);
+  EXPECT_EQ(result.status, 3) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr(file));
+}
+
+TEST_F(BadInput, FlippedBitInARecord) {
+  const std::string file = shards(50);
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  const auto place = static_cast<std::streamoff>(std::filesystem::file_size(file) / 2);
+  bytes.seekg(place);
+  const char byte = static_cast<char>(bytes.get() ^ 0x10);
+  bytes.seekp(place);
+  bytes.put(byte);
+  bytes.close();
+  const Result result = run_lockstep("train --model linear --global-batch 8 --data " + file);
+  EXPECT_EQ(result.status, 3) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr(file));
+  EXPECT_THAT(result.errors, HasSubstr("record 2"));  // of 50, near the middle
+}
+
+TEST_F(BadInput, LabelsOutOfRange) {
+  const Result result = run_lockstep("train --model linear --global-batch 8 --classes 2 --data " + shards(50));
+  EXPECT_EQ(result.status, 3) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("label"));
+}
+
+TEST_F(BadInput, EmptyFile) {
+  const Result result = run_lockstep("train --model linear --data " + write("empty.tfrecord", ""));
+  EXPECT_EQ(result.status, 3) << result.errors;
+}
+
+// ---- Checkpoints
+
+class Saved : public ::testing::Test {
+ protected:
+  std::string directory(const std::string& name = "run") const { return scratch_.path() / name; }
+  std::string train(const std::string& name = "run") const {
+    return kTrain + "--epochs 3 --save-every 8 --checkpoint-dir " + directory(name) + " ";
+  }
+  ScratchDirectory scratch_;
+};
+
+TEST_F(Saved, KilledInMidEpochAndStartedAgainEndsAlike) {
+  const Result straight = run_lockstep(train("straight"));
+  ASSERT_EQ(straight.status, 0) << straight.errors;
+  Process process(lockstep(train()));
+  ASSERT_TRUE(process.wait_for(R"("event":"checkpoint","step":16)"));
+  process.kill(SIGKILL);
+  process.finish();
+  const Result again = run_lockstep(train());
+  ASSERT_EQ(again.status, 0) << again.errors;
+  EXPECT_GE(again.event("start")["first_step"], 16);
+  EXPECT_EQ(hash_of(again), hash_of(straight));
+  EXPECT_EQ(again.event("epoch")["samples"], 1003);
+}
+
+TEST_F(Saved, LeavesOnSigtermWithACheckpoint) {
+  // Long enough not to end by itself.
+  Process process(lockstep(train() + "--epochs 100000"));
+  ASSERT_TRUE(process.wait_for(R"("event":"step","step":3)"));
+  process.kill(SIGTERM);
+  const Result result = process.finish();
+  EXPECT_EQ(result.status, 143) << result.errors;
+  EXPECT_EQ(result.event("end")["signal"], SIGTERM);
+  EXPECT_EQ(result.event("checkpoint")["step"], result.event("end")["steps"]);
+}
+
+TEST_F(Saved, FallsBackToTheCheckpointBeforeADamagedOne) {
+  ASSERT_EQ(run_lockstep(train()).status, 0);
+  const std::string newest = directory() + "/step-00000033";
+  std::filesystem::resize_file(newest + "/model.safetensors", 100);
+  const Result result = run_lockstep(train());
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.event("start")["first_step"], 32);
+  EXPECT_THAT(result.errors, HasSubstr("skipped a checkpoint"));
+  EXPECT_THAT(result.errors, HasSubstr(newest));
+}
+
+TEST_F(Saved, AreRefusedForAnotherModelBatchOrSeed) {
+  ASSERT_EQ(run_lockstep(train()).status, 0);
+  for (const char* other : {"--model linear", "--global-batch 64", "--seed 9", "--optimizer sgd --momentum 0.9"}) {
+    const Result result = run_lockstep(train() + other);
+    EXPECT_EQ(result.status, 3) << other << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [")) << other;
+  }
+  EXPECT_EQ(run_lockstep(train() + "--resume never --seed 9").status, 0);
+}
+
+TEST_F(Saved, MustBeThereToResumeFrom) {
+  const Result result = run_lockstep(train() + "--resume must");
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.errors, HasSubstr("needed a complete checkpoint; there is none"));
+}
+
+TEST_F(Saved, AreEvaluated) {
+  const Result training = run_lockstep(train() + "--validation-data synthetic:8x8x1:4:500");
+  const std::string evaluate = "evaluate --data synthetic:8x8x1:4:500:test --checkpoint " + directory();
+  const Result json = run_lockstep(evaluate + " --log-format json --global-batch 77");
+  EXPECT_EQ(json.status, 0) << json.errors;
+  EXPECT_EQ(json.event("evaluate")["samples"], 500);
+  EXPECT_EQ(json.event("evaluate")["accuracy"], training.event("epoch")["validation_accuracy"]);
+  EXPECT_NEAR(json.event("evaluate")["loss"].get<double>(), training.event("epoch")["validation_loss"].get<double>(),
+              1e-6);
+  EXPECT_EQ(json.event("evaluate")["parameter_hash"], hash_of(training));
+  const Result text = run_lockstep(evaluate + " --devices cpu:0,cpu:0,cpu:0");
+  EXPECT_THAT(text.output, EndsWith("\nevaluated 500 of 500\n"));
+  EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1:4:500 --log-format json --checkpoint " + directory() +
+                         "/step-00000024")
+                .event("evaluate")["step"],
+            24);
+}
+
+TEST_F(Saved, AreOfTheModelThatAFileDescribes) {
+  const std::string model = scratch_.path() / "net.json";
+  std::ofstream(model) << R"({"layers": [{"type": "flatten"}, {"type": "dense", "units": "classes"}]})";
+  ASSERT_EQ(run_lockstep(train() + "--model " + model).status, 0);
+  std::filesystem::remove(model);  // the checkpoint remembers it
+  EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1:4:10 --checkpoint " + directory()).status, 0);
+}
+
+TEST_F(Saved, AreRefusedForOtherData) {
+  ASSERT_EQ(run_lockstep(train()).status, 0);
+  const Result result = run_lockstep("evaluate --data synthetic:9x8x1:4:10 --checkpoint " + directory());
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.errors, HasSubstr("needed samples of shape [8, 8, 1]"));
+}
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST_F(Saved, PredictIntoFiles) {
+  ASSERT_EQ(run_lockstep(train()).status, 0);
+  const std::string predict =
+      "predict --data synthetic:8x8x1:4:5:test --global-batch 2 --checkpoint " + directory() + " --output ";
+  const Result csv = run_lockstep(predict + directory("p.csv"));
+  EXPECT_EQ(csv.status, 0);
+  EXPECT_THAT(csv.errors, HasSubstr("predicted 5 of 5 records"));
+  const std::string table = file_text(directory("p.csv"));
+  EXPECT_THAT(table,
+              ::testing::StartsWith("record,predicted,probability_0,probability_1,probability_2,probability_3\n0,"));
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 6);
+
+  EXPECT_EQ(run_lockstep(predict + directory("p.jsonl")).status, 0);
+  const Result lines{0, file_text(directory("p.jsonl")), ""};
+  const auto events = lines.events();
+  ASSERT_EQ(events.size(), 5U);
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(events[i]["record"], i);
+    double sum = 0;
+    for (const auto& probability : events[i]["probabilities"]) sum += probability.get<double>();
+    EXPECT_NEAR(sum, 1, 1e-5);
+  }
+  const Result refused = run_lockstep(predict + directory("p.txt"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("--output needs a file that ends in .csv or .jsonl"));
+}
+
+// ---- The rest
+
+TEST(VersionCommand, ListsLibrariesAsJson) {
+  const Result result = run_lockstep("version --json");
+  EXPECT_EQ(result.status, 0);
+  const auto versions = result.events().front();
+  for (const char* library : {"mpi", "onednn", "cuda", "cudnn", "nccl"}) {
+    EXPECT_NE(versions[library].value("built", ""), "") << library;
+    EXPECT_NE(versions[library].value("loaded", ""), "") << library;
+  }
+  EXPECT_THAT(run_lockstep("version").output, ::testing::StartsWith("lockstep "));
+}
+
+TEST(HelpOption, IsNoError) {
+  for (const char* command : {"", "train ", "evaluate ", "predict ", "data ", "checkpoint ", "version "}) {
+    const Result result = run_lockstep(std::string(command) + "--help");
+    EXPECT_EQ(result.status, 0) << command;
+    EXPECT_THAT(result.output, HasSubstr("Usage: lockstep")) << command;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::apps

@@ -1,0 +1,66 @@
+// Files that others wrote. They are no part of the project: the tests are skipped where they are not there.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+
+#include "data/dataset.h"
+#include "data/record/record_index.h"
+#include "data/source/tfrecord_source.h"
+#include "tests/data/support.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// `name` in the directory that LOCKSTEP_SHARED_DATA names, or else beside the source tree.
+std::optional<std::filesystem::path> shared_data(const std::string& name) {
+  const char* given = std::getenv("LOCKSTEP_SHARED_DATA");
+  const auto path = std::filesystem::path(given != nullptr ? given : LOCKSTEP_SOURCE_DIR "/../shared/data") / name;
+  return std::filesystem::exists(path) ? std::optional(path) : std::nullopt;
+}
+
+TEST(SharedData, Iris) {
+  const auto directory = shared_data("iris");
+  if (!directory) GTEST_SKIP() << "needs iris/iris_training.csv in LOCKSTEP_SHARED_DATA";
+  const Dataset train = open_data("csv:" + (*directory / "iris_training.csv").string());
+  EXPECT_EQ(train.size(), 120);
+  EXPECT_EQ(train.spec(), (SampleSpec{{4}, 3, 0}));
+  EXPECT_EQ(read(train.source(), 0).features, (std::vector<float>{6.4f, 2.8f, 5.6f, 2.2f}));
+  EXPECT_EQ(read(train.source(), 0).label, 2);
+}
+
+TEST(SharedData, Cifar10AsAnotherWriterWroteIt) {
+  const auto directory = shared_data("cifar10");
+  if (!directory) GTEST_SKIP() << "needs cifar10/*.tfrecord in LOCKSTEP_SHARED_DATA";
+  std::int64_t records = 0;
+  std::vector<int> labels(10);
+  for (const auto& path : matching_files({(*directory / "test-*.tfrecord").string()})) {
+    TFRecordReader reader(path);
+    for (std::string_view record; reader.next(record); ++records) {
+      const Example example = parse_example(record);
+      ASSERT_EQ(serialize_example(example), record) << "record " << records;
+      ++labels.at(static_cast<std::size_t>(std::get<Int64List>(example.at("image/class/label")).at(0)));
+    }
+    EXPECT_EQ(build_record_index(RecordFile(path)).records(), records);
+  }
+  EXPECT_EQ(records, 10'000);
+  EXPECT_EQ(labels, std::vector<int>(10, 1000));
+}
+
+TEST(SharedData, Cifar10SaysThatItsImagesAreNotDecoded) {
+  const auto directory = shared_data("cifar10");
+  if (!directory) GTEST_SKIP() << "needs cifar10/*.tfrecord in LOCKSTEP_SHARED_DATA";
+  const TemporaryDirectory indexes;
+  DataSpecOptions options;
+  options.tfrecord.index_dir = indexes.path();
+  EXPECT_THAT(data_error_of([&] { open_data((*directory / "train-*.tfrecord").string(), options); }),
+              HasSubstr("train-00000-of-00010.tfrecord: record 0 at byte 0] needed raw pixels in image/encoded; "
+                        "decoding images is not in this "
+                        "version; it holds a JPEG image"));
+}
+
+}  // namespace
+}  // namespace lockstep::data
