@@ -58,10 +58,10 @@ class Communicator {
   /// Memory that this group reduces without a copy, zeroed.
   device::Buffer allocate(std::size_t bytes) const;
 
-  /// values[i] becomes op over all members of their values[i]: the same bits on every member and in every run. In place.
-  /// `values.size()` is in elements and may be 0. Integers wrap around, and a NaN on any member is the result, of max and
-  /// min too. On route mpi the library decides about bits and NaNs. The values must stay where they are until the request
-  /// is complete. Throws Error (communication), here or from the request.
+  /// values[i] becomes op over all members of their values[i]: the same bits on every member and in every run. In
+  /// place. `values.size()` is in elements and may be 0. Integers wrap around, and a NaN on any member is the result,
+  /// of max and min too. On route mpi the library decides about bits and NaNs. The values must stay where they are
+  /// until the request is complete. Throws Error (communication), here or from the request.
   template <Reducible T>
   Request all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) const;
 
@@ -79,10 +79,10 @@ class Communicator {
   /// (communication).
   bool any(bool mine) const;
 
-  /// Makes every member's current and later operations throw Error (communication) with `reason`; of several reasons the
-  /// first stays. For a member that must leave: called from its own thread, between its operations. Between ranks the
-  /// others notice within milliseconds, but not from inside the MPI library's own reduction (route mpi); a replica that is
-  /// not its rank's first reaches the other ranks when its rank's first replica comes to its next operation.
+  /// Makes every member's current and later operations throw Error (communication) with `reason`; of several reasons
+  /// the first stays. For a member that must leave: called from its own thread, between its operations. Between ranks
+  /// the others notice within milliseconds, but not from inside the MPI library's own reduction (route mpi); a replica
+  /// that is not its rank's first reaches the other ranks when its rank's first replica comes to its next operation.
   void abort(const std::string& reason) const;
 
  private:

@@ -30,8 +30,8 @@ Communicator make_mpi_group(MPI_Comm ranks, Route route);
 /// Replicas of all ranks of `ranks`: element i is local replica i, its rank() is the global replica number (replicas of
 /// rank 0 first, then of rank 1, …). Ranks may drive different numbers of replicas. Reduces in the process in replica
 /// order, then between ranks by `route` (ring, mpi, or automatic), then hands the result back. The thread of a rank's
-/// first replica is the only one that calls MPI (MPI_THREAD_SERIALIZED is enough). Collective over `ranks`; for one rank
-/// it is make_in_process_group, whatever the route. Throws Error (input) for a route that does not connect ranks.
+/// first replica is the only one that calls MPI (MPI_THREAD_SERIALIZED is enough). Collective over `ranks`; for one
+/// rank it is make_in_process_group, whatever the route. Throws Error (input) for a route that does not connect ranks.
 std::vector<Communicator> make_multi_worker_group(MPI_Comm ranks, int local_replicas, Route route);
 
 }  // namespace lockstep::allreduce

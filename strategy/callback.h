@@ -28,6 +28,7 @@ struct TrainBegin {
   std::int64_t steps_per_epoch = 0;
   std::int64_t first_step = 0;  ///< steps done before: 0, or those of the checkpoint
   std::int64_t last_step = 0;   ///< steps done at the end
+  float learning_rate = 0;      ///< at its peak, after scaling with the global batch
   std::uint64_t seed = 1;
   double start_seconds = 0;  ///< from the start of the session to here
   std::optional<std::filesystem::path> restored_from;

@@ -6,7 +6,8 @@
 
 namespace lockstep::strategy {
 
-void check_data_fits(const data::Dataset& dataset, const model::Network& network, const model::Loss& loss) {
+void check_data_fits(const data::Dataset& dataset, const model::Network& network, const model::Loss& loss,
+                     DataUse use) {
   const auto refuse = [&](const std::string& needed, const std::string& given) {
     throw Error(ErrorCategory::data, dataset.description(), needed, given);
   };
@@ -18,11 +19,12 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
     refuse(fmt::format("needed samples of shape {}, the input of model {}", model::to_string(network.input_shape()),
                        network.name()),
            fmt::format("got {}", model::to_string(spec.shape)));
+  if (use == DataUse::prediction) return;
   const std::int64_t outputs = model::element_count(network.output_shape());
   if (std::holds_alternative<model::SparseCategoricalCrossentropy>(loss)) {
     if (spec.classes == 0)
       refuse(fmt::format("{} needs class labels", model::to_string(loss)), "the data set has none");
-    if (spec.classes != outputs)
+    if (use == DataUse::evaluation ? spec.classes > outputs : spec.classes != outputs)
       refuse(fmt::format("needed {} classes, the outputs of model {}", outputs, network.name()),
              fmt::format("got {} classes", spec.classes));
   } else if (spec.targets != outputs) {

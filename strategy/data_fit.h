@@ -6,8 +6,16 @@
 
 namespace lockstep::strategy {
 
+/// What a data set is for.
+enum class DataUse {
+  training,    ///< every class that the network knows occurs
+  evaluation,  ///< may lack classes
+  prediction,  ///< labels do not matter
+};
+
 /// Throws Error (data) unless `network` and `loss` can take what `dataset` gives: shape, number of classes or targets,
 /// records at all; and Error (input) where it is not batched.
-void check_data_fits(const data::Dataset& dataset, const model::Network& network, const model::Loss& loss);
+void check_data_fits(const data::Dataset& dataset, const model::Network& network, const model::Loss& loss,
+                     DataUse use = DataUse::training);
 
 }  // namespace lockstep::strategy

@@ -49,6 +49,18 @@ void FitLoop::check_position(const RestoredCheckpoint& restored) const {
   const TrainingState& state = restored.state;
   check_same(restored.path, "global batch", state.global_batch, dataset_.global_batch());
   check_same(restored.path, "seed", static_cast<std::int64_t>(state.seed), static_cast<std::int64_t>(trainer_.seed));
+  const auto slots = replicas_[0].optimizer().slot_names();
+  if (const auto saved = state.configuration.value("slots", slots); saved != slots)
+    throw Error(ErrorCategory::checkpoint, "resume",
+                fmt::format("needed the optimizer that {} was made with, with slots [{}]", restored.path.string(),
+                            fmt::join(saved, ", ")),
+                fmt::format("got one with [{}]; --resume never starts over", fmt::join(slots, ", ")));
+  if (const auto planned = state.configuration.value("last_step", last_step_);
+      planned != last_step_ && strategy_.is_chief())
+    strategy_.session().logger()->warn(
+        "the training was to end at step {}, now at {}: a learning rate that depends on the end is another from here "
+        "on",
+        planned, last_step_);
   check_same(restored.path, "number of records", state.configuration.value("records", dataset_.size()),
              dataset_.size());
 }
@@ -86,6 +98,8 @@ TrainingState FitLoop::state() const {
                    {"epoch_skipped_samples", static_cast<double>(skipped_samples_)}};
   state.configuration = fit_.checkpoint.configuration;
   state.configuration["records"] = dataset_.size();
+  state.configuration["last_step"] = last_step_;
+  state.configuration["slots"] = replicas_[0].optimizer().slot_names();
   return state;
 }
 

@@ -8,6 +8,7 @@
 #include "device/error.h"
 #include "strategy/data_fit.h"
 #include "strategy/evaluation.h"
+#include "strategy/plan_agreement.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -62,8 +63,9 @@ History FitLoop::run() {
 
 void FitLoop::begin() {
   check_data_fits(dataset_, replicas_.network(), trainer_.loss);
-  if (fit_.validation) check_data_fits(*fit_.validation, replicas_.network(), trainer_.loss);
+  if (fit_.validation) check_data_fits(*fit_.validation, replicas_.network(), trainer_.loss, DataUse::evaluation);
   last_step_ = planned_steps(fit_, steps_per_epoch_);
+  check_same_plan(strategy_.ranks(), plan());
   schedule_ = effective_schedule(trainer_, dataset_.global_batch(), last_step_);
   restore();
   replicas_.check_agreement(step_);
@@ -82,18 +84,26 @@ void FitLoop::begin() {
   announce();
 }
 
+std::string FitLoop::plan() const {
+  const CheckpointPlan& saving = fit_.checkpoint;
+  std::string plan = fmt::format("{}, {} steps, seed {}, {} micro-batches", describe_plan(dataset_), last_step_,
+                                 trainer_.seed, trainer_.accumulate);
+  if (fit_.validation) plan += fmt::format(", validation on {}", describe_plan(*fit_.validation));
+  if (!saving.directory.empty())
+    plan += fmt::format(", a checkpoint every {} steps (0: every epoch)", saving.save_every);
+  return plan;
+}
+
 void FitLoop::announce() const {
   const std::int64_t world = strategy_.num_replicas_in_sync();
   const std::int64_t part = (dataset_.global_batch() + world - 1) / world;
-  const auto& placements = strategy_.placements();
-  const int nodes = 1 + std::ranges::max_element(placements, {}, &Placement::node)->node;
   const TrainBegin begin{.model = replicas_.network().name(),
                          .parameters = static_cast<std::int64_t>(replicas_.network().parameters().element_count()),
                          .strategy = strategy_.name(),
                          .allreduce = strategy_.route(),
                          .world_size = static_cast<int>(world),
                          .ranks = strategy_.session().size(),
-                         .nodes = nodes,
+                         .nodes = strategy_.session().nodes(),
                          .data = dataset_.description(),
                          .records = dataset_.size(),
                          .global_batch = dataset_.global_batch(),
@@ -102,6 +112,7 @@ void FitLoop::announce() const {
                          .steps_per_epoch = steps_per_epoch_,
                          .first_step = step_,
                          .last_step = last_step_,
+                         .learning_rate = schedule_.peak,
                          .seed = trainer_.seed,
                          .start_seconds = strategy_.session().seconds(),
                          .restored_from = restored_from_};

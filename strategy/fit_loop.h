@@ -32,6 +32,8 @@ class FitLoop {
   void begin();
   void restore();
   void check_position(const RestoredCheckpoint& restored) const;
+  /// What all ranks must have in common, for people.
+  std::string plan() const;
   void announce() const;
 
   void train_step();

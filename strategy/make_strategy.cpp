@@ -6,6 +6,7 @@
 #include "strategy/mirrored_strategy.h"
 #include "strategy/multi_worker_mirrored_strategy.h"
 #include "strategy/one_device_strategy.h"
+#include "strategy/tf_config.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -35,6 +36,7 @@ std::unique_ptr<Strategy> make_strategy(Session& session, std::string_view name,
   const std::string_view chosen = name == "auto" ? choose(session, devices.size()) : name;
   if (chosen == "multi-worker-mirrored")
     return std::make_unique<MultiWorkerMirroredStrategy>(session, std::move(devices), route);
+  check_tf_config(session);
   if (chosen == "mirrored") return std::make_unique<MirroredStrategy>(session, std::move(devices));
   if (chosen != "one-device")
     throw Error(ErrorCategory::input, "strategy", "needed auto, one-device, mirrored or multi-worker-mirrored",

@@ -1,27 +1,10 @@
 #include "strategy/multi_worker_mirrored_strategy.h"
 
-#include <fmt/format.h>
-
 #include "device/error.h"
-#include "strategy/cluster.h"
+#include "strategy/tf_config.h"
 
 namespace lockstep::strategy {
 namespace {
-
-/// Every rank throws what any of them has to say about its TF_CONFIG, so that none waits for the others.
-void check_tf_config(const Session& session) {
-  std::string problem;
-  try {
-    if (const auto cluster = Cluster::from_environment()) cluster->check_against_mpi(session.rank(), session.size());
-  } catch (const Error& error) {
-    problem = error.what();
-  }
-  const std::vector<std::string> problems = session.all_gather(problem);
-  for (std::size_t rank = 0; rank < problems.size(); ++rank)
-    if (!problems[rank].empty())
-      throw Error(ErrorCategory::input, "strategy", "needed a TF_CONFIG that agrees with MPI on every rank, or none",
-                  fmt::format("rank {}: {}", rank, problems[rank]));
-}
 
 allreduce::Communicator one_member_a_rank(const Session& session) {
   if (session.ranks() == MPI_COMM_NULL) return allreduce::make_in_process_group(1).front();

@@ -6,6 +6,7 @@
 #include "strategy/checkpoint_agreement.h"
 #include "strategy/data_fit.h"
 #include "strategy/fit_loop.h"
+#include "strategy/plan_agreement.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -38,7 +39,8 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
 }
 
 model::MetricSums Trainer::evaluate(const data::Dataset& dataset) {
-  check_data_fits(dataset, *network_, options_.loss);
+  check_data_fits(dataset, *network_, options_.loss, DataUse::evaluation);
+  check_same_plan(replicas_.strategy().ranks(), describe_plan(dataset));
   replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
   const auto sums = strategy::evaluate(replicas_, dataset, one_pass(replicas_.strategy(), dataset));
   replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
@@ -46,6 +48,8 @@ model::MetricSums Trainer::evaluate(const data::Dataset& dataset) {
 }
 
 void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink) {
+  check_data_fits(dataset, *network_, options_.loss, DataUse::prediction);
+  check_same_plan(replicas_.strategy().ranks(), describe_plan(dataset));
   replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
   strategy::predict(replicas_, dataset, one_pass(replicas_.strategy(), dataset), sink);
   replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });

@@ -45,7 +45,7 @@ model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t g
 /// Where and when a training is saved.
 struct CheckpointPlan {
   std::filesystem::path directory = {};  ///< empty: nothing is saved
-  std::int64_t save_every = 0;      ///< steps; 0 for the end of each epoch. The end of the training is always saved
+  std::int64_t save_every = 0;  ///< steps; 0 for the end of each epoch. The end of the training is always saved
   int keep = 3;
   Resume resume = Resume::automatic;
   nlohmann::json configuration = nlohmann::json::object();  ///< kept in state.json
@@ -53,8 +53,8 @@ struct CheckpointPlan {
 
 /// How much of which data, and what happens on the way.
 struct FitOptions {
-  std::int64_t epochs = 1;                  ///< 0 for no limit; then `steps` is needed
-  std::int64_t steps = 0;                   ///< 0 for no limit. Whichever limit comes first
+  std::int64_t epochs = 1;                       ///< 0 for no limit; then `steps` is needed
+  std::int64_t steps = 0;                        ///< 0 for no limit. Whichever limit comes first
   std::optional<data::Dataset> validation = {};  ///< evaluated at the end of each epoch; batched
   CheckpointPlan checkpoint = {};
   std::vector<std::shared_ptr<Callback>> callbacks = {};

@@ -37,8 +37,8 @@ Restored restore(strategy::Session& session, const RestoredArguments& arguments)
   DataArguments data = arguments.data;
   if (data.classes == 0 && source.loss != "mean-squared-error") data.classes = source.outputs;
   data::Dataset dataset = open_dataset(data, data.data, "test", 1).batch(data.global_batch);
-  auto trainer = std::make_unique<strategy::Trainer>(*strategy, source.make(),
-                                                     strategy::TrainerOptions{.loss = parse_loss(source.loss)});
+  auto trainer = std::make_unique<strategy::Trainer>(
+      *strategy, source.make(), strategy::TrainerOptions{.loss = parse_loss(source.loss, source.label_smoothing)});
   strategy::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
   return {std::move(strategy), std::move(source), std::move(dataset), std::move(trainer), std::move(checkpoint)};
 }

@@ -44,8 +44,8 @@ model::Network ModelSource::make() const {
 }
 
 nlohmann::json ModelSource::to_json() const {
-  return {
-      {"name", name}, {"description", description}, {"input_shape", input_shape}, {"outputs", outputs}, {"loss", loss}};
+  return {{"name", name}, {"description", description},        {"input_shape", input_shape}, {"outputs", outputs},
+          {"loss", loss}, {"label_smoothing", label_smoothing}};
 }
 
 ModelSource ModelSource::from_json(const nlohmann::json& json, const std::string& where) {
@@ -54,19 +54,22 @@ ModelSource ModelSource::from_json(const nlohmann::json& json, const std::string
             .description = json.at("description").get<std::string>(),
             .input_shape = json.at("input_shape").get<model::Shape>(),
             .outputs = json.at("outputs").get<std::int64_t>(),
-            .loss = json.at("loss").get<std::string>()};
+            .loss = json.at("loss").get<std::string>(),
+            .label_smoothing = json.at("label_smoothing").get<double>()};
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCategory::checkpoint, where, "needed the description of the model, as `lockstep train` writes it",
                 error.what());
   }
 }
 
-ModelSource choose_model(const std::string& name, const data::SampleSpec& spec, const std::string& loss) {
+ModelSource choose_model(const std::string& name, const data::SampleSpec& spec, const std::string& loss,
+                         double label_smoothing) {
   ModelSource source{.name = name,
                      .description = {},
                      .input_shape = spec.shape,
                      .outputs = spec.classes > 0 ? spec.classes : spec.targets,
-                     .loss = loss};
+                     .loss = loss,
+                     .label_smoothing = label_smoothing};
   if (name.ends_with(".json")) source.description = read_description(name);
   return source;
 }

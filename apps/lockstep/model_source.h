@@ -22,6 +22,7 @@ struct ModelSource {
   model::Shape input_shape;
   std::int64_t outputs = 0;  ///< classes, or targets of a regression
   std::string loss = "sparse-categorical-crossentropy";
+  double label_smoothing = 0;
 
   model::Network make() const;
   nlohmann::json to_json() const;
@@ -30,7 +31,8 @@ struct ModelSource {
 };
 
 /// The network that `--model` names, for data of `spec`. Throws Error (input).
-ModelSource choose_model(const std::string& name, const data::SampleSpec& spec, const std::string& loss);
+ModelSource choose_model(const std::string& name, const data::SampleSpec& spec, const std::string& loss,
+                         double label_smoothing = 0);
 
 /// "sparse-categorical-crossentropy" or "mean-squared-error". Throws Error (input) that lists them.
 model::Loss parse_loss(const std::string& name, double label_smoothing = 0);

@@ -72,7 +72,7 @@ int train(strategy::Session& session, const TrainArguments& arguments, const std
   const auto strategy = choose_strategy(session, arguments.place);
 
   data::Dataset dataset = open_dataset(arguments.data, arguments.data.data, "train", arguments.seed);
-  const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss);
+  const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss, arguments.label_smoothing);
   if (arguments.shuffle) dataset = dataset.shuffle();
   dataset = dataset.batch(arguments.data.global_batch);
 

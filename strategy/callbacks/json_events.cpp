@@ -48,6 +48,7 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
                 {"steps_per_epoch", begin.steps_per_epoch},
                 {"first_step", begin.first_step},
                 {"last_step", begin.last_step},
+                {"learning_rate", shortest(begin.learning_rate)},
                 {"seed", begin.seed},
                 {"start_seconds", begin.start_seconds},
                 {"resident_bytes", device::resident_bytes()}};

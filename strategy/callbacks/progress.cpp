@@ -56,8 +56,9 @@ void Progress::on_train_begin(const TrainBegin& begin) {
         begin.world_size - begin.global_batch, begin.world_size));
   if (begin.restored_from)
     print_line(fmt::format("goes on from {}, step {}", begin.restored_from->string(), begin.first_step));
-  print_line(fmt::format("steps {} to {}, {} an epoch; seed {}; ready after {:.2f} s", begin.first_step,
-                         begin.last_step, begin.steps_per_epoch, begin.seed, begin.start_seconds));
+  print_line(fmt::format("steps {} to {}, {} an epoch; learning rate {}, seed {}; ready after {:.2f} s",
+                         begin.first_step, begin.last_step, begin.steps_per_epoch, begin.learning_rate, begin.seed,
+                         begin.start_seconds));
 }
 
 void Progress::on_epoch_begin(std::int64_t /*epoch*/) {

@@ -84,7 +84,7 @@ TEST_P(AllReduce, SumsALargeBufferThatStartsAnywhere) {
   run(GetParam(), [&](const Communicator& group) {
     const int n = group.size();
     // Beyond one segment of a ring, and not aligned to a cache line.
-    std::vector<float> storage = values_of<float>(group.rank(), n, 1'200'007);
+    std::vector<float> storage = values_of<float>(group.rank(), n, 300'007);
     group.all_reduce(std::span(storage).subspan(3)).wait();
     for (std::size_t i = 0; i < 3; ++i)
       ASSERT_EQ(storage[i], static_cast<float>(group.rank() + static_cast<int>(i) * n));
@@ -108,19 +108,17 @@ std::vector<std::byte> bits_of(const std::vector<float>& values) {
 }
 
 TEST_P(ExactAllReduce, GivesTheSameBitsOnEveryMemberAndInEveryRun) {
-  for (const std::size_t count : kCounts) {
-    run(GetParam(), [&](const Communicator& group) {
+  run(GetParam(), [&](const Communicator& group) {
+    for (const std::size_t count : kCounts) {
       std::vector<float> first = unfriendly_values(group.rank(), count);
       sum_and_wait(group, first);
-      for (int repetition = 0; repetition < 3; ++repetition) {
-        std::vector<float> again = unfriendly_values(group.rank(), count);
-        sum_and_wait(group, again);
-        ASSERT_EQ(bits_of(first), bits_of(again)) << count << " elements";
-      }
+      std::vector<float> again = unfriendly_values(group.rank(), count);
+      sum_and_wait(group, again);
+      ASSERT_EQ(bits_of(first), bits_of(again)) << count << " elements";
       const auto all = group.all_gather(std::as_bytes(std::span(first)));
       for (const auto& other : all) ASSERT_EQ(other, all.front()) << count << " elements";
-    });
-  }
+    }
+  });
 }
 
 TEST_P(AllReduce, ApproximatesTheExactSum) {
@@ -192,7 +190,7 @@ TEST_P(AllReduce, ServesTwoGroupsInTurn) {
     for (std::size_t i = 0; i < one.size(); ++i)
       if (one[i].rank() == group.rank()) partner = &other[i];
     ASSERT_NE(partner, nullptr);
-    for (int step = 0; step < 20; ++step) {
+    for (int step = 0; step < 5; ++step) {
       std::vector<float> a(1000, 1.0f);
       std::vector<std::int64_t> b(10, group.rank() + step);
       sum_and_wait(group, a);

@@ -50,7 +50,7 @@ std::vector<GroupKind> group_kinds() {
   if (ranks > 1)
     kinds.push_back({.name = "ring_of_small_segments", .size = ranks, .make = [] {
                        return std::vector{
-                           Communicator(make_ring(MPI_COMM_WORLD, {.gather_bytes = 0, .segment_bytes = 1024}))};
+                           Communicator(make_ring(MPI_COMM_WORLD, {.gather_bytes = 0, .segment_bytes = 4096}))};
                      }});
   return kinds;
 }

@@ -174,7 +174,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"evaluate --checkpoint nowhere --data synthetic:8x8x1:4:10", 3,
                 "nowhere] needed a directory with a complete checkpoint; it does not exist"},
         Refusal{"predict --checkpoint nowhere --data synthetic:8x8x1:4:10", 2,
-                "command line] needed --output FILE.csv or FILE.jsonl; it was not given"}));
+                "command line] needed --output FILE.csv or FILE.jsonl; it was not given"}),
+    [](const auto& test) { return "Case" + std::to_string(test.index); });
 
 // ---- Bad models and data
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <random>
+#include <thread>
 
 #include "strategy/checkpoint_directory.h"
 #include "strategy/checkpoint_workspace.h"
@@ -164,6 +165,16 @@ TEST_F(CheckpointFault, AnotherRunInTheDirectoryIsRefused) {
     EXPECT_NO_THROW(running.save(first_.arrays(), at_step(1)));
   }
   EXPECT_NO_THROW(directory().prepare(1));
+}
+
+TEST_F(CheckpointFault, ARunThatIsLeavingIsWaitedFor) {
+  auto leaving = std::make_unique<CheckpointDirectory>(directory());
+  leaving->prepare(1);
+  std::thread next([&] {
+    EXPECT_NO_THROW(CheckpointDirectory({path(), 3, std::chrono::minutes(5)}, alone()).prepare(1));
+  });
+  leaving.reset();
+  next.join();
 }
 
 TEST_F(CheckpointFault, LeftoversOfAnEarlierCrashAreRemovedAtTheStart) {

@@ -80,7 +80,13 @@ TEST(MultiWorkerMirroredStrategy, ChecksTfConfigAgainstMpi) {
   Session session(0, nullptr);
   const WithTfConfig two(R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})");
   EXPECT_THAT(error_of([&] { make_strategy(session, "multi-worker-mirrored", cpus(1)); }),
-              HasSubstr("needed a TF_CONFIG that agrees with MPI on every rank, or none; rank 0: "));
+              HasSubstr("needed a TF_CONFIG that agrees with the launcher on every rank, or none; rank 0: "));
+}
+
+TEST(MakeStrategy, RefusesToTrainOneOfTheWorkersThatTfConfigNamesAlone) {
+  Session session(0, nullptr);
+  const WithTfConfig two(R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})");
+  EXPECT_THAT(error_of([&] { make_strategy(session, "auto", cpus(1)); }), HasSubstr("TF_CONFIG"));
 }
 
 TEST(MultiWorkerMirroredStrategy, AcceptsATfConfigThatAgrees) {

@@ -1,0 +1,162 @@
+// Decisions that one rank has the reason for and all must take; run under mpirun on 1 to 4 ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <limits>
+
+#include "strategy/multi_worker_mirrored_strategy.h"
+#include "strategy/plan_agreement.h"
+#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/strategy/mpi_session.h"
+#include "tests/strategy/training.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::error_of;
+using ::testing::HasSubstr;
+
+MultiWorkerMirroredStrategy ranks_with(int local_replicas) {
+  return MultiWorkerMirroredStrategy(mpi_session(),
+                                     std::vector<device::Device>(static_cast<std::size_t>(local_replicas)));
+}
+
+bool is_last_rank() { return mpi_session().rank() == mpi_session().size() - 1; }
+
+data::Dataset shuffled_data() { return small_data().shuffle().batch(40); }
+
+/// A directory that all ranks name alike: that of the chief.
+class SharedDirectory {
+ public:
+  SharedDirectory() : path_(mpi_session().all_gather(scratch_.path()).front()) {}
+  ~SharedDirectory() { mpi_session().barrier(); }
+  SharedDirectory(const SharedDirectory&) = delete;
+  SharedDirectory& operator=(const SharedDirectory&) = delete;
+  std::filesystem::path path() const { return path_ / "run"; }
+
+ private:
+  ScratchDirectory scratch_;
+  std::filesystem::path path_;
+};
+
+TEST(MpiSession, KnowsAllRanksAndTheirNode) {
+  const Session& session = mpi_session();
+  EXPECT_EQ(session.nodes(), 1);
+  EXPECT_EQ(session.local_rank(), session.rank());
+  EXPECT_EQ(session.local_size(), session.size());
+  const auto all = session.all_gather(std::string(static_cast<std::size_t>(session.rank()), 'x'));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) EXPECT_EQ(all[rank].size(), rank);
+}
+
+TEST(MpiStrategy, NumbersReplicasInTheOrderOfRanks) {
+  const auto strategy = ranks_with(2);
+  EXPECT_EQ(strategy.num_replicas_in_sync(), 2 * mpi_session().size());
+  EXPECT_EQ(strategy.first_replica(), 2 * mpi_session().rank());
+  for (const Placement& place : strategy.placements()) EXPECT_EQ(place.rank, place.replica / 2);
+}
+
+TEST(MpiStrategy, MayHaveDifferentNumbersOfReplicasOnItsRanks) {
+  const int local = is_last_rank() ? 2 : 1;
+  auto strategy = ranks_with(local);
+  EXPECT_EQ(strategy.num_replicas_in_sync(), mpi_session().size() + 1);
+  const Outcome outcome = train(strategy, plain_network(), shuffled_data(), {}, {.epochs = 1});
+  EXPECT_EQ(outcome.history.epochs[0].samples, 203);
+}
+
+TEST(MpiTrainer, EndsWithTheSameParametersOnAllRanks) {
+  auto strategy = ranks_with(1);
+  const Outcome outcome = train(strategy, dropout_network(), shuffled_data(), {}, {.epochs = 2});
+  for (const std::string& hash : mpi_session().all_gather(std::to_string(outcome.parameter_hash)))
+    EXPECT_EQ(hash, std::to_string(outcome.parameter_hash));
+}
+
+class StopOnLastRank final : public Callback {
+ public:
+  void on_batch_end(const StepLogs& logs) override {
+    if (is_last_rank() && logs.step == 4) request_stop();
+  }
+};
+
+TEST(MpiTrainer, StopsEverywhereWhenOneRankAsks) {
+  auto strategy = ranks_with(1);
+  FitOptions fit{.epochs = 3};
+  fit.callbacks = {std::make_shared<StopOnLastRank>()};
+  EXPECT_EQ(train(strategy, plain_network(), shuffled_data(), {}, fit).history.end.steps, 4);
+}
+
+class RaiseOnLastRank final : public Callback {
+ public:
+  explicit RaiseOnLastRank(bool in_validation) : in_validation_(in_validation) {}
+  void on_test_begin() override {
+    if (in_validation_ && is_last_rank()) std::raise(SIGTERM);
+  }
+  void on_batch_end(const StepLogs& logs) override {
+    if (!in_validation_ && is_last_rank() && logs.step == 4) std::raise(SIGTERM);
+  }
+
+ private:
+  bool in_validation_;
+};
+
+TEST(MpiTrainer, LeavesEverywhereWithOneCheckpointWhenOneRankIsSignalled) {
+  for (const bool in_validation : {false, true}) {
+    const SharedDirectory directory;
+    auto strategy = ranks_with(1);
+    FitOptions fit{.epochs = 3, .validation = small_data(200).batch(4)};
+    fit.checkpoint.directory = directory.path();
+    fit.callbacks = {std::make_shared<RaiseOnLastRank>(in_validation)};
+    const History history = train(strategy, plain_network(), shuffled_data(), {}, fit).history;
+    EXPECT_EQ(history.end.signal, SIGTERM);
+    EXPECT_EQ(history.end.steps, in_validation ? 6 : 5);
+    if (mpi_session().is_chief()) {
+      const auto saved = list_checkpoints(directory.path());
+      ASSERT_EQ(saved.size(), 1U);
+      EXPECT_EQ(saved[0].step, history.end.steps);
+    }
+  }
+}
+
+TEST(MpiTrainer, ResumesExactly) {
+  const SharedDirectory directory;
+  auto strategy = ranks_with(1);
+  FitOptions fit{.epochs = 3, .steps = 8};
+  fit.checkpoint.directory = directory.path();
+  train(strategy, normalized_network(), shuffled_data(), {}, fit);
+  fit.steps = 0;
+  const Outcome resumed = train(strategy, normalized_network(), shuffled_data(), {}, fit);
+  const Outcome straight = train(strategy, normalized_network(), shuffled_data(), {}, {.epochs = 3});
+  EXPECT_EQ(resumed.losses.size(), 10U);
+  EXPECT_EQ(resumed.parameter_hash, straight.parameter_hash);
+}
+
+TEST(MpiTrainer, TakesTheMeanOfAllRanksMovingStatistics) {
+  auto strategy = ranks_with(1);
+  Trainer trainer(strategy, normalized_network());
+  trainer.fit(shuffled_data(), {.epochs = 1});
+  trainer.replicas().run([](Replica& replica, int) { replica.adopt_mean_statistics(); });
+  const auto buffers = trainer.replicas()[0].model().buffers();
+  const std::string mine(reinterpret_cast<const char*>(buffers.data()), buffers.size_bytes());
+  for (const std::string& other : mpi_session().all_gather(mine)) EXPECT_EQ(other, mine);
+}
+
+TEST(MpiTrainer, EvaluatesEachRecordOnce) {
+  auto strategy = ranks_with(1);
+  Trainer trainer(strategy, plain_network());
+  EXPECT_EQ(trainer.evaluate(small_data(101).batch(10)).samples, 101);
+}
+
+TEST(MpiTrainer, RefusesRanksWithDifferentData) {
+  if (mpi_session().size() == 1) return;
+  auto strategy = ranks_with(1);
+  Trainer trainer(strategy, plain_network());
+  const data::Dataset dataset = small_data(is_last_rank() ? 50 : 49).batch(10);
+  const std::string error = error_of([&] { trainer.fit(dataset); });
+  EXPECT_THAT(error, HasSubstr("[ranks] needed the same data and options on all ranks; rank 0 has 49 records of [16] "
+                               "in 4 classes, global batch 10"));
+  EXPECT_THAT(error, HasSubstr(fmt::format("rank {} has 50 records", mpi_session().size() - 1)));
+}
+
+}  // namespace
+}  // namespace lockstep::strategy
