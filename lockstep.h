@@ -1,4 +1,5 @@
-// Everything a program needs to train with Lockstep. The names that such a program uses daily are lifted into `lockstep`; each room keeps the rest.
+// Everything a program needs to train with Lockstep. The names that such a program uses daily are lifted into
+// `lockstep`; each room keeps the rest.
 #pragma once
 
 #include "allreduce/communicator.h"

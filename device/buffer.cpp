@@ -21,7 +21,8 @@ Buffer HostAllocator::allocate(std::size_t bytes) {
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   void* data = std::aligned_alloc(alignment, rounded);
   if (data == nullptr)
-    throw Error(ErrorCategory::device, "memory", fmt::format("needed {} bytes of host memory", bytes), "the system refused");
+    throw Error(ErrorCategory::device, "memory", fmt::format("needed {} bytes of host memory", bytes),
+                "the system refused");
   if (alignment == kHugePage) ::madvise(data, rounded, MADV_HUGEPAGE);
   std::memset(data, 0, rounded);
   return Buffer(data, bytes, Device{}, [](void* memory) { std::free(memory); });

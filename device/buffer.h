@@ -35,8 +35,8 @@ class Buffer {
   Device device_;
 };
 
-/// Where memory comes from. The model asks one for its flat gradient and does not know who answers: plain memory, a shared
-/// window, or memory registered with a network.
+/// Where memory comes from. The model asks one for its flat gradient and does not know who answers: plain memory, a
+/// shared window, or memory registered with a network.
 class Allocator {
  public:
   virtual ~Allocator() = default;

@@ -18,8 +18,8 @@ int available_cores() {
 }
 
 // oneDNN's kernels run in OpenMP regions; the number of threads is a setting of the thread that enters them.
-// They cut their work for the number they ask for, so they must get that many: neither OMP_DYNAMIC nor OMP_THREAD_LIMIT may
-// give them fewer.
+// They cut their work for the number they ask for, so they must get that many: neither OMP_DYNAMIC nor OMP_THREAD_LIMIT
+// may give them fewer.
 void set_thread_budget(int threads) {
   omp_set_dynamic(0);
   omp_set_num_threads(std::clamp(threads, 1, std::max(1, omp_get_thread_limit())));

@@ -19,7 +19,9 @@ std::string to_string(Device device) {
 }
 
 Device parse_device(std::string_view text) {
-  const auto refuse = [&]() { return Error(ErrorCategory::input, "devices", kGrammar, fmt::format("got \"{}\"", text)); };
+  const auto refuse = [&]() {
+    return Error(ErrorCategory::input, "devices", kGrammar, fmt::format("got \"{}\"", text));
+  };
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) throw refuse();
   const std::string_view kind = text.substr(0, colon);
@@ -51,7 +53,8 @@ std::vector<Device> parse_devices(std::string_view list) {
     } else {
       const Device device = parse_device(item);
       if (device.kind == DeviceKind::cpu && device.index != 0)
-        throw Error(ErrorCategory::device, "devices", "needed cpu:0, the one CPU device of a process", fmt::format("got {}", item));
+        throw Error(ErrorCategory::device, "devices", "needed cpu:0, the one CPU device of a process",
+                    fmt::format("got {}", item));
       if (device.kind == DeviceKind::gpu && device.index >= static_cast<int>(gpus.size()))
         throw Error(ErrorCategory::device, "devices", fmt::format("{} needs {} GPUs", item, device.index + 1),
                     gpus.empty() ? gpu_unavailable_reason() : fmt::format("this process sees {}", gpus.size()));

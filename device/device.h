@@ -24,8 +24,8 @@ std::string to_string(Device device);
 /// Reads `cpu:0` or `gpu:1`. Throws Error (input) that shows the text and the grammar.
 Device parse_device(std::string_view text);
 
-/// Reads the `--devices` option: a comma-separated list, `gpu:all`, or `auto` (every GPU; on a machine without one, cpu:0).
-/// Throws Error (input) on a malformed list and Error (device) for a device that this machine lacks.
+/// Reads the `--devices` option: a comma-separated list, `gpu:all`, or `auto` (every GPU; on a machine without one,
+/// cpu:0). Throws Error (input) on a malformed list and Error (device) for a device that this machine lacks.
 std::vector<Device> parse_devices(std::string_view list);
 
 }  // namespace lockstep::device

@@ -6,11 +6,15 @@ namespace lockstep {
 
 int exit_status(ErrorCategory category) noexcept {
   switch (category) {
-    case ErrorCategory::input: return 2;
+    case ErrorCategory::input:
+      return 2;
     case ErrorCategory::data:
-    case ErrorCategory::checkpoint: return 3;
-    case ErrorCategory::communication: return 4;
-    case ErrorCategory::device: return 5;
+    case ErrorCategory::checkpoint:
+      return 3;
+    case ErrorCategory::communication:
+      return 4;
+    case ErrorCategory::device:
+      return 5;
   }
   return 1;
 }
@@ -20,7 +24,8 @@ namespace detail {
 void check_failed(const char* file, int line, const char* expression, const std::string& values) {
   // The launcher's variable, so that a check deep in the library needs no handle to the session to name its rank.
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  throw CheckFailure(fmt::format("[{}:{}] check failed on rank {}: {}; {}", file, line, rank ? rank : "0", expression, values));
+  throw CheckFailure(
+      fmt::format("[{}:{}] check failed on rank {}: {}; {}", file, line, rank ? rank : "0", expression, values));
 }
 
 }  // namespace detail

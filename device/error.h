@@ -45,18 +45,19 @@ namespace detail {
 
 }  // namespace lockstep
 
-/// Throws CheckFailure with the expression and both values unless `left op right`. Both values must be formattable by fmt.
-#define LOCKSTEP_CHECK_OP(left, op, right)                                                               \
-  do {                                                                                                   \
-    const auto& lockstep_left = (left);                                                                  \
-    const auto& lockstep_right = (right);                                                                \
-    if (!(lockstep_left op lockstep_right))                                                              \
-      ::lockstep::detail::check_failed(__FILE__, __LINE__, #left " " #op " " #right,                     \
-                                       ::fmt::format("{} and {}", lockstep_left, lockstep_right));       \
+/// Throws CheckFailure with the expression and both values unless `left op right`. Both values must be formattable by
+/// fmt.
+#define LOCKSTEP_CHECK_OP(left, op, right)                                                         \
+  do {                                                                                             \
+    const auto& lockstep_left = (left);                                                            \
+    const auto& lockstep_right = (right);                                                          \
+    if (!(lockstep_left op lockstep_right))                                                        \
+      ::lockstep::detail::check_failed(__FILE__, __LINE__, #left " " #op " " #right,               \
+                                       ::fmt::format("{} and {}", lockstep_left, lockstep_right)); \
   } while (false)
 
 /// Throws CheckFailure unless `condition`.
-#define LOCKSTEP_CHECK(condition)                                                                        \
-  do {                                                                                                   \
-    if (!(condition)) ::lockstep::detail::check_failed(__FILE__, __LINE__, #condition, "false");         \
+#define LOCKSTEP_CHECK(condition)                                                                \
+  do {                                                                                           \
+    if (!(condition)) ::lockstep::detail::check_failed(__FILE__, __LINE__, #condition, "false"); \
   } while (false)

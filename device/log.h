@@ -11,8 +11,8 @@ namespace lockstep::device {
 using Logger = spdlog::logger;
 
 struct LogOptions {
-  bool quiet = false;   ///< warnings and errors only
-  int rank = 0;         ///< shown before the message where the job has several ranks
+  bool quiet = false;  ///< warnings and errors only
+  int rank = 0;        ///< shown before the message where the job has several ranks
   int ranks = 1;
 };
 

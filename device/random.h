@@ -20,7 +20,8 @@ class Philox {
   std::uint64_t key_;
 };
 
-/// A key from a seed and what the numbers are for, such as ("dropout_1", step). Distinct purposes give independent streams.
+/// A key from a seed and what the numbers are for, such as ("dropout_1", step). Distinct purposes give independent
+/// streams.
 std::uint64_t random_key(std::uint64_t seed, std::string_view purpose, std::uint64_t index = 0);
 
 /// A word as a float in [0, 1), 24 bits of it.

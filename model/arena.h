@@ -18,8 +18,8 @@ struct ArenaLayout {
   std::size_t bytes = 0;
 };
 
-/// Greedy by size: the largest buffer first, each at the lowest offset where it meets none that lives at the same time (Pisarchyk and Lee,
-/// "Efficient memory management for deep neural net inference", 2020). Deterministic.
+/// Greedy by size: the largest buffer first, each at the lowest offset where it meets none that lives at the same time
+/// (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020). Deterministic.
 ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes);
 
 }  // namespace lockstep::model

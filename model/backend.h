@@ -51,9 +51,9 @@ struct BatchNormalizationSpec {
 };
 
 struct DropoutSpec {
-  std::string layer;            ///< its name keys the mask
+  std::string layer;  ///< its name keys the mask
   std::int64_t batch = 0;
-  std::int64_t features = 0;    ///< elements of one sample
+  std::int64_t features = 0;  ///< elements of one sample
   float rate = 0;
 };
 

@@ -9,7 +9,9 @@
 namespace lockstep::model {
 namespace {
 
-device::Buffer allocate_floats(device::Allocator& allocator, std::size_t count) { return allocator.allocate(count * sizeof(float)); }
+device::Buffer allocate_floats(device::Allocator& allocator, std::size_t count) {
+  return allocator.allocate(count * sizeof(float));
+}
 
 void fill_initial(const ParameterTable& table, std::uint64_t seed, std::span<float> flat) {
   std::ranges::fill(flat, 0.0f);
@@ -19,7 +21,8 @@ void fill_initial(const ParameterTable& table, std::uint64_t seed, std::span<flo
 
 }  // namespace
 
-CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Device device, device::Allocator& gradients)
+CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Device device,
+                             device::Allocator& gradients)
     : network_(std::move(network)), backend_(make_backend(device)) {
   if (network_->nodes().empty())
     throw Error(ErrorCategory::input, network_->name(), "needed a network of at least one layer", "got none");
@@ -56,8 +59,8 @@ void CompiledModel::prepare(std::int64_t samples, bool training) {
   if (samples > 0) plan(samples, training);
 }
 
-MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext& context, const Loss& loss, bool accumulate,
-                                      const GradientReady& ready) {
+MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext& context, const Loss& loss,
+                                      bool accumulate, const GradientReady& ready) {
   const std::size_t parameters_count = parameter_table().entries().size();
   if (batch.samples == 0) {
     if (!accumulate) std::ranges::fill(gradients(), 0.0f);
@@ -65,15 +68,17 @@ MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext&
     return {};
   }
   Plan& active = plan(batch.samples, true);
-  const PassContext pass{.training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample};
+  const PassContext pass{
+      .training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample};
   active.forward(batch.features, pass);
-  const MetricSums sums =
-      compute_loss(loss, active.output(), batch.samples, batch.targets, context.global_samples, active.output_gradient());
+  const MetricSums sums = compute_loss(loss, active.output(), batch.samples, batch.targets, context.global_samples,
+                                       active.output_gradient());
   if (!accumulate) {
     active.backward(pass, gradients(), ready);
     return sums;
   }
-  if (micro_gradients_.size() == 0) micro_gradients_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
+  if (micro_gradients_.size() == 0)
+    micro_gradients_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
   const auto micro = micro_gradients_.as<float>();
   active.backward(pass, micro, [&](std::size_t parameter) {
     const ParameterInfo& entry = parameter_table().entries()[parameter];

@@ -33,14 +33,16 @@ struct StepContext {
   std::int64_t global_samples = 0;  ///< samples of the global batch: the divisor of the gradient
 };
 
-/// Called once per parameter when its gradient is complete, in flat order; the argument is its index in parameters().entries().
+/// Called once per parameter when its gradient is complete, in flat order; the argument is its index in
+/// parameters().entries().
 using GradientReady = std::function<void(std::size_t parameter)>;
 
-/// One replica's model on one device. Not thread-safe: one thread per replica, the one that set its thread budget (device/cpu.h).
+/// One replica's model on one device. Not thread-safe: one thread per replica, the one that set its thread budget
+/// (device/cpu.h).
 class CompiledModel {
  public:
-  /// `gradients` provides the flat gradient, so that it may lie where a communicator reduces it in place. Throws Error (device) where the
-  /// device has no backend in this build.
+  /// `gradients` provides the flat gradient, so that it may lie where a communicator reduces it in place. Throws Error
+  /// (device) where the device has no backend in this build.
   CompiledModel(std::shared_ptr<const Network> network, device::Device device, device::Allocator& gradients);
   ~CompiledModel();
   CompiledModel(CompiledModel&&) noexcept;
@@ -56,8 +58,9 @@ class CompiledModel {
   std::span<float> gradients() { return gradients_.as<float>(); }    ///< flat, written by train_batch
   std::span<float> buffers() { return buffers_.as<float>(); }        ///< flat; moving statistics of normalization
 
-  /// Forward, loss, backward on `batch`. Gradients of the sum of losses / context.global_samples go to gradients(): written, or with `accumulate`
-  /// added to what is there (a further micro-batch of the same step). `ready`, if given, hears of every parameter once.
+  /// Forward, loss, backward on `batch`. Gradients of the sum of losses / context.global_samples go to gradients():
+  /// written, or with `accumulate` added to what is there (a further micro-batch of the same step). `ready`, if given,
+  /// hears of every parameter once.
   MetricSums train_batch(const BatchView& batch, const StepContext& context, const Loss& loss, bool accumulate = false,
                          const GradientReady& ready = {});
 

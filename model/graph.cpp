@@ -17,7 +17,8 @@ const Layer& layer_of(const Network& network, const GraphStep& step) {
   return *network.nodes()[static_cast<std::size_t>(step.node)].layer;
 }
 
-// relu(x) -> pool becomes pool(x) -> relu. The ReLU keeps its step's place behind the pooling; who read the pooling now reads it.
+// relu(x) -> pool becomes pool(x) -> relu. The ReLU keeps its step's place behind the pooling; who read the pooling now
+// reads it.
 void move_relu_behind_pooling(const Network& network, Graph& graph) {
   for (std::size_t i = 0; i < graph.steps.size(); ++i) {
     if (!layer_of(network, graph.steps[i]).is_relu() || graph.steps[i].inputs.front() == kInput) continue;
@@ -35,7 +36,8 @@ void move_relu_behind_pooling(const Network& network, Graph& graph) {
     graph.steps[i].inputs.front() = pool;
     graph.steps[i].input_shapes.front() = graph.steps[pool_step].output_shape;
     graph.steps[i].output_shape = graph.steps[pool_step].output_shape;
-    std::rotate(graph.steps.begin() + static_cast<std::ptrdiff_t>(i), graph.steps.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+    std::rotate(graph.steps.begin() + static_cast<std::ptrdiff_t>(i),
+                graph.steps.begin() + static_cast<std::ptrdiff_t>(i) + 1,
                 graph.steps.begin() + static_cast<std::ptrdiff_t>(pool_step) + 1);
   }
 }
@@ -65,7 +67,8 @@ Graph make_graph(const Network& network) {
   Graph graph{.steps = {}, .output = network.last()};
   for (std::size_t i = 0; i < network.nodes().size(); ++i) {
     const Node& node = network.nodes()[i];
-    GraphStep step{.node = static_cast<NodeId>(i), .inputs = node.inputs, .input_shapes = {}, .output_shape = node.output_shape};
+    GraphStep step{
+        .node = static_cast<NodeId>(i), .inputs = node.inputs, .input_shapes = {}, .output_shape = node.output_shape};
     for (const NodeId input : node.inputs) step.input_shapes.push_back(network.shape(input));
     graph.steps.push_back(std::move(step));
   }

@@ -23,8 +23,9 @@ struct Graph {
   NodeId output = kInput;
 };
 
-/// Steps of `network` that its output depends on, with two rewrites. A ReLU directly before a max pooling moves behind it: max(x, 0) is monotonic, so values and gradients stay, on
-/// fewer elements. A ReLU that alone reads a layer which can apply it is fused into that layer.
+/// Steps of `network` that its output depends on, with two rewrites. A ReLU directly before a max pooling moves behind
+/// it: max(x, 0) is monotonic, so values and gradients stay, on fewer elements. A ReLU that alone reads a layer which
+/// can apply it is fused into that layer.
 Graph make_graph(const Network& network);
 
 }  // namespace lockstep::model

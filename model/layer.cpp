@@ -33,8 +33,7 @@ const Shape& BuildContext::input() const {
 
 const Shape& BuildContext::image_input() const {
   const Shape& shape = input();
-  if (shape.size() != 3)
-    refuse("needed an input [height, width, channels]", fmt::format("got {}", to_string(shape)));
+  if (shape.size() != 3) refuse("needed an input [height, width, channels]", fmt::format("got {}", to_string(shape)));
   return shape;
 }
 

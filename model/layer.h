@@ -1,4 +1,5 @@
-// What a layer is: a description (build), and the operation that a plan runs (compile). A user's own layer derives from CustomLayer.
+// What a layer is: a description (build), and the operation that a plan runs (compile). A user's own layer derives from
+// CustomLayer.
 #pragma once
 
 #include <cstddef>
@@ -59,20 +60,20 @@ struct PassContext {
 struct Tensors {
   std::vector<std::span<const float>> inputs;
   std::span<float> output;
-  std::span<float> output_gradient;                 ///< may be overwritten by backward: nobody reads it later
-  std::vector<std::span<float>> input_gradients;    ///< to be written, not added to; empty where nobody needs it
-  std::vector<std::span<float>> parameters;         ///< read only, in the order of declaration
+  std::span<float> output_gradient;                   ///< may be overwritten by backward: nobody reads it later
+  std::vector<std::span<float>> input_gradients;      ///< to be written, not added to; empty where nobody needs it
+  std::vector<std::span<float>> parameters;           ///< read only, in the order of declaration
   std::vector<std::span<float>> parameter_gradients;  ///< to be written
-  std::vector<std::span<float>> buffers;            ///< read and, in training, updated
-  std::span<std::byte> saved;                       ///< kept from forward to backward; Needs::saved_bytes of them, 64-byte aligned
-  std::span<std::byte> scratch;                     ///< free to use during one call; Needs::scratch_bytes of them, 64-byte aligned
+  std::vector<std::span<float>> buffers;              ///< read and, in training, updated
+  std::span<std::byte> saved;    ///< kept from forward to backward; Needs::saved_bytes of them, 64-byte aligned
+  std::span<std::byte> scratch;  ///< free to use during one call; Needs::scratch_bytes of them, 64-byte aligned
 };
 
 /// What an operation asks of the plan.
 struct Needs {
-  bool inputs_in_backward = true;   ///< false lets the plan reuse the inputs' memory after forward
-  bool output_in_backward = true;   ///< likewise for the output
-  bool in_place = false;            ///< output may be the memory of input 0, and its gradient that of the output's gradient
+  bool inputs_in_backward = true;  ///< false lets the plan reuse the inputs' memory after forward
+  bool output_in_backward = true;  ///< likewise for the output
+  bool in_place = false;  ///< output may be the memory of input 0, and its gradient that of the output's gradient
   std::size_t saved_bytes = 0;
   std::size_t scratch_bytes = 0;
 };
@@ -89,7 +90,7 @@ class Operation {
 
 /// What compiling a layer depends on.
 struct CompileContext {
-  std::string name;           ///< of the node
+  std::string name;  ///< of the node
   std::int64_t batch = 0;
   std::vector<Shape> inputs;  ///< without the batch
   Shape output;
@@ -106,13 +107,15 @@ class Layer {
   virtual std::string kind() const = 0;
   /// Checks the inputs, declares parameters, returns the output's shape.
   virtual Shape build(BuildContext& context) const = 0;
-  /// The operation, or null where the output is the input's memory under another shape or name (Flatten; Dropout in inference).
+  /// The operation, or null where the output is the input's memory under another shape or name (Flatten; Dropout in
+  /// inference).
   virtual std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const = 0;
 
   /// Whether compile() honours `fused_relu`.
   virtual bool can_fuse_relu() const { return false; }
   virtual bool is_relu() const { return false; }
-  /// Whether max(x, 0) may move from before this layer to behind it without a change of any result: true for max pooling.
+  /// Whether max(x, 0) may move from before this layer to behind it without a change of any result: true for max
+  /// pooling.
   virtual bool commutes_with_relu() const { return false; }
 };
 

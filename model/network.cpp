@@ -23,19 +23,25 @@ NodeId Network::add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId>
     name = kind;
     for (int i = 1; taken(name); ++i) name = fmt::format("{}_{}", kind, i);
   } else if (taken(name)) {
-    throw Error(ErrorCategory::input, "network", "needed a new name for each layer", fmt::format("\"{}\" is taken", name));
+    throw Error(ErrorCategory::input, "network", "needed a new name for each layer",
+                fmt::format("\"{}\" is taken", name));
   }
 
   std::vector<Shape> shapes;
   for (const NodeId input : inputs) {
     if (input < kInput || input > last())
-      throw Error(ErrorCategory::input, fmt::format("layer {} ({})", name, kind), "needed inputs that were added before it",
-                  fmt::format("got node {} of {}", input, nodes_.size()));
+      throw Error(ErrorCategory::input, fmt::format("layer {} ({})", name, kind),
+                  "needed inputs that were added before it", fmt::format("got node {} of {}", input, nodes_.size()));
     shapes.push_back(shape(input));
   }
   BuildContext context(name, kind, std::move(shapes));
   Shape output = layer->build(context);
-  nodes_.push_back({.name = std::move(name), .layer = std::move(layer), .inputs = std::move(inputs), .output_shape = std::move(output), .parameters = {}, .buffers = {}});
+  nodes_.push_back({.name = std::move(name),
+                    .layer = std::move(layer),
+                    .inputs = std::move(inputs),
+                    .output_shape = std::move(output),
+                    .parameters = {},
+                    .buffers = {}});
   node_parameters_.push_back(context.take_parameters());
   node_buffers_.push_back(context.take_buffers());
   lay_out();
@@ -68,7 +74,8 @@ std::string Network::summary() const {
   for (const Node& node : nodes_) {
     std::size_t count = 0;
     for (const std::size_t p : node.parameters) count += parameters_.entries()[p].count;
-    text += fmt::format("{:<32} {:<20} {:>12}\n", node.name, to_string(node.output_shape), count ? fmt::format("{}", count) : "");
+    text += fmt::format("{:<32} {:<20} {:>12}\n", node.name, to_string(node.output_shape),
+                        count ? fmt::format("{}", count) : "");
   }
   text += fmt::format("{:<32} {:<20} {:>12}\n", "total", "", parameters_.element_count());
   return text;

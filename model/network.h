@@ -21,7 +21,7 @@ struct Node {
   std::string name;  ///< unique: "conv2d", "conv2d_1", or as given
   std::shared_ptr<const Layer> layer;
   std::vector<NodeId> inputs;
-  Shape output_shape;                 ///< without the batch
+  Shape output_shape;                   ///< without the batch
   std::vector<std::size_t> parameters;  ///< indices into Network::parameters().entries()
   std::vector<std::size_t> buffers;     ///< indices into Network::buffers().entries()
 };
@@ -57,7 +57,9 @@ class Network {
   const std::string& name() const { return name_; }
   const Shape& input_shape() const { return input_shape_; }
   const Shape& output_shape() const { return shape(last()); }
-  const Shape& shape(NodeId node) const { return node == kInput ? input_shape_ : nodes_[static_cast<std::size_t>(node)].output_shape; }
+  const Shape& shape(NodeId node) const {
+    return node == kInput ? input_shape_ : nodes_[static_cast<std::size_t>(node)].output_shape;
+  }
   std::span<const Node> nodes() const { return nodes_; }
 
   /// Tables of the flat arrays; see ParameterTable for their order.

@@ -14,7 +14,7 @@ namespace lockstep::model {
 
 /// One parameter (or one non-trained buffer, such as a moving mean) in a flat float32 array.
 struct ParameterInfo {
-  std::string name;        ///< "conv2d_1/kernel"
+  std::string name;  ///< "conv2d_1/kernel"
   Shape shape;
   std::size_t offset = 0;  ///< of its first element in the flat array; a multiple of 16 elements (64 bytes)
   std::size_t count = 0;   ///< elements
@@ -22,21 +22,24 @@ struct ParameterInfo {
   Initializer initializer;
 };
 
-/// Parameters in flat order, which is the order in which backward completes their gradients: last layer first. So the gradients that
-/// are ready form a growing prefix, and a gradient bucket is a range. Between parameters lie up to 15 elements of padding, always zero.
+/// Parameters in flat order, which is the order in which backward completes their gradients: last layer first. So the
+/// gradients that are ready form a growing prefix, and a gradient bucket is a range. Between parameters lie up to 15
+/// elements of padding, always zero.
 class ParameterTable {
  public:
   /// Lays out `parameters` in the given order; sets their offsets and counts.
   explicit ParameterTable(std::vector<ParameterInfo> parameters = {});
 
   std::span<const ParameterInfo> entries() const { return entries_; }
-  std::size_t flat_size() const { return flat_size_; }              ///< elements of the flat array, padding included
-  std::size_t element_count() const { return element_count_; }      ///< elements that are parameters
-  std::vector<std::size_t> indices_by_name() const;                 ///< indices into entries(), names ascending
-  const ParameterInfo* find(std::string_view name) const;           ///< nullptr if absent
+  std::size_t flat_size() const { return flat_size_; }          ///< elements of the flat array, padding included
+  std::size_t element_count() const { return element_count_; }  ///< elements that are parameters
+  std::vector<std::size_t> indices_by_name() const;             ///< indices into entries(), names ascending
+  const ParameterInfo* find(std::string_view name) const;       ///< nullptr if absent
 
   /// The part of a flat array that belongs to `entry`.
-  static std::span<float> slice(std::span<float> flat, const ParameterInfo& entry) { return flat.subspan(entry.offset, entry.count); }
+  static std::span<float> slice(std::span<float> flat, const ParameterInfo& entry) {
+    return flat.subspan(entry.offset, entry.count);
+  }
   static std::span<const float> slice(std::span<const float> flat, const ParameterInfo& entry) {
     return flat.subspan(entry.offset, entry.count);
   }

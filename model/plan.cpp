@@ -90,23 +90,27 @@ void Plan::assign_storage() {
     const int time = static_cast<int>(i);
     const bool in_place = !step.operation || may_run_in_place(step);
     Value& output = value(step.graph.node);
-    output.storage = in_place ? value(step.graph.inputs.front()).storage : new_storage(output.elements * sizeof(float), time, time);
+    output.storage =
+        in_place ? value(step.graph.inputs.front()).storage : new_storage(output.elements * sizeof(float), time, time);
     extend(output.storage, time);
     for (const NodeId input : step.graph.inputs) {
       extend(value(input).storage, time);
       if (step.runs_backward && step.operation && step.needs.inputs_in_backward)
         extend(value(input).storage, backward_time(time));
     }
-    if (step.runs_backward && step.operation && step.needs.output_in_backward) extend(output.storage, backward_time(time));
+    if (step.runs_backward && step.operation && step.needs.output_in_backward)
+      extend(output.storage, backward_time(time));
   }
   // The loss reads the output after the last step has run.
   extend(value(output_).storage, end_of_forward());
 }
 
-// Backward visits steps in reverse. Of several readers of a value the last one writes its gradient, the others add to it.
+// Backward visits steps in reverse. Of several readers of a value the last one writes its gradient, the others add to
+// it.
 void Plan::assign_gradients() {
   Value& output = value(output_);
-  if (output.needs_gradient) output.gradient = new_storage(output.elements * sizeof(float), end_of_forward(), end_of_forward());
+  if (output.needs_gradient)
+    output.gradient = new_storage(output.elements * sizeof(float), end_of_forward(), end_of_forward());
   for (std::size_t i = steps_.size(); i-- > 0;) {
     Step& step = steps_[i];
     const int time = backward_time(static_cast<int>(i));
@@ -193,7 +197,8 @@ void Plan::forward(std::span<const float> features, const PassContext& pass) {
 
 std::span<const float> Plan::output() const {
   const Value& output = value(output_);
-  if (output.storage == kExternal) return steps_.empty() ? std::span<const float>{} : steps_.back().tensors.inputs.front();
+  if (output.storage == kExternal)
+    return steps_.empty() ? std::span<const float>{} : steps_.back().tensors.inputs.front();
   return floats(output.storage, output.elements);
 }
 
@@ -207,7 +212,8 @@ void Plan::point_gradients_at(std::span<float> gradients) {
   bound_gradients_ = gradients.data();
   for (Step& step : steps_)
     for (std::size_t p = 0; p < step.node->parameters.size(); ++p)
-      step.tensors.parameter_gradients[p] = ParameterTable::slice(gradients, parameter_entries_[step.node->parameters[p]]);
+      step.tensors.parameter_gradients[p] =
+          ParameterTable::slice(gradients, parameter_entries_[step.node->parameters[p]]);
 }
 
 void Plan::backward(const PassContext& pass, std::span<float> gradients, const GradientReady& ready) {
@@ -217,9 +223,11 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients, const G
     for (; told < end; ++told)
       if (ready) ready(told);
   };
-  // Parameters of layers that the output does not depend on belong to no step. Their gradient is 0 and is told in its turn.
+  // Parameters of layers that the output does not depend on belong to no step. Their gradient is 0 and is told in its
+  // turn.
   const auto pass_over_until = [&](std::size_t end) {
-    for (std::size_t p = told; p < end; ++p) std::ranges::fill(ParameterTable::slice(gradients, parameter_entries_[p]), 0.0f);
+    for (std::size_t p = told; p < end; ++p)
+      std::ranges::fill(ParameterTable::slice(gradients, parameter_entries_[p]), 0.0f);
     tell_until(end);
   };
   for (std::size_t i = steps_.size(); i-- > 0;) {

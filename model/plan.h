@@ -18,7 +18,8 @@ namespace lockstep::model {
 class Plan {
  public:
   /// `parameters` and `buffers` are the model's flat arrays and outlive the plan, as network and backend do.
-  Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, std::span<float> parameters, std::span<float> buffers);
+  Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, std::span<float> parameters,
+       std::span<float> buffers);
   ~Plan();
 
   /// Bytes of arena that bind() needs.
@@ -47,7 +48,8 @@ class Plan {
     std::unique_ptr<Operation> operation;  // null: the output is the input's memory
     Needs needs;
     bool runs_backward = false;
-    // Per input: where its gradient is written first if another reader has written the real one before, so that this one is added.
+    // Per input: where its gradient is written first if another reader has written the real one before, so that this
+    // one is added.
     std::vector<StorageId> addends;
     StorageId saved = kNone;
     Tensors tensors;

@@ -55,12 +55,13 @@ void FitLoop::check_position(const RestoredCheckpoint& restored) const {
                 fmt::format("needed the optimizer that {} was made with, with slots [{}]", restored.path.string(),
                             fmt::join(saved, ", ")),
                 fmt::format("got one with [{}]; --resume never starts over", fmt::join(slots, ", ")));
-  if (const auto planned = state.configuration.value("last_step", last_step_);
-      planned != last_step_ && strategy_.is_chief())
+  const bool depends_on_end =
+      schedule_.kind == model::Schedule::Kind::cosine || schedule_.kind == model::Schedule::Kind::linear;
+  const std::int64_t end = state.configuration.value("schedule_steps", schedule_.total_steps);
+  if (depends_on_end && end != schedule_.total_steps && strategy_.is_chief())
     strategy_.session().logger()->warn(
-        "the training was to end at step {}, now at {}: a learning rate that depends on the end is another from here "
-        "on",
-        planned, last_step_);
+        "the learning rate was to end its schedule at step {}, now at {}: it is another from here on", end,
+        schedule_.total_steps);
   check_same(restored.path, "number of records", state.configuration.value("records", dataset_.size()),
              dataset_.size());
 }
@@ -98,7 +99,7 @@ TrainingState FitLoop::state() const {
                    {"epoch_skipped_samples", static_cast<double>(skipped_samples_)}};
   state.configuration = fit_.checkpoint.configuration;
   state.configuration["records"] = dataset_.size();
-  state.configuration["last_step"] = last_step_;
+  state.configuration["schedule_steps"] = schedule_.total_steps;
   state.configuration["slots"] = replicas_[0].optimizer().slot_names();
   return state;
 }

@@ -10,10 +10,10 @@ namespace lockstep::strategy {
 
 /// What one replica adds to a step, and, summed over all replicas, what the step came to.
 struct StepReport {
-  model::MetricSums metrics = {};    ///< of a step without a failure; has_accuracy is not carried
-  std::int64_t non_finite = 0;  ///< replicas whose loss was not finite; their metrics count 0 samples
-  std::int64_t terminate = 0;   ///< ranks that were told to leave by SIGTERM
-  std::int64_t interrupt = 0;   ///< by SIGINT
+  model::MetricSums metrics = {};  ///< of a step without a failure; has_accuracy is not carried
+  std::int64_t non_finite = 0;     ///< replicas whose loss was not finite; their metrics count 0 samples
+  std::int64_t terminate = 0;      ///< ranks that were told to leave by SIGTERM
+  std::int64_t interrupt = 0;      ///< by SIGINT
 
   /// The signal that the job leaves on; 0 for none.
   int signal() const { return terminate ? SIGTERM : interrupt ? SIGINT : 0; }

@@ -39,7 +39,7 @@ struct TrainerOptions {
 };
 
 /// `options.schedule` as it applies to a training of `total_steps` at `global_batch`. Throws Error (input) where
-/// base_batch is missing.
+/// base_batch is missing or the schedule lacks what its kind needs.
 model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch, std::int64_t total_steps);
 
 /// Where and when a training is saved.

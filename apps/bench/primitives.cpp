@@ -1,7 +1,9 @@
-// What the oneDNN primitives of one training step take by themselves: the floor that scripts/bench holds a whole step against.
+// What the oneDNN primitives of one training step take by themselves: the floor that scripts/bench holds a whole step
+// against.
 //
-// The library's own verbose mode times every execution. The program trains on random images with that mode on, collects the lines, and adds up each
-// primitive's median. Reorders of weights are counted apart: they are the trainer's choice, not the network's need.
+// The library's own verbose mode times every execution. The program trains on random images with that mode on, collects
+// the lines, and adds up each primitive's median. Reorders of weights are counted apart: they are the trainer's choice,
+// not the network's need.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -60,7 +62,8 @@ void train(const Options& options) {
   const model::Shape input = {28, 28, 1};
   constexpr std::int64_t kClasses = 10;
   device::HostAllocator allocator;
-  model::CompiledModel replica(std::make_shared<const model::Network>(zoo::make(options.model, input, kClasses)), {}, allocator);
+  model::CompiledModel replica(std::make_shared<const model::Network>(zoo::make(options.model, input, kClasses)), {},
+                               allocator);
   replica.initialize(1);
   std::vector<float> images(static_cast<std::size_t>(options.batch * model::element_count(input)));
   for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<float>(i * 2654435761U % 256) / 255;
@@ -95,7 +98,8 @@ nlohmann::json report(const std::map<std::string, std::vector<double>>& times, i
     (primitive.starts_with("reorder") ? reorders : mathematics) += per_step;
     primitives.push_back({{"primitive", primitive}, {"seconds_per_step", per_step}});
   }
-  return {{"primitive_seconds_per_step", mathematics}, {"reorder_seconds_per_step", reorders}, {"primitives", primitives}};
+  return {
+      {"primitive_seconds_per_step", mathematics}, {"reorder_seconds_per_step", reorders}, {"primitives", primitives}};
 }
 
 }  // namespace
@@ -105,10 +109,13 @@ int main(int argc, char** argv) {
   Options options;
   program.add_option("--model", options.model, "a ready-made network for 28x28x1 images")->capture_default_str();
   program.add_option("--batch", options.batch, "samples a step")->capture_default_str()->check(CLI::PositiveNumber);
-  program.add_option("--steps", options.steps, "steps to train; each primitive's median counts")->capture_default_str()->check(CLI::PositiveNumber);
+  program.add_option("--steps", options.steps, "steps to train; each primitive's median counts")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   CLI11_PARSE(program, argc, argv);
 
-  const std::filesystem::path file = std::filesystem::temp_directory_path() / fmt::format("lockstep-primitives-{}", ::getpid());
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / fmt::format("lockstep-primitives-{}", ::getpid());
   {
     const CapturedOutput capture(file);
     dnnl::set_verbose(1);

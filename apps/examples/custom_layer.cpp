@@ -29,7 +29,8 @@ class ScaleAndShift final : public lockstep::CustomLayer {
   void forward(const model::Tensors& t, const model::PassContext& /*pass*/) const override {
     const auto scale = t.parameters[0];
     const auto shift = t.parameters[1];
-    for (std::size_t i = 0; i < t.output.size(); ++i) t.output[i] = scale[i % scale.size()] * t.inputs[0][i] + shift[i % scale.size()];
+    for (std::size_t i = 0; i < t.output.size(); ++i)
+      t.output[i] = scale[i % scale.size()] * t.inputs[0][i] + shift[i % scale.size()];
   }
 
   void backward(const model::Tensors& t, const model::PassContext& /*pass*/) const override {
@@ -63,7 +64,8 @@ int main(int argc, char** argv) {
     const auto history = trainer.fit(data.shuffle().batch(50), {.epochs = 3});
     if (session.is_chief())
       for (const auto& epoch : history.epochs)
-        fmt::print("epoch {}: loss {:.4f}, accuracy {:.4f}\n", epoch.epoch + 1, epoch.metrics.mean_loss(), epoch.metrics.accuracy());
+        fmt::print("epoch {}: loss {:.4f}, accuracy {:.4f}\n", epoch.epoch + 1, epoch.metrics.mean_loss(),
+                   epoch.metrics.accuracy());
     return 0;
   });
 }

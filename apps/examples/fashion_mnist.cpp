@@ -1,4 +1,5 @@
-// A convolutional network on Fashion-MNIST in a few lines. Runs on one replica, or under mpirun on as many as there are ranks:
+// A convolutional network on Fashion-MNIST in a few lines. Runs on one replica, or under mpirun on as many as there are
+// ranks:
 //
 //     example_fashion_mnist [DATA [TEST_DATA [EPOCHS]]]
 //
@@ -30,12 +31,14 @@ int main(int argc, char** argv) {
     network.add(lockstep::Dropout({.rate = 0.3f}));
     network.add(lockstep::Dense({.units = train.spec().classes}));
 
-    lockstep::Trainer trainer(*strategy, network,
-                              {.optimizer = lockstep::Adam{}, .schedule = {.kind = lockstep::Schedule::Kind::cosine, .peak = 2e-3f}});
+    lockstep::Trainer trainer(
+        *strategy, network,
+        {.optimizer = lockstep::Adam{}, .schedule = {.kind = lockstep::Schedule::Kind::cosine, .peak = 2e-3f}});
     trainer.fit(train.shuffle().batch(global_batch), {.epochs = std::atoi(argument(3, "1").c_str())});
     const lockstep::MetricSums result = trainer.evaluate(test.batch(global_batch));
     if (session.is_chief())
-      fmt::print("accuracy {:.4f} on {} records, {} replicas\n", result.accuracy(), result.samples, strategy->num_replicas_in_sync());
+      fmt::print("accuracy {:.4f} on {} records, {} replicas\n", result.accuracy(), result.samples,
+                 strategy->num_replicas_in_sync());
     return 0;
   });
 }

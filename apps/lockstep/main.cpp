@@ -13,6 +13,7 @@
 #include "apps/lockstep/config_file.h"
 #include "apps/lockstep/data_commands.h"
 #include "apps/lockstep/evaluate_command.h"
+#include "apps/lockstep/kernel_threads.h"
 #include "apps/lockstep/parse_error.h"
 #include "apps/lockstep/predict_command.h"
 #include "apps/lockstep/train_command.h"
@@ -30,7 +31,8 @@ int run(int argc, char** argv) {
   int status = 0;
   CLI::App program("Lockstep: synchronous data-parallel training", "lockstep");
   program.require_subcommand(1);
-  program.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // a script's options can be overridden
+  program.option_defaults()->multi_option_policy(
+      CLI::MultiOptionPolicy::TakeLast);  // a script's options can be overridden
   const apps::Invocation invocation{argc, argv};
   apps::add_train_command(program, invocation, status);
   apps::add_evaluate_command(program, invocation, status);
@@ -53,6 +55,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  apps::let_kernel_threads_sleep(argv);
   try {
     return run(argc, argv);
   } catch (...) {

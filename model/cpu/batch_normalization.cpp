@@ -18,21 +18,22 @@ class BatchNormalizationOperation final : public Operation {
     if (!spec.training) flags |= dnnl::normalization_flags::use_global_stats;
     const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
 
-    const dnnl::batch_normalization_forward::primitive_desc forward({kind, array, spec.epsilon, flags}, user_scratchpad(), dnn.engine);
+    const dnnl::batch_normalization_forward::primitive_desc forward({kind, array, spec.epsilon, flags},
+                                                                    user_scratchpad(), dnn.engine);
     const memory::desc workspace = forward.workspace_desc();
     workspace_bytes_ = workspace.get_size();
-    std::vector<std::pair<int, memory::desc>> arguments = {{DNNL_ARG_SRC, array},       {DNNL_ARG_DST, array},
-                                                           {DNNL_ARG_MEAN, channels},   {DNNL_ARG_VARIANCE, channels},
-                                                           {DNNL_ARG_SCALE, channels},  {DNNL_ARG_SHIFT, channels}};
+    std::vector<std::pair<int, memory::desc>> arguments = {{DNNL_ARG_SRC, array},      {DNNL_ARG_DST, array},
+                                                           {DNNL_ARG_MEAN, channels},  {DNNL_ARG_VARIANCE, channels},
+                                                           {DNNL_ARG_SCALE, channels}, {DNNL_ARG_SHIFT, channels}};
     if (workspace_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
     forward_ = Primitive(dnn, dnnl::batch_normalization_forward(forward), arguments, forward.scratchpad_desc());
     if (!spec.training) return;
 
     const dnnl::batch_normalization_backward::primitive_desc backward(
         {dnnl::prop_kind::backward, array, array, spec.epsilon, flags}, user_scratchpad(), dnn.engine, forward);
-    arguments = {{DNNL_ARG_SRC, array},           {DNNL_ARG_MEAN, channels},       {DNNL_ARG_VARIANCE, channels},
-                 {DNNL_ARG_SCALE, channels},      {DNNL_ARG_SHIFT, channels},      {DNNL_ARG_DIFF_DST, array},
-                 {DNNL_ARG_DIFF_SRC, array},      {DNNL_ARG_DIFF_SCALE, channels}, {DNNL_ARG_DIFF_SHIFT, channels}};
+    arguments = {{DNNL_ARG_SRC, array},      {DNNL_ARG_MEAN, channels},       {DNNL_ARG_VARIANCE, channels},
+                 {DNNL_ARG_SCALE, channels}, {DNNL_ARG_SHIFT, channels},      {DNNL_ARG_DIFF_DST, array},
+                 {DNNL_ARG_DIFF_SRC, array}, {DNNL_ARG_DIFF_SCALE, channels}, {DNNL_ARG_DIFF_SHIFT, channels}};
     if (workspace_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
     backward_ = Primitive(dnn, dnnl::batch_normalization_backward(backward), arguments, backward.scratchpad_desc());
   }
@@ -69,7 +70,8 @@ class BatchNormalizationOperation final : public Operation {
     backward_.place(DNNL_ARG_SCALE, t.parameters[0]);
     backward_.place(DNNL_ARG_SHIFT, t.parameters[1]);
     backward_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
-    backward_.place(DNNL_ARG_DIFF_SRC, wanted ? static_cast<const void*>(t.input_gradients[0].data()) : t.scratch.data() + own);
+    backward_.place(DNNL_ARG_DIFF_SRC,
+                    wanted ? static_cast<const void*>(t.input_gradients[0].data()) : t.scratch.data() + own);
     backward_.place(DNNL_ARG_DIFF_SCALE, t.parameter_gradients[0]);
     backward_.place(DNNL_ARG_DIFF_SHIFT, t.parameter_gradients[1]);
     if (workspace_bytes_ > 0) backward_.place(DNNL_ARG_WORKSPACE, t.saved.data() + 2 * statistic_bytes());

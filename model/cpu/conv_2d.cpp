@@ -14,7 +14,9 @@ memory::desc kernel_as_kept(const Conv2DSpec& spec) {
   const std::int64_t row = w.kernel_width * inputs;
   const std::int64_t filter = w.kernel_height * row;
   if (spec.groups == 1)
-    return {{outputs, inputs, w.kernel_height, w.kernel_width}, memory::data_type::f32, memory::dims{filter, 1, row, inputs}};
+    return {{outputs, inputs, w.kernel_height, w.kernel_width},
+            memory::data_type::f32,
+            memory::dims{filter, 1, row, inputs}};
   return {{spec.groups, outputs, inputs, w.kernel_height, w.kernel_width},
           memory::data_type::f32,
           memory::dims{outputs * filter, filter, 1, row, inputs}};
@@ -46,8 +48,10 @@ class Conv2DOperation final : public Operation {
     }
     const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
     const auto describe = [&](const memory::desc& weights) {
-      return spec.bias ? dnnl::convolution_forward::desc(kind, kAlgorithm, source, weights, bias, target, strides, before, after)
-                       : dnnl::convolution_forward::desc(kind, kAlgorithm, source, weights, target, strides, before, after);
+      return spec.bias
+                 ? dnnl::convolution_forward::desc(kind, kAlgorithm, source, weights, bias, target, strides, before,
+                                                   after)
+                 : dnnl::convolution_forward::desc(kind, kAlgorithm, source, weights, target, strides, before, after);
     };
     const dnnl::convolution_forward::primitive_desc forward(describe(any), attributes, dnn.engine);
     std::vector<std::pair<int, memory::desc>> arguments = {
@@ -61,27 +65,33 @@ class Conv2DOperation final : public Operation {
     // The hint for backward must be a convolution alone.
     const dnnl::convolution_forward::primitive_desc hint(describe(any), user_scratchpad(), dnn.engine);
     const auto weights_description =
-        spec.bias ? dnnl::convolution_backward_weights::desc(kAlgorithm, source, any, bias, target, strides, before, after)
-                  : dnnl::convolution_backward_weights::desc(kAlgorithm, source, any, target, strides, before, after);
-    const dnnl::convolution_backward_weights::primitive_desc weights(weights_description, user_scratchpad(), dnn.engine, hint);
-    arguments = {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_WEIGHTS, weights.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, target}};
+        spec.bias
+            ? dnnl::convolution_backward_weights::desc(kAlgorithm, source, any, bias, target, strides, before, after)
+            : dnnl::convolution_backward_weights::desc(kAlgorithm, source, any, target, strides, before, after);
+    const dnnl::convolution_backward_weights::primitive_desc weights(weights_description, user_scratchpad(), dnn.engine,
+                                                                     hint);
+    arguments = {
+        {DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_WEIGHTS, weights.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, target}};
     if (spec.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
-    backward_weights_ = Primitive(dnn, dnnl::convolution_backward_weights(weights), arguments, weights.scratchpad_desc());
+    backward_weights_ =
+        Primitive(dnn, dnnl::convolution_backward_weights(weights), arguments, weights.scratchpad_desc());
     weights_gradient_ = Reorder::from_own(dnn, weights.diff_weights_desc(), kept);
 
     if (!spec.input_gradient) return;
-    const dnnl::convolution_backward_data::primitive_desc data({kAlgorithm, source, any, target, strides, before, after},
-                                                               user_scratchpad(), dnn.engine, hint);
-    backward_data_ = Primitive(
-        dnn, dnnl::convolution_backward_data(data),
-        {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_WEIGHTS, data.weights_desc()}, {DNNL_ARG_DIFF_DST, target}}, data.scratchpad_desc());
+    const dnnl::convolution_backward_data::primitive_desc data(
+        {kAlgorithm, source, any, target, strides, before, after}, user_scratchpad(), dnn.engine, hint);
+    backward_data_ =
+        Primitive(dnn, dnnl::convolution_backward_data(data),
+                  {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_WEIGHTS, data.weights_desc()}, {DNNL_ARG_DIFF_DST, target}},
+                  data.scratchpad_desc());
     backward_kernel_ = Reorder(dnn, kept, data.weights_desc());
   }
 
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = spec_.relu,
-            .scratch_bytes = std::max({forward_.scratch_bytes(), backward_weights_.scratch_bytes(), backward_data_.scratch_bytes()})};
+            .scratch_bytes = std::max(
+                {forward_.scratch_bytes(), backward_weights_.scratch_bytes(), backward_data_.scratch_bytes()})};
   }
 
   void forward(const Tensors& t, const PassContext& /*pass*/) override {
@@ -122,6 +132,8 @@ class Conv2DOperation final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_conv_2d(OneDnn& dnn, const Conv2DSpec& spec) { return std::make_unique<Conv2DOperation>(dnn, spec); }
+std::unique_ptr<Operation> make_conv_2d(OneDnn& dnn, const Conv2DSpec& spec) {
+  return std::make_unique<Conv2DOperation>(dnn, spec);
+}
 
 }  // namespace lockstep::model::cpu

@@ -21,7 +21,9 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Operation> batch_normalization(const BatchNormalizationSpec& spec) override {
     return cpu::make_batch_normalization(dnn_, spec);
   }
-  std::unique_ptr<Operation> relu(std::int64_t elements, bool training) override { return cpu::make_relu(dnn_, elements, training); }
+  std::unique_ptr<Operation> relu(std::int64_t elements, bool training) override {
+    return cpu::make_relu(dnn_, elements, training);
+  }
   std::unique_ptr<Operation> dropout(const DropoutSpec& spec) override { return cpu::make_dropout(spec); }
   std::unique_ptr<Operation> add(bool relu) override { return cpu::make_add(relu); }
   std::unique_ptr<Operation> softmax(std::int64_t rows, std::int64_t width, bool training) override {
@@ -32,7 +34,9 @@ class CpuBackend final : public Backend {
     const auto count = static_cast<Eigen::Index>(target.size());
     Eigen::Map<Eigen::ArrayXf>(target.data(), count) += Eigen::Map<const Eigen::ArrayXf>(addend.data(), count);
   }
-  void copy(std::span<float> target, std::span<const float> source) override { std::ranges::copy(source, target.begin()); }
+  void copy(std::span<float> target, std::span<const float> source) override {
+    std::ranges::copy(source, target.begin());
+  }
 
  private:
   device::HostAllocator allocator_;
@@ -43,8 +47,8 @@ class CpuBackend final : public Backend {
 
 std::unique_ptr<Backend> make_backend(device::Device device) {
   if (device.kind != device::DeviceKind::cpu)
-    throw Error(ErrorCategory::device, to_string(device), "training needs a backend for this device; this version has one for cpu:0",
-                "use --devices cpu:0");
+    throw Error(ErrorCategory::device, to_string(device),
+                "training needs a backend for this device; this version has one for cpu:0", "use --devices cpu:0");
   return std::make_unique<CpuBackend>();
 }
 

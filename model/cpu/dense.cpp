@@ -5,8 +5,8 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// Weights stay as they are kept, [units, inputs]: what a blocked layout gains in the products it loses in copying 4 bytes per
-// multiplication at the batches of one replica.
+// Weights stay as they are kept, [units, inputs]: what a blocked layout gains in the products it loses in copying 4
+// bytes per multiplication at the batches of one replica.
 class DenseOperation final : public Operation {
  public:
   DenseOperation(OneDnn& dnn, const DenseSpec& spec) : spec_(spec) {
@@ -32,14 +32,16 @@ class DenseOperation final : public Operation {
 
     if (spec.relu) relu_ = Relu(dnn, spec.batch * spec.units, true);
     const dnnl::inner_product_forward::primitive_desc hint(description, user_scratchpad(), dnn.engine);
-    const dnnl::inner_product_backward_weights::primitive_desc gradient({source, weights, bias, target}, user_scratchpad(), dnn.engine,
-                                                                        hint);
+    const dnnl::inner_product_backward_weights::primitive_desc gradient({source, weights, bias, target},
+                                                                        user_scratchpad(), dnn.engine, hint);
     arguments = {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_WEIGHTS, weights}, {DNNL_ARG_DIFF_DST, target}};
     if (spec.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
-    backward_weights_ = Primitive(dnn, dnnl::inner_product_backward_weights(gradient), arguments, gradient.scratchpad_desc());
+    backward_weights_ =
+        Primitive(dnn, dnnl::inner_product_backward_weights(gradient), arguments, gradient.scratchpad_desc());
 
     if (!spec.input_gradient) return;
-    const dnnl::inner_product_backward_data::primitive_desc data({source, weights, target}, user_scratchpad(), dnn.engine, hint);
+    const dnnl::inner_product_backward_data::primitive_desc data({source, weights, target}, user_scratchpad(),
+                                                                 dnn.engine, hint);
     backward_data_ = Primitive(dnn, dnnl::inner_product_backward_data(data),
                                {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DIFF_DST, target}},
                                data.scratchpad_desc());
@@ -48,7 +50,8 @@ class DenseOperation final : public Operation {
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = spec_.relu,
-            .scratch_bytes = std::max({forward_.scratch_bytes(), backward_weights_.scratch_bytes(), backward_data_.scratch_bytes()})};
+            .scratch_bytes = std::max(
+                {forward_.scratch_bytes(), backward_weights_.scratch_bytes(), backward_data_.scratch_bytes()})};
   }
 
   void forward(const Tensors& t, const PassContext& /*pass*/) override {
@@ -84,6 +87,8 @@ class DenseOperation final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_dense(OneDnn& dnn, const DenseSpec& spec) { return std::make_unique<DenseOperation>(dnn, spec); }
+std::unique_ptr<Operation> make_dense(OneDnn& dnn, const DenseSpec& spec) {
+  return std::make_unique<DenseOperation>(dnn, spec);
+}
 
 }  // namespace lockstep::model::cpu

@@ -35,7 +35,8 @@ class AddOperation final : public Operation {
     auto output = array(t.output);
     const std::size_t last = t.inputs.size() - 1;
     // Input 0 may be the output's memory: it is read before, or as, each element is written.
-    for (std::size_t k = 1; k < last; ++k) output = array(k == 1 ? t.inputs[0] : std::span<const float>(t.output)) + array(t.inputs[k]);
+    for (std::size_t k = 1; k < last; ++k)
+      output = array(k == 1 ? t.inputs[0] : std::span<const float>(t.output)) + array(t.inputs[k]);
     const auto sum = array(last == 1 ? t.inputs[0] : std::span<const float>(t.output)) + array(t.inputs[last]);
     if (relu_)
       output = sum.max(0.0f);
@@ -47,14 +48,16 @@ class AddOperation final : public Operation {
     auto gradient = array(t.output_gradient);
     if (relu_) gradient = (array(t.output) > 0.0f).select(gradient, 0.0f);
     for (const std::span<float> input_gradient : t.input_gradients)
-      if (!input_gradient.empty() && input_gradient.data() != t.output_gradient.data()) array(input_gradient) = gradient;
+      if (!input_gradient.empty() && input_gradient.data() != t.output_gradient.data())
+        array(input_gradient) = gradient;
   }
 
  private:
   bool relu_;
 };
 
-// The mask is kept as one byte an element. Each sample's numbers come from its index in the global batch, four elements a block.
+// The mask is kept as one byte an element. Each sample's numbers come from its index in the global batch, four elements
+// a block.
 class DropoutOperation final : public Operation {
  public:
   explicit DropoutOperation(const DropoutSpec& spec) : spec_(spec) {}
@@ -75,7 +78,8 @@ class DropoutOperation final : public Operation {
         const auto words = random.block(index, static_cast<std::uint64_t>(f / 4));
         const std::int64_t count = std::min<std::int64_t>(4, spec_.features - f);
         for (std::int64_t k = 0; k < count; ++k)
-          mask[sample * spec_.features + f + k] = device::to_unit_float(words[static_cast<std::size_t>(k)]) >= spec_.rate;
+          mask[sample * spec_.features + f + k] =
+              device::to_unit_float(words[static_cast<std::size_t>(k)]) >= spec_.rate;
       }
     }
     apply(t.inputs[0], t.output, mask);
@@ -101,11 +105,13 @@ class SoftmaxOperation final : public Operation {
     const memory::desc array = matrix(rows, width);
     const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
     const dnnl::softmax_forward::primitive_desc forward({kind, array, 1}, user_scratchpad(), dnn.engine);
-    forward_ = Primitive(dnn, dnnl::softmax_forward(forward), {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}}, forward.scratchpad_desc());
+    forward_ = Primitive(dnn, dnnl::softmax_forward(forward), {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}},
+                         forward.scratchpad_desc());
     if (!training) return;
     const dnnl::softmax_backward::primitive_desc backward({array, array, 1}, user_scratchpad(), dnn.engine, forward);
     backward_ = Primitive(dnn, dnnl::softmax_backward(backward),
-                          {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}}, backward.scratchpad_desc());
+                          {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}},
+                          backward.scratchpad_desc());
   }
 
   Needs needs() const override {

@@ -23,7 +23,8 @@ memory::desc vector(std::int64_t elements) { return {{elements}, memory::data_ty
 Primitive::Primitive(OneDnn& dnn, dnnl::primitive primitive, const std::vector<std::pair<int, memory::desc>>& arguments,
                      const memory::desc& scratchpad)
     : dnn_(&dnn), primitive_(std::move(primitive)), scratch_bytes_(scratchpad.get_size()) {
-  for (const auto& [argument, description] : arguments) arguments_.emplace(argument, memory(description, dnn.engine, nullptr));
+  for (const auto& [argument, description] : arguments)
+    arguments_.emplace(argument, memory(description, dnn.engine, nullptr));
   if (scratch_bytes_ > 0) arguments_.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad, dnn.engine, nullptr));
 }
 
@@ -91,7 +92,8 @@ void Relu::forward(std::span<const float> input, std::span<float> output) {
   forward_.run({});
 }
 
-void Relu::backward(std::span<const float> output, std::span<const float> output_gradient, std::span<float> input_gradient) {
+void Relu::backward(std::span<const float> output, std::span<const float> output_gradient,
+                    std::span<float> input_gradient) {
   backward_.place(DNNL_ARG_DST, output);
   backward_.place(DNNL_ARG_DIFF_DST, output_gradient);
   backward_.place(DNNL_ARG_DIFF_SRC, input_gradient);

@@ -50,7 +50,8 @@ class Primitive {
   std::size_t scratch_bytes_ = 0;
 };
 
-/// A copy of an array in the layout that a primitive prefers, made afresh before each use. Where the layouts are equal there is no copy.
+/// A copy of an array in the layout that a primitive prefers, made afresh before each use. Where the layouts are equal
+/// there is no copy.
 class Reorder {
  public:
   Reorder() = default;

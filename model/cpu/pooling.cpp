@@ -14,7 +14,8 @@ class Pool2DOperation final : public Operation {
     const memory::dims dilation = {0, 0};
     const memory::dims before = {w.pad_top, w.pad_left};
     const memory::dims after = {w.pad_bottom, w.pad_right};
-    const auto algorithm = spec.kind == Pool2DSpec::Kind::max ? dnnl::algorithm::pooling_max : dnnl::algorithm::pooling_avg_exclude_padding;
+    const auto algorithm = spec.kind == Pool2DSpec::Kind::max ? dnnl::algorithm::pooling_max
+                                                              : dnnl::algorithm::pooling_avg_exclude_padding;
     const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
 
     const dnnl::pooling_v2_forward::primitive_desc forward(
@@ -64,6 +65,8 @@ class Pool2DOperation final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_pool_2d(OneDnn& dnn, const Pool2DSpec& spec) { return std::make_unique<Pool2DOperation>(dnn, spec); }
+std::unique_ptr<Operation> make_pool_2d(OneDnn& dnn, const Pool2DSpec& spec) {
+  return std::make_unique<Pool2DOperation>(dnn, spec);
+}
 
 }  // namespace lockstep::model::cpu

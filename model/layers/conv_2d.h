@@ -7,7 +7,8 @@
 
 namespace lockstep::model {
 
-/// Two-dimensional convolution: [H, W, C] to [H', W', filters]. Kernel [filters, kernel_h, kernel_w, C / groups], bias [filters].
+/// Two-dimensional convolution: [H, W, C] to [H', W', filters]. Kernel [filters, kernel_h, kernel_w, C / groups], bias
+/// [filters].
 class Conv2D final : public Layer {
  public:
   struct Options {

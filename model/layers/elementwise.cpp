@@ -13,22 +13,28 @@ std::unique_ptr<Operation> ReLU::compile(const CompileContext& context, Backend&
 }
 
 Shape Dropout::build(BuildContext& context) const {
-  if (!(options_.rate >= 0 && options_.rate < 1)) context.refuse("needed a rate in [0, 1)", fmt::format("got {}", options_.rate));
+  if (!(options_.rate >= 0 && options_.rate < 1))
+    context.refuse("needed a rate in [0, 1)", fmt::format("got {}", options_.rate));
   return context.input();
 }
 
 std::unique_ptr<Operation> Dropout::compile(const CompileContext& context, Backend& backend) const {
   if (!context.training || options_.rate == 0) return nullptr;
-  return backend.dropout(
-      {.layer = context.name, .batch = context.batch, .features = element_count(context.output), .rate = options_.rate});
+  return backend.dropout({.layer = context.name,
+                          .batch = context.batch,
+                          .features = element_count(context.output),
+                          .rate = options_.rate});
 }
 
 Shape Flatten::build(BuildContext& context) const { return {element_count(context.input())}; }
 
-std::unique_ptr<Operation> Flatten::compile(const CompileContext& /*context*/, Backend& /*backend*/) const { return nullptr; }
+std::unique_ptr<Operation> Flatten::compile(const CompileContext& /*context*/, Backend& /*backend*/) const {
+  return nullptr;
+}
 
 Shape Add::build(BuildContext& context) const {
-  if (context.inputs().size() < 2) context.refuse("needed two inputs or more", fmt::format("got {}", context.inputs().size()));
+  if (context.inputs().size() < 2)
+    context.refuse("needed two inputs or more", fmt::format("got {}", context.inputs().size()));
   for (const Shape& shape : context.inputs())
     if (shape != context.inputs().front())
       context.refuse("needed inputs of one shape",

@@ -14,8 +14,8 @@ class ReLU final : public Layer {
   bool is_relu() const override { return true; }
 };
 
-/// In training sets a fraction `rate` of the elements to 0 and divides the others by 1 - rate (Srivastava et al., JMLR 2014). The mask depends on
-/// (seed, step, layer, index of the sample in the global batch) alone. Nothing in inference.
+/// In training sets a fraction `rate` of the elements to 0 and divides the others by 1 - rate (Srivastava et al., JMLR
+/// 2014). The mask depends on (seed, step, layer, index of the sample in the global batch) alone. Nothing in inference.
 class Dropout final : public Layer {
  public:
   struct Options {
@@ -47,7 +47,8 @@ class Add final : public Layer {
   bool can_fuse_relu() const override { return true; }
 };
 
-/// exp(x) / sum of exp over the last axis. For outputs that are to be probabilities; the cross-entropy loss takes logits and needs none.
+/// exp(x) / sum of exp over the last axis. For outputs that are to be probabilities; the cross-entropy loss takes
+/// logits and needs none.
 class Softmax final : public Layer {
  public:
   std::string kind() const override { return "softmax"; }

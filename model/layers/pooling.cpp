@@ -16,7 +16,8 @@ Shape build_pool(const PoolOptions& options, BuildContext& context) {
   return {window.output_height, window.output_width, window.channels};
 }
 
-std::unique_ptr<Operation> compile_pool(Pool2DSpec::Kind kind, const WindowGeometry& window, const CompileContext& context, Backend& backend) {
+std::unique_ptr<Operation> compile_pool(Pool2DSpec::Kind kind, const WindowGeometry& window,
+                                        const CompileContext& context, Backend& backend) {
   return backend.pool_2d({.kind = kind, .batch = context.batch, .window = window, .training = context.training});
 }
 
@@ -38,7 +39,8 @@ Shape GlobalAveragePooling2D::build(BuildContext& context) const { return {conte
 
 std::unique_ptr<Operation> GlobalAveragePooling2D::compile(const CompileContext& context, Backend& backend) const {
   const Shape& input = context.inputs.front();
-  return compile_pool(Pool2DSpec::Kind::average, window_geometry(input, {input[0], input[1]}, 1, Padding::valid), context, backend);
+  return compile_pool(Pool2DSpec::Kind::average, window_geometry(input, {input[0], input[1]}, 1, Padding::valid),
+                      context, backend);
 }
 
 }  // namespace lockstep::model

@@ -18,7 +18,8 @@ struct Axis {
 Axis slide(std::int64_t input, std::int64_t kernel, std::int64_t stride, Padding padding) {
   Axis axis;
   switch (padding) {
-    case Padding::valid: break;
+    case Padding::valid:
+      break;
     case Padding::same: {
       const std::int64_t outputs = (input + stride - 1) / stride;
       const std::int64_t total = std::max<std::int64_t>(0, (outputs - 1) * stride + kernel - input);
@@ -26,7 +27,9 @@ Axis slide(std::int64_t input, std::int64_t kernel, std::int64_t stride, Padding
       axis.after = total - axis.before;
       break;
     }
-    case Padding::symmetric: axis.before = axis.after = kernel / 2; break;
+    case Padding::symmetric:
+      axis.before = axis.after = kernel / 2;
+      break;
   }
   const std::int64_t padded = input + axis.before + axis.after;
   axis.output = padded < kernel ? 0 : (padded - kernel) / stride + 1;
@@ -60,13 +63,16 @@ WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D str
           .pad_right = horizontal.after};
 }
 
-WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel, Extent2D strides, Padding padding) {
+WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel, Extent2D strides,
+                               Padding padding) {
   if (std::min({kernel.height, kernel.width, strides.height, strides.width}) <= 0)
     context.refuse("needed a positive window and stride",
-                   fmt::format("got a window of {}x{} and strides of {}x{}", kernel.height, kernel.width, strides.height, strides.width));
+                   fmt::format("got a window of {}x{} and strides of {}x{}", kernel.height, kernel.width,
+                               strides.height, strides.width));
   const WindowGeometry geometry = window_geometry(input, kernel, strides, padding);
   if (geometry.output_height <= 0 || geometry.output_width <= 0)
-    context.refuse(fmt::format("needed an image of at least {}x{}", kernel.height, kernel.width), fmt::format("got {}", to_string(input)));
+    context.refuse(fmt::format("needed an image of at least {}x{}", kernel.height, kernel.width),
+                   fmt::format("got {}", to_string(input)));
   return geometry;
 }
 

@@ -10,14 +10,16 @@ namespace lockstep::model {
 
 /// Height and width; one number means both.
 struct Extent2D {
-  Extent2D(std::int64_t both) : height(both), width(both) {}  // NOLINT(google-explicit-constructor): `.kernel = 3` is the point
+  Extent2D(std::int64_t both)
+      : height(both), width(both) {}  // NOLINT(google-explicit-constructor): `.kernel = 3` is the point
   Extent2D(std::int64_t h, std::int64_t w) : height(h), width(w) {}
   std::int64_t height;
   std::int64_t width;
 };
 
-/// valid: windows inside the input only. same: ceil(input / stride) outputs, zeros around, the odd one at the end (as in TensorFlow).
-/// symmetric: the same number of zeros on both sides, (kernel - 1) / 2 rounded up (as in PyTorch's ResNet).
+/// valid: windows inside the input only. same: ceil(input / stride) outputs, zeros around, the odd one at the end (as
+/// in TensorFlow). symmetric: the same number of zeros on both sides, (kernel - 1) / 2 rounded up (as in PyTorch's
+/// ResNet).
 enum class Padding { valid, same, symmetric };
 
 Padding parse_padding(std::string_view name);
@@ -32,7 +34,8 @@ struct WindowGeometry {
 };
 
 /// Refuses through `context` non-positive extents and windows larger than the padded input.
-WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel, Extent2D strides, Padding padding);
+WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel, Extent2D strides,
+                               Padding padding);
 
 /// The same without checks, for shapes that build() has accepted.
 WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D strides, Padding padding);

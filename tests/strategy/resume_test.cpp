@@ -111,6 +111,23 @@ TEST(ResumeFrom, RefusesAnotherModelOrOptimizer) {
               HasSubstr("optimizer.safetensors] needed a checkpoint of this model"));
 }
 
+TEST(ResumeFrom, RefusesAnOptimizerWithoutSlotsForOneThatHasThem) {
+  const ScratchDirectory directory;
+  train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 4));
+  const TrainerOptions sgd{.optimizer = model::Sgd{}};
+  EXPECT_THAT(error_of([&] { train(1, plain_network(), shuffled_data(), sgd, saving_to(directory, 0, 0)); }),
+              HasSubstr("with slots [m, v]; got one with []; --resume never starts over"));
+}
+
+TEST(ResumeFrom, SaysThatAScheduleEndsElsewhere) {
+  const ScratchDirectory directory;
+  TrainerOptions options{.schedule = {.kind = model::Schedule::Kind::cosine}};
+  train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 4));
+  ::testing::internal::CaptureStderr();
+  train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 0));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("was to end its schedule at step 4, now at 18"));
+}
+
 TEST(Checkpoints, AreSavedAtTheEndOfEachEpochAndOfTheTraining) {
   const ScratchDirectory directory;
   train(2, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 15));

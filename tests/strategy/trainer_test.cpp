@@ -208,6 +208,15 @@ TEST(Trainer, ValidationIsAnEvaluationOfTheEpochsModel) {
   EXPECT_EQ(history.epochs[0].validation->loss, trainer.evaluate(validation).loss);
 }
 
+TEST(Trainer, EvaluatesDataThatLackAClassOfTheModel) {
+  Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 1);
+  Trainer trainer(*strategy, plain_network());
+  EXPECT_EQ(trainer.evaluate(data::Dataset::synthetic({16}, kClasses - 1, 20).batch(8)).samples, 20);
+  EXPECT_THAT(error_of([&] { trainer.evaluate(data::Dataset::synthetic({16}, kClasses + 1, 20).batch(8)); }),
+              HasSubstr("needed 4 classes, the outputs of model plain; got 5 classes"));
+}
+
 TEST(Trainer, PredictsInTheOrderOfTheRecords) {
   std::vector<float> expected;
   for (const int replicas : {1, 3}) {
