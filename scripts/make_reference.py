@@ -1,8 +1,9 @@
 """Writes reference values of PyTorch to the directory of the first argument, in Lockstep's names and layouts.
 
 Everything is computed in float64 from float32 inputs and rounded once at the end, so a comparison in float32 sees the
-rounding of one side only. Kernels of convolutions are [O, kH, kW, I], images are NHWC, and flattening goes over them in that order.
+rounding of one side only. A network is taken only if its losses do not hinge on rounding (see is_well_conditioned). Kernels of convolutions are [O, kH, kW, I], images are NHWC, and flattening goes over them in that order.
 """
+import itertools
 import pathlib
 import sys
 
@@ -12,6 +13,8 @@ from torch import nn
 from torch.nn import functional
 
 BATCH, BATCHES, STEPS, CLASSES = 8, 3, 10, 10
+OPTIMIZERS = {"adam": lambda p: torch.optim.Adam(p, lr=1e-3, eps=1e-7),
+              "sgd": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9)}
 
 
 class Mlp(nn.Module):
@@ -132,7 +135,33 @@ def train(model, start, x, labels, optimizer):
     return torch.stack(losses)
 
 
-def trajectory(model, height, width, channels):
+def is_well_conditioned(model, start, x, labels):
+    """Whether initial weights that differ by a few roundings of float32 lead to the same losses.
+
+    A ReLU or a maximum that is about to change sides, or a gradient that is 0 but for rounding under Adam, makes them
+    part: PyTorch in float32 is then off its own float64 by up to a percent after ten steps, and says nothing about us.
+    """
+    for optimizer in OPTIMIZERS.values():
+        losses = train(model, start, x, labels, optimizer)
+        for _ in range(5):
+            near = {name: value * (1 + 2e-7 * torch.randn_like(value)) if value.is_floating_point() else value
+                    for name, value in start.items()}
+            if not torch.allclose(train(model, near, x, labels, optimizer), losses, rtol=2e-5, atol=0):
+                return False
+    return True
+
+
+def instance(make_model, height, width, channels):
+    """A model with weights, inputs and labels: of the first seed that gives a well-conditioned one."""
+    for seed in itertools.count(1):
+        torch.manual_seed(seed)
+        model = make_model()
+        drawn = draw(model, height, width, channels)
+        if is_well_conditioned(model, *drawn):
+            return model, *drawn
+
+
+def draw(model, height, width, channels):
     with torch.no_grad():
         for parameter in model.parameters():  # biases and normalization too: a gradient at 0 or 1 hides mistakes
             if parameter.dim() == 1:
@@ -141,7 +170,13 @@ def trajectory(model, height, width, channels):
     start = {name: value.clone() for name, value in model.state_dict().items()}
     x = torch.randn(BATCH * BATCHES, channels, height, width).double()
     labels = torch.randint(CLASSES, (BATCH * BATCHES,))
+    return start, x, labels
 
+
+def trajectory(make_model, height, width, channels):
+    model, start, x, labels = instance(make_model, height, width, channels)
+    model.load_state_dict(start)
+    model.zero_grad()
     model.train()
     logits = model(x[:BATCH])
     functional.cross_entropy(logits, labels[:BATCH]).backward()
@@ -150,9 +185,7 @@ def trajectory(model, height, width, channels):
     result |= {f"gradient/{name}": array for name, array in named_arrays(model, lambda p: p.grad).items()}
     result = stored(result)
 
-    optimizers = {"adam": lambda p: torch.optim.Adam(p, lr=1e-3, eps=1e-7),
-                  "sgd": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9)}
-    for name, optimizer in optimizers.items():
+    for name, optimizer in OPTIMIZERS.items():
         losses = train(model, start, x, labels, optimizer)
         model.eval()
         result |= stored({f"{name}/losses": losses, f"{name}/inference_logits": model(x[:BATCH])})
@@ -185,8 +218,9 @@ def main():
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(True)
     shapes = {"mlp": (6, 5, 2), "cnn": (14, 14, 2), "resnet18_cifar": (16, 16, 3), "resnet18_imagenet": (33, 33, 3)}
-    models = {"mlp": Mlp(6 * 5 * 2, [24, 16]), "cnn": Cnn(14, 14, 2),
-              "resnet18_cifar": ResNet18(4, imagenet=False), "resnet18_imagenet": ResNet18(4, imagenet=True)}
+    models = {"mlp": lambda: Mlp(6 * 5 * 2, [24, 16]), "cnn": lambda: Cnn(14, 14, 2),
+              "resnet18_cifar": lambda: ResNet18(4, imagenet=False),
+              "resnet18_imagenet": lambda: ResNet18(4, imagenet=True)}
     metadata = {"made_by": f"scripts/make_reference.py with torch {torch.__version__}"}
     references = {"optimizers": optimizer_trajectories()} | {name: trajectory(models[name], *shapes[name]) for name in models}
     for name, tensors in references.items():

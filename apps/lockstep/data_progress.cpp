@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <utility>
 
+#include "apps/lockstep/terminal.h"
+
 namespace lockstep::apps {
 
 DataProgress::DataProgress(std::string verb, std::int64_t total)
-    : verb_(std::move(verb)), total_(total), on_terminal_(::isatty(STDERR_FILENO) == 1) {}
+    : verb_(std::move(verb)), total_(total), on_terminal_(is_watched(STDERR_FILENO)) {}
 
 DataProgress::~DataProgress() {
   if (on_terminal_) std::fputs("\r\x1b[K", stderr);

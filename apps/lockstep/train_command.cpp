@@ -9,6 +9,7 @@
 
 #include "apps/lockstep/config_file.h"
 #include "apps/lockstep/model_source.h"
+#include "apps/lockstep/terminal.h"
 #include "apps/lockstep/train_arguments.h"
 #include "strategy/callbacks/json_events.h"
 #include "strategy/callbacks/progress.h"
@@ -41,7 +42,7 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
     callbacks.push_back(std::make_shared<strategy::JsonEvents>(stdout, arguments.log_every));
   else if (!arguments.output.quiet)
     callbacks.push_back(std::make_shared<strategy::Progress>(
-        stdout, strategy::Progress::Options{.log_every = arguments.log_every, .terminal = isatty(STDOUT_FILENO) == 1}));
+        stdout, strategy::Progress::Options{.log_every = arguments.log_every, .terminal = is_watched(STDOUT_FILENO)}));
   if (!arguments.summary_dir.empty())
     callbacks.push_back(std::make_shared<strategy::Summaries>(arguments.summary_dir, arguments.log_every, markdown));
   return callbacks;

@@ -85,8 +85,8 @@ std::string Progress::step_line(const StepLogs& logs) const {
   const double rate = static_cast<double>(samples_) / seconds;
   const std::int64_t epoch_end = std::min((logs.epoch + 1) * begin_.steps_per_epoch, begin_.last_step);
   const double left = static_cast<double>((epoch_end - logs.step) * begin_.global_batch) / rate;
-  return fmt::format("epoch {}  step {}/{}  {}  {:.0f} samples/s  {} left", logs.epoch + 1, logs.step, begin_.last_step,
-                     metrics_text(sums_), rate, duration_text(left));
+  return fmt::format("epoch {}  step {}/{}  {}  {:.0f} samples/s  {} left in the epoch", logs.epoch + 1, logs.step,
+                     begin_.last_step, metrics_text(sums_), rate, duration_text(left));
 }
 
 void Progress::on_epoch_end(const EpochLogs& logs) {

@@ -44,9 +44,9 @@ TEST(ReplicaThreads, ThrowsTheErrorOfAReplica) {
     if (replica == 2) throw std::runtime_error("replica 2 has had enough");
   };
   EXPECT_THROW(threads.run(fail_on_two), std::runtime_error);
-  int replicas = 0;
-  threads.run([&](int replica) { replicas += replica == 0 ? 1 : 0; });
-  EXPECT_EQ(replicas, 1);
+  std::atomic<int> replicas = 0;
+  threads.run([&](int /*replica*/) { ++replicas; });
+  EXPECT_EQ(replicas, 3);
 }
 
 TEST(ReplicaThreads, ThrowsTheFirstErrorAndTellsOfItBeforeTheOthersEnd) {
