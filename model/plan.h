@@ -77,8 +77,13 @@ class Plan {
   void extend(StorageId storage, int time);
   int backward_time(int step) const { return 2 * static_cast<int>(steps_.size()) - 1 - step; }
   int end_of_forward() const { return static_cast<int>(steps_.size()) - 1; }
-  Value& value(NodeId node) { return values_[static_cast<std::size_t>(node + 1)]; }
-  const Value& value(NodeId node) const { return values_[static_cast<std::size_t>(node + 1)]; }
+  // kInput, which is -1, comes first.
+  static std::size_t index_of(NodeId node) {
+    const NodeId index = node - kInput;
+    return static_cast<std::size_t>(index);
+  }
+  Value& value(NodeId node) { return values_[index_of(node)]; }
+  const Value& value(NodeId node) const { return values_[index_of(node)]; }
   std::span<float> floats(StorageId storage, std::size_t elements) const;
   void point_gradients_at(std::span<float> gradients);
 

@@ -30,8 +30,10 @@ double fraction(const Schedule& schedule, std::int64_t step) {
       return 1;
     case Schedule::Kind::cosine:
       return end + (1 - end) * 0.5 * (1 + std::cos(std::numbers::pi * progress(schedule, step)));
-    case Schedule::Kind::step:
-      return std::pow(static_cast<double>(schedule.step_factor), static_cast<double>(step / schedule.step_every));
+    case Schedule::Kind::step: {
+      const std::int64_t drops = step / schedule.step_every;
+      return std::pow(static_cast<double>(schedule.step_factor), static_cast<double>(drops));
+    }
     case Schedule::Kind::linear:
       return 1 + (end - 1) * progress(schedule, step);
   }

@@ -2,6 +2,7 @@
 
 import argparse
 import datetime
+import importlib.metadata
 import itertools
 import json
 import os
@@ -45,7 +46,8 @@ class Run:
             self.errors.seek(0)
             sys.exit(f"scripts/bench: error: exit status {self.process.returncode} from {' '.join(self.command)}\n"
                      + self.errors.read())
-        self.resident_megabytes = usage.ru_maxrss / 1000
+        # Of the largest process in the child's life, this one before its exec included: so this program imports little.
+        self.resident_megabytes = usage.ru_maxrss * 1024 / 1e6
         return self
 
     def rate(self):
@@ -202,10 +204,9 @@ def main():
     parser.add_argument("--only", action="append", choices=PARTS)
     options = parser.parse_args()
 
-    import torch
     version = json.loads(subprocess.run([str(LOCKSTEP), "version", "--json"], check=True, stdout=subprocess.PIPE).stdout)
     result = {"date": datetime.date.today().isoformat(), "processor": processor(), "processors": os.cpu_count(),
-              "torch": torch.__version__, "lockstep": version, "rounds": options.rounds, "epochs": options.epochs}
+              "torch": importlib.metadata.version("torch"), "lockstep": version, "rounds": options.rounds, "epochs": options.epochs}
     print(f"{result['date']}, {result['processor']}, {result['processors']} processors, PyTorch {result['torch']}")
     if os.getloadavg()[0] > 0.5:
         print(f"note: the load average is {os.getloadavg()[0]:.1f}; something else runs here, and the figures will show it")

@@ -43,7 +43,7 @@ std::uint64_t EpochOrder::permute(std::uint64_t value) const {
 }
 
 std::int64_t EpochOrder::operator[](std::int64_t position) const {
-  std::uint64_t value = static_cast<std::uint64_t>(position);
+  auto value = static_cast<std::uint64_t>(position);
   LOCKSTEP_CHECK_OP(value, <, records_);
   do value = permute(value);
   while (value >= records_);

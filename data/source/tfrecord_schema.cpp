@@ -57,7 +57,7 @@ std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& 
     const SampleProblem problem = encoded_image_problem(name, *kind);
     throw Error(ErrorCategory::data, where, problem.needed, problem.given);
   }
-  const auto shape = shape_in_record(record, input.bytes().size());
+  auto shape = shape_in_record(record, input.bytes().size());
   if (shape.empty()) {
     throw Error(ErrorCategory::input, where,
                 fmt::format("needed --input-shape for the raw bytes in {}, or a dataset.json beside the file", name),
