@@ -75,7 +75,8 @@ void add_output_options(CLI::App& command, OutputArguments& arguments) {
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str()
       ->group("Output");
-  command.add_flag("--quiet", arguments.quiet, "Warnings and errors only, and the results")->group("Output");
+  command.add_flag("--quiet", arguments.quiet, "Warnings and errors only; evaluate prints its metrics all the same")
+      ->group("Output");
 }
 
 std::vector<std::int64_t> parse_shape(const std::string& text) {
