@@ -1,5 +1,6 @@
 #include "allreduce/communicator.h"
 
+#include <algorithm>
 #include <exception>
 #include <type_traits>
 #include <utility>
@@ -14,8 +15,15 @@ template <Reducible T>
 constexpr ElementType element_type() {
   if constexpr (std::is_same_v<T, float>) return ElementType::float32;
   if constexpr (std::is_same_v<T, double>) return ElementType::float64;
+  if constexpr (std::is_same_v<T, device::Float16>) return ElementType::float16;
+  if constexpr (std::is_same_v<T, device::BFloat16>) return ElementType::bfloat16;
   if constexpr (std::is_same_v<T, std::int32_t>) return ElementType::int32;
   return ElementType::int64;
+}
+
+template <Reducible T>
+Values erase(std::span<T> values) {
+  return {reinterpret_cast<std::byte*>(values.data()), values.size(), element_type<T>()};
 }
 
 }  // namespace
@@ -50,34 +58,90 @@ device::Buffer Communicator::Impl::allocate(std::size_t bytes) { return device::
 
 Communicator::Communicator(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
+Communicator Communicator::watched_by(std::shared_ptr<Activity> activity) const {
+  Communicator watched = *this;
+  watched.activity_ = std::move(activity);
+  return watched;
+}
+
+Communicator Communicator::for_bucket(int bucket) const {
+  Communicator labelled = *this;
+  labelled.bucket_ = bucket;
+  return labelled;
+}
+
 int Communicator::rank() const { return impl_->rank(); }
 int Communicator::size() const { return impl_->size(); }
 std::string Communicator::route() const { return impl_->route(); }
+bool Communicator::overlaps() const { return impl_->overlaps(); }
+double Communicator::seconds_waited() const { return impl_->seconds_waited(); }
 device::Buffer Communicator::allocate(std::size_t bytes) const { return impl_->allocate(bytes); }
 
 template <Reducible T>
 Request Communicator::all_reduce(std::span<T> values, ReduceOp op) const {
-  return Request(
-      impl_->all_reduce({reinterpret_cast<std::byte*>(values.data()), values.size(), element_type<T>()}, op));
+  const CollectiveScope scope(activity(), "all_reduce", bucket_);
+  return Request(impl_->all_reduce(erase(values), op));
 }
 
-template Request Communicator::all_reduce(std::span<float>, ReduceOp) const;
-template Request Communicator::all_reduce(std::span<double>, ReduceOp) const;
-template Request Communicator::all_reduce(std::span<std::int32_t>, ReduceOp) const;
-template Request Communicator::all_reduce(std::span<std::int64_t>, ReduceOp) const;
+template <Reducible T>
+Request Communicator::all_reduce(std::span<const T> values, std::span<T> results, ReduceOp op) const {
+  LOCKSTEP_CHECK_OP(values.size(), ==, results.size());
+  std::ranges::copy(values, results.begin());
+  return all_reduce(results, op);
+}
+
+template <Reducible T>
+Slice Communicator::slice(std::size_t count, int rank) const {
+  return slice_of(count, element_type<T>(), size(), rank);
+}
+
+template <Reducible T>
+Request Communicator::reduce_scatter(std::span<T> values, ReduceOp op) const {
+  const CollectiveScope scope(activity(), "reduce_scatter", bucket_);
+  return Request(impl_->reduce_scatter(erase(values), op));
+}
+
+template <Reducible T>
+Request Communicator::all_gather(std::span<T> values) const {
+  const CollectiveScope scope(activity(), "all_gather", bucket_);
+  return Request(impl_->gather_slices(erase(values)));
+}
+
+#define LOCKSTEP_INSTANTIATE(T)                                                                \
+  template Request Communicator::all_reduce(std::span<T>, ReduceOp) const;                     \
+  template Request Communicator::all_reduce(std::span<const T>, std::span<T>, ReduceOp) const; \
+  template Slice Communicator::slice<T>(std::size_t, int) const;                               \
+  template Request Communicator::reduce_scatter(std::span<T>, ReduceOp) const;                 \
+  template Request Communicator::all_gather(std::span<T>) const;
+
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(double)
+LOCKSTEP_INSTANTIATE(device::Float16)
+LOCKSTEP_INSTANTIATE(device::BFloat16)
+LOCKSTEP_INSTANTIATE(std::int32_t)
+LOCKSTEP_INSTANTIATE(std::int64_t)
 
 void Communicator::broadcast(std::span<std::byte> values, int root) const {
   LOCKSTEP_CHECK_OP(root, >=, 0);
   LOCKSTEP_CHECK_OP(root, <, size());
+  const CollectiveScope scope(activity(), "broadcast");
   impl_->broadcast(values, root);
 }
 
 std::vector<std::vector<std::byte>> Communicator::all_gather(std::span<const std::byte> mine) const {
+  const CollectiveScope scope(activity(), "all_gather");
   return impl_->all_gather(mine);
 }
 
-void Communicator::barrier() const { impl_->barrier(); }
-bool Communicator::any(bool mine) const { return impl_->any(mine); }
+void Communicator::barrier() const {
+  const CollectiveScope scope(activity(), "barrier");
+  impl_->barrier();
+}
+
+bool Communicator::any(bool mine) const {
+  const CollectiveScope scope(activity(), "any");
+  return impl_->any(mine);
+}
 
 void Communicator::abort(const std::string& reason) const {
   impl_->fail({"all_reduce", fmt::format("needed all {} members of the group", size()),

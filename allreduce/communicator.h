@@ -9,15 +9,23 @@
 #include <string>
 #include <vector>
 
+#include "allreduce/activity.h"
 #include "device/buffer.h"
+#include "device/float16.h"
 
 namespace lockstep::allreduce {
 
 enum class ReduceOp { sum, max, min };
 
 template <typename T>
-concept Reducible =
-    std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>;
+concept Reducible = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, device::Float16> ||
+    std::same_as<T, device::BFloat16> || std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>;
+
+/// A range of elements.
+struct Slice {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
 
 /// An operation under way. Move-only and owned by the caller; its destructor waits, so that a buffer cannot die under
 /// it.
@@ -43,8 +51,8 @@ class [[nodiscard]] Request {
 /// Every member calls the same operations in the same order with the same counts, types and reductions. Where calls
 /// differ, every member throws the same Error (communication), which names two members and what they called:
 /// "[all_reduce] needed the same call on all members; member 0 called all_reduce(10 float32, sum) and member 2 called
-/// all_reduce(11 float32, sum)". After an error every later operation throws it again. One thread per member. A group
-/// of one member does nothing and is never a special case for the caller.
+/// all_reduce(11 float32, sum)". After an error every later operation throws it again. One thread at a time per
+/// member. A group of one member does nothing and is never a special case for the caller.
 class Communicator {
  public:
   class Impl;
@@ -52,18 +60,48 @@ class Communicator {
 
   int rank() const;  ///< 0 .. size() - 1; the replica's number
   int size() const;
-  /// What moves the bytes, for people: "in-process", "ring", "mpi", "in-process + ring", "none" for one member.
+  /// The same member, whose operations `activity` shows to those who watch. It is kept alive.
+  Communicator watched_by(std::shared_ptr<Activity> activity) const;
+  /// What watches this handle; null for nothing.
+  Activity* activity() const { return activity_.get(); }
+  /// The same member, whose operations show that they are of gradient bucket `bucket`.
+  Communicator for_bucket(int bucket) const;
+
+  /// What moves the bytes, for people: "in-process", "shared-memory", "ring", "mpi", "in-process + ring", "none" for
+  /// one member.
   std::string route() const;
+
+  /// Whether an operation waits for a wire rather than for memory, so that it is worth doing beside the computation.
+  bool overlaps() const;
+  /// Seconds that this member's operations have waited for other members to come to them, all in all.
+  double seconds_waited() const;
 
   /// Memory that this group reduces without a copy, zeroed.
   device::Buffer allocate(std::size_t bytes) const;
 
   /// values[i] becomes op over all members of their values[i]: the same bits on every member and in every run. In
   /// place. `values.size()` is in elements and may be 0. Integers wrap around, and a NaN on any member is the result,
-  /// of max and min too. On route mpi the library decides about bits and NaNs. The values must stay where they are
-  /// until the request is complete. Throws Error (communication), here or from the request.
+  /// of max and min too; 16-bit floats are added in float32 and rounded once where members share memory, once a member
+  /// on a ring. On route mpi the library decides about bits and NaNs. The values must stay where they are until the
+  /// request is complete. Throws Error (communication), here or from the request.
   template <Reducible T>
   Request all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) const;
+  /// The same out of place: `results`, of the same size, receives what all_reduce would make of `values`. They do not
+  /// overlap.
+  template <Reducible T>
+  Request all_reduce(std::span<const T> values, std::span<T> results, ReduceOp op = ReduceOp::sum) const;
+
+  /// The range that reduce_scatter completes on member `rank` of `count` elements of T: whole cache lines, in rank
+  /// order, sizes equal to within one line.
+  template <Reducible T>
+  Slice slice(std::size_t count, int rank) const;
+  /// The first half of an all_reduce: this member's slice of `values` becomes op over all members; the rest of them is
+  /// spoiled. Throws Error (communication).
+  template <Reducible T>
+  Request reduce_scatter(std::span<T> values, ReduceOp op = ReduceOp::sum) const;
+  /// The second half: every member's own slice of `values` is brought to all. Throws Error (communication).
+  template <Reducible T>
+  Request all_gather(std::span<T> values) const;
 
   /// Every member's `values` become those of member `root`. Same size everywhere. Throws Error (communication).
   void broadcast(std::span<std::byte> values, int root) const;
@@ -80,13 +118,15 @@ class Communicator {
   bool any(bool mine) const;
 
   /// Makes every member's current and later operations throw Error (communication) with `reason`; of several reasons
-  /// the first stays. For a member that must leave: called from its own thread, between its operations. Between ranks
-  /// the others notice within milliseconds, but not from inside the MPI library's own reduction (route mpi); a replica
-  /// that is not its rank's first reaches the other ranks when its rank's first replica comes to its next operation.
+  /// the first stays. Any thread, also while another is inside an operation of this member. Between ranks the others
+  /// notice within milliseconds, but not from inside the MPI library's own reduction (route mpi); a replica that is not
+  /// its rank's first reaches the other ranks when its rank's first replica comes to its next operation.
   void abort(const std::string& reason) const;
 
  private:
   std::shared_ptr<Impl> impl_;
+  std::shared_ptr<Activity> activity_;
+  int bucket_ = -1;
 };
 
 }  // namespace lockstep::allreduce

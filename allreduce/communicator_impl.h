@@ -29,15 +29,19 @@ class Communicator::Impl {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string route() const = 0;
+  virtual bool overlaps() const = 0;
+  virtual double seconds_waited() const = 0;
 
   virtual device::Buffer allocate(std::size_t bytes);
   virtual std::unique_ptr<Request::Impl> all_reduce(const Values& values, ReduceOp op) = 0;
+  virtual std::unique_ptr<Request::Impl> reduce_scatter(const Values& values, ReduceOp op) = 0;
+  virtual std::unique_ptr<Request::Impl> gather_slices(const Values& values) = 0;
   virtual void broadcast(std::span<std::byte> values, int root) = 0;
   virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) = 0;
   virtual void barrier() = 0;
   virtual bool any(bool mine) = 0;
 
-  /// Makes the current and later operations of all members throw `failure`. The first failure stays.
+  /// Makes the current and later operations of all members throw `failure`. The first failure stays. Any thread.
   virtual void fail(const Failure& failure) = 0;
 };
 

@@ -1,11 +1,26 @@
 #include "allreduce/gradient_buckets.h"
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include "device/error.h"
 
 namespace lockstep::allreduce {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct WireName {
+  WireType type;
+  std::string_view name;
+};
+
+constexpr std::array<WireName, 3> kWireTypes = {
+    {{WireType::float32, "float32"}, {WireType::bfloat16, "bfloat16"}, {WireType::float16, "float16"}}};
 
 std::vector<std::size_t> counts_between(std::span<const std::size_t> offsets, std::size_t end) {
   std::vector<std::size_t> counts;
@@ -17,7 +32,26 @@ std::vector<std::size_t> counts_between(std::span<const std::size_t> offsets, st
   return counts;
 }
 
+std::size_t largest_of(std::span<const BucketRange> buckets) {
+  std::size_t largest = 0;
+  for (const BucketRange& bucket : buckets) largest = std::max(largest, bucket.end - bucket.begin);
+  return largest;
+}
+
 }  // namespace
+
+WireType parse_wire_type(std::string_view name) {
+  for (const WireName& known : kWireTypes)
+    if (known.name == name) return known.type;
+  throw Error(ErrorCategory::input, "--comm-dtype", "needed float32, bfloat16 or float16",
+              fmt::format("got \"{}\"", name));
+}
+
+std::string to_string(WireType type) {
+  for (const WireName& known : kWireTypes)
+    if (known.type == type) return std::string(known.name);
+  return "unknown";
+}
 
 std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const BucketOptions& options) {
   std::vector<BucketRange> buckets;
@@ -34,21 +68,30 @@ std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const
 }
 
 GradientBuckets::GradientBuckets(Communicator group, std::span<float> gradients, std::span<const std::size_t> offsets,
-                                 const BucketOptions& options)
-    : group_(std::move(group)), gradients_(gradients), is_ready_(offsets.size()) {
+                                 const BucketOptions& options, std::size_t exact_entries)
+    : group_(std::move(group)), gradients_(gradients), options_(options), is_ready_(offsets.size()) {
   LOCKSTEP_CHECK_OP(offsets.empty() ? gradients.size() : offsets[0], ==, 0U);
-  buckets_ = plan_buckets(counts_between(offsets, gradients.size()), options);
+  LOCKSTEP_CHECK_OP(exact_entries, <=, offsets.size());
+  const std::vector<std::size_t> counts = counts_between(offsets, gradients.size());
+  const bool narrow = options.wire != WireType::float32;
+  const std::size_t together = narrow ? counts.size() - exact_entries : counts.size();
+  buckets_ = plan_buckets(std::span(counts).first(together), options);
+  first_exact_ = narrow ? buckets_.size() : 0;
+  if (narrow && exact_entries > 0)
+    buckets_.push_back({buckets_.empty() ? 0 : buckets_.back().end, gradients.size(), exact_entries});
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
     bucket_of_.insert(bucket_of_.end(), buckets_[bucket].entries, bucket);
+  if (narrow) wire_ = group_.allocate(largest_of(std::span(buckets_).first(first_exact_)) * sizeof(std::uint16_t));
+  if (group_.overlaps() && buckets_.size() > 1) thread_ = std::make_unique<CommunicationThread>();
   start_step();
 }
 
 void GradientBuckets::start_step() {
-  requests_.clear();
   next_ = 0;
   is_ready_.assign(is_ready_.size(), false);
   missing_.clear();
   for (const BucketRange& bucket : buckets_) missing_.push_back(bucket.entries);
+  squared_error_ = squared_norm_ = 0;
 }
 
 void GradientBuckets::ready(std::size_t parameter) {
@@ -56,20 +99,84 @@ void GradientBuckets::ready(std::size_t parameter) {
   LOCKSTEP_CHECK(!is_ready_[parameter]);
   is_ready_[parameter] = true;
   --missing_[bucket_of_[parameter]];
-  // Buckets go out in their order on every member, whatever the order in which parameters become ready.
-  while (next_ < buckets_.size() && missing_[next_] == 0) launch_next();
+  // Buckets go out in their order on every member, whatever the order in which parameters become ready. The last one
+  // is left to finish().
+  while (thread_ && next_ + 1 < buckets_.size() && missing_[next_] == 0) launch_next();
 }
 
 void GradientBuckets::launch_next() {
-  const BucketRange& bucket = buckets_[next_++];
+  const std::size_t bucket = next_++;
   ++launched_;
-  requests_.push_back(group_.all_reduce(gradients_.subspan(bucket.begin, bucket.end - bucket.begin)));
+  thread_->give([this, bucket] { reduce(bucket); });
 }
 
 void GradientBuckets::finish() {
-  while (next_ < buckets_.size()) launch_next();
-  for (Request& request : requests_) request.wait();
+  const Clock::time_point begin = Clock::now();
+  const double waited_before = group_.seconds_waited();
+  if (thread_) thread_->wait();
+  for (; next_ < buckets_.size(); ++next_) {
+    ++launched_;
+    reduce(next_);
+  }
+  const double exposed = std::chrono::duration<double>(Clock::now() - begin).count();
+  times_.exposed += exposed;
+  times_.waited += std::min(exposed, group_.seconds_waited() - waited_before);
+  if (measures_error_ && squared_norm_ > 0) wire_error_.relative = std::sqrt(squared_error_ / squared_norm_);
+  measures_error_ = false;
   start_step();
+}
+
+void GradientBuckets::reduce(std::size_t bucket) {
+  const std::span<float> values =
+      gradients_.subspan(buckets_[bucket].begin, buckets_[bucket].end - buckets_[bucket].begin);
+  const Communicator group = group_.for_bucket(static_cast<int>(bucket));
+  if (bucket >= first_exact_) return group.all_reduce(values).wait();
+  const bool measures = measures_error_;
+  std::vector<float> exact;
+  if (measures) {
+    exact.assign(values.begin(), values.end());
+    group.all_reduce(std::span(exact)).wait();
+  }
+  if (options_.wire == WireType::bfloat16)
+    reduce_as<device::BFloat16>(group, values);
+  else
+    reduce_as<device::Float16>(group, values);
+  if (measures) add_error(values, exact);
+}
+
+template <typename Half>
+void GradientBuckets::reduce_as(const Communicator& group, std::span<float> values) {
+  const std::span<Half> halves = wire_.as<Half>().first(values.size());
+  const float scale = std::is_same_v<Half, device::Float16> ? scale_for(group, values) : 1.0F;
+  if (scale != 1.0F)
+    for (float& value : values) value *= scale;
+  device::narrow(values, halves);
+  group.all_reduce(halves).wait();
+  device::widen(std::span<const Half>(halves), values);
+  if (scale != 1.0F)
+    for (float& value : values) value /= scale;
+}
+
+// float16 has 5 bits of exponent. All members agree on a power of two that makes the sum as large as fits: nothing
+// overflows, little vanishes, and no state is carried from step to step.
+float GradientBuckets::scale_for(const Communicator& group, std::span<const float> values) {
+  constexpr float kLargest = 32768;
+  constexpr int kExponents = 100;  // beyond it the scale itself would leave float32
+  float largest = 0;
+  for (const float value : values) largest = std::abs(value) <= largest ? largest : std::abs(value);  // takes a NaN
+  group.all_reduce(std::span(&largest, 1), ReduceOp::max).wait();
+  if (!std::isfinite(largest) || largest == 0) return 1;
+  const float room = kLargest / (static_cast<float>(group.size()) * largest);
+  return std::ldexp(1.0F, std::clamp(std::ilogb(room), -kExponents, kExponents));
+}
+
+void GradientBuckets::add_error(std::span<const float> narrow, std::span<const float> exact) {
+  for (std::size_t i = 0; i < narrow.size(); ++i) {
+    const double difference = std::abs(static_cast<double>(narrow[i]) - static_cast<double>(exact[i]));
+    squared_error_ += difference * difference;
+    squared_norm_ += static_cast<double>(exact[i]) * static_cast<double>(exact[i]);
+    wire_error_.largest = std::max(wire_error_.largest, difference);
+  }
 }
 
 }  // namespace lockstep::allreduce

@@ -2,16 +2,29 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "allreduce/communication_thread.h"
 #include "allreduce/communicator.h"
+#include "device/buffer.h"
 
 namespace lockstep::allreduce {
+
+/// What gradients travel as. 16-bit types halve the bytes on the wire; the error that this makes is theirs.
+enum class WireType { float32, bfloat16, float16 };
+
+/// Reads "float32", "bfloat16", "float16". Throws Error (input) that lists them.
+WireType parse_wire_type(std::string_view name);
+std::string to_string(WireType type);
 
 struct BucketOptions {
   std::size_t first_bytes = std::size_t{1} << 20;  ///< small, so that communication starts early
   std::size_t bytes = std::size_t{25} << 20;
+  WireType wire = WireType::float32;
 };
 
 /// One range of the flat gradient, in elements.
@@ -25,16 +38,36 @@ struct BucketRange {
 /// closes when it has reached its size, and a parameter is never split.
 std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const BucketOptions& options);
 
+/// Where a step's time went, in seconds since construction.
+struct CommunicationTimes {
+  double exposed = 0;  ///< the computation stood still for communication
+  double waited = 0;   ///< of it, before all members had come: the time of whoever came last
+
+  CommunicationTimes operator-(const CommunicationTimes& earlier) const {
+    return {exposed - earlier.exposed, waited - earlier.waited};
+  }
+};
+
+/// How a 16-bit wire type changed the sum of one step.
+struct WireError {
+  double relative = 0;  ///< norm of the difference over norm of the float32 sum
+  double largest = 0;   ///< largest difference of an element
+};
+
 /// Sums one replica's flat gradient over its group, bucket by bucket.
 ///
-/// Each step: `ready(i)` for every parameter, in flat order, as backward completes it; then `finish()`. A bucket's
-/// all-reduce is launched when its last parameter is ready, so exactly one reduction per bucket and step.
+/// Each step: `ready(i)` for every parameter, in flat order, as backward completes it; then `finish()`. Exactly one
+/// reduction per bucket and step. Where the group overlaps (Communicator::overlaps) a bucket's reduction starts on a
+/// thread of its own when its last parameter is ready, while backward goes on; the last bucket has nothing left to
+/// overlap with and runs on the calling thread. Where members share memory reducing is the cores' own work: all buckets
+/// wait for finish(), so that replicas wait for each other once a step.
 class GradientBuckets {
  public:
   /// `gradients` is the flat gradient, owned by the caller and outliving this object; parameter i begins at offsets[i]
-  /// elements and ends where the next begins.
+  /// elements and ends where the next begins. The last `exact_entries` entries travel as float32 whatever the wire type
+  /// (and then in a bucket of their own).
   GradientBuckets(Communicator group, std::span<float> gradients, std::span<const std::size_t> offsets,
-                  const BucketOptions& options = {});
+                  const BucketOptions& options = {}, std::size_t exact_entries = 0);
 
   /// The gradient of `parameter` is complete for this step; once a step for each parameter, in any order.
   void ready(std::size_t parameter);
@@ -45,20 +78,40 @@ class GradientBuckets {
   std::span<const BucketRange> buckets() const { return buckets_; }
   /// Reductions launched since construction; a test counts them.
   std::size_t launched() const { return launched_; }
+  const CommunicationTimes& times() const { return times_; }
+
+  /// Reduces in the next step's buckets both ways, and remembers how far apart they come. Of no use for float32.
+  void measure_wire_error() { measures_error_ = true; }
+  /// What measure_wire_error() found, the same on all members; zeros before.
+  const WireError& wire_error() const { return wire_error_; }
 
  private:
   void start_step();
   void launch_next();
+  void reduce(std::size_t bucket);
+  template <typename Half>
+  void reduce_as(const Communicator& group, std::span<float> values);
+  static float scale_for(const Communicator& group, std::span<const float> values);
+  void add_error(std::span<const float> narrow, std::span<const float> exact);
 
   Communicator group_;
   std::span<float> gradients_;
+  BucketOptions options_;
   std::vector<BucketRange> buckets_;
+  std::size_t first_exact_ = 0;         // the first bucket that travels as float32
   std::vector<std::size_t> bucket_of_;  // for each parameter
   std::vector<bool> is_ready_;          // for each parameter
   std::vector<std::size_t> missing_;    // for each bucket: parameters that are not ready
-  std::vector<Request> requests_;
-  std::size_t next_ = 0;  // the bucket to launch next
+  std::size_t next_ = 0;                // the bucket to launch next
   std::size_t launched_ = 0;
+  CommunicationTimes times_;
+  // The rest is used by whoever reduces: one bucket at a time.
+  device::Buffer wire_;  // room for the largest bucket as 16-bit floats; nothing where all travels as float32
+  bool measures_error_ = false;
+  double squared_error_ = 0;
+  double squared_norm_ = 0;
+  WireError wire_error_;
+  std::unique_ptr<CommunicationThread> thread_;  // last: it uses the others
 };
 
 }  // namespace lockstep::allreduce

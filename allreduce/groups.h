@@ -11,8 +11,9 @@
 
 namespace lockstep::allreduce {
 
-/// `automatic` picks by topology: in_process for replicas of one process, ring between ranks.
-enum class Route { automatic, in_process, ring, mpi };
+/// `automatic` picks by topology: in_process for replicas of one process, shared_memory for ranks of one node,
+/// hierarchical between nodes with several ranks, ring between nodes with one.
+enum class Route { automatic, in_process, shared_memory, ring, hierarchical, mpi };
 
 /// Reads the `--allreduce` option. Throws Error (input) that lists the names, and says so for routes of later versions.
 Route parse_route(std::string_view name);
@@ -22,16 +23,16 @@ std::string to_string(Route route);
 /// `size` members (1 or more) that are threads of this process; element i is for replica i.
 std::vector<Communicator> make_in_process_group(int size);
 
-/// The calling rank as a member of `ranks`, one replica a rank. `route` is ring, mpi, or automatic.
+/// The calling rank as a member of `ranks`, one replica a rank. `route` is any but in_process.
 /// Collective over `ranks`, which the group duplicates; MPI must live longer than the group. Throws Error (input) for a
-/// route that does not connect ranks.
+/// route that does not connect these ranks.
 Communicator make_mpi_group(MPI_Comm ranks, Route route);
 
 /// Replicas of all ranks of `ranks`: element i is local replica i, its rank() is the global replica number (replicas of
 /// rank 0 first, then of rank 1, …). Ranks may drive different numbers of replicas. Reduces in the process in replica
-/// order, then between ranks by `route` (ring, mpi, or automatic), then hands the result back. The thread of a rank's
-/// first replica is the only one that calls MPI (MPI_THREAD_SERIALIZED is enough). Collective over `ranks`; for one
-/// rank it is make_in_process_group, whatever the route. Throws Error (input) for a route that does not connect ranks.
+/// order, then between ranks by `route`, then hands the result back. The thread of a rank's first replica is the only
+/// one that calls MPI (MPI_THREAD_SERIALIZED is enough). Collective over `ranks`; for one rank it is
+/// make_in_process_group, whatever the route. Throws Error (input) for a route that does not connect these ranks.
 std::vector<Communicator> make_multi_worker_group(MPI_Comm ranks, int local_replicas, Route route);
 
 }  // namespace lockstep::allreduce

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "device/float16.h"
+
 namespace lockstep::allreduce {
 namespace {
 
@@ -50,14 +52,34 @@ struct Min {
   }
 };
 
+// How elements of type T lie in memory and are added up: as they are, but for 16-bit floats, which widen to float32.
+template <typename T>
+struct Elements {
+  using Total = T;
+  static const T* load(const T* from, std::size_t, T*) { return from; }
+  static void store(const T* from, T* to, std::size_t count) { std::memcpy(to, from, count * sizeof(T)); }
+};
+
+template <typename Half>
+struct HalfElements {
+  using Total = float;
+  static const float* load(const Half* from, std::size_t count, float* room) {
+    device::widen(std::span(from, count), std::span(room, count));
+    return room;
+  }
+  static void store(const float* from, Half* to, std::size_t count) {
+    device::narrow(std::span(from, count), std::span(to, count));
+  }
+};
+
+template <>
+struct Elements<device::Float16> : HalfElements<device::Float16> {};
+template <>
+struct Elements<device::BFloat16> : HalfElements<device::BFloat16> {};
+
 template <typename Op, typename T>
 void combine(T* __restrict into, const T* __restrict first, const T* __restrict second, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) into[i] = Op::apply(first[i], second[i]);
-}
-
-template <typename Op, typename T>
-void combine_in_place(T* __restrict into, const T* __restrict from, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) into[i] = Op::apply(from[i], into[i]);
 }
 
 template <typename Op, typename T>
@@ -66,19 +88,28 @@ void append(T* __restrict accumulated, const T* __restrict next, std::size_t cou
 }
 
 template <typename Op, typename T>
-void reduce_slice_as(std::span<std::byte* const> members, Slice slice, ResultGoesTo result) {
-  constexpr std::size_t kBlock = kBlockBytes / sizeof(T);
-  alignas(kCacheLine) std::array<T, kBlock> block;
-  const auto values_of = [&](std::size_t member) { return reinterpret_cast<T*>(members[member]); };
-  const std::size_t receivers = result == ResultGoesTo::every_member ? members.size() : 1;
+void reduce_slice_as(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice) {
+  using Total = typename Elements<T>::Total;
+  constexpr std::size_t kBlock = kBlockBytes / sizeof(Total);
+  alignas(kCacheLine) std::array<Total, kBlock> block;
+  alignas(kCacheLine) std::array<Total, kBlock> room;
+  alignas(kCacheLine) std::array<Total, kBlock> second_room;
+  const auto values_of = [&](std::size_t member) { return reinterpret_cast<const T*>(members[member]); };
   for (std::size_t begin = slice.begin; begin < slice.end; begin += kBlock) {
     const std::size_t count = std::min(kBlock, slice.end - begin);
-    combine<Op>(block.data(), values_of(0) + begin, values_of(1) + begin, count);
+    combine<Op>(block.data(), Elements<T>::load(values_of(0) + begin, count, room.data()),
+                Elements<T>::load(values_of(1) + begin, count, second_room.data()), count);
     for (std::size_t member = 2; member < members.size(); ++member)
-      append<Op>(block.data(), values_of(member) + begin, count);
-    for (std::size_t member = 0; member < receivers; ++member)
-      std::memcpy(values_of(member) + begin, block.data(), count * sizeof(T));
+      append<Op>(block.data(), Elements<T>::load(values_of(member) + begin, count, room.data()), count);
+    for (std::byte* result : results) Elements<T>::store(block.data(), reinterpret_cast<T*>(result) + begin, count);
   }
+}
+
+template <typename Op, typename T>
+void reduce_into_as(T* into, const T* from, std::size_t count) {
+  std::array<std::byte*, 1> result{reinterpret_cast<std::byte*>(into)};
+  const std::array<const std::byte*, 2> members{reinterpret_cast<const std::byte*>(from), result[0]};
+  reduce_slice_as<Op, T>(members, result, {0, count});
 }
 
 // Calls `run` with values of the operation's and the element's static types.
@@ -99,6 +130,10 @@ void dispatch(ElementType type, ReduceOp op, Run run) {
       return with_op(float{});
     case ElementType::float64:
       return with_op(double{});
+    case ElementType::float16:
+      return with_op(device::Float16{});
+    case ElementType::bfloat16:
+      return with_op(device::BFloat16{});
     case ElementType::int32:
       return with_op(std::int32_t{});
     case ElementType::int64:
@@ -109,7 +144,18 @@ void dispatch(ElementType type, ReduceOp op, Run run) {
 }  // namespace
 
 std::size_t bytes_per_element(ElementType type) {
-  return type == ElementType::float32 || type == ElementType::int32 ? 4 : 8;
+  switch (type) {
+    case ElementType::float16:
+    case ElementType::bfloat16:
+      return 2;
+    case ElementType::float32:
+    case ElementType::int32:
+      return 4;
+    case ElementType::float64:
+    case ElementType::int64:
+      return 8;
+  }
+  return 0;
 }
 
 std::string_view name_of(ElementType type) {
@@ -118,6 +164,10 @@ std::string_view name_of(ElementType type) {
       return "float32";
     case ElementType::float64:
       return "float64";
+    case ElementType::float16:
+      return "float16";
+    case ElementType::bfloat16:
+      return "bfloat16";
     case ElementType::int32:
       return "int32";
     case ElementType::int64:
@@ -149,14 +199,14 @@ Slice slice_of(std::size_t count, ElementType type, int parts, int part) {
 
 void reduce_into(std::byte* into, const std::byte* from, std::size_t count, ElementType type, ReduceOp op) {
   dispatch(type, op, [&]<typename Op, typename T>(Op, T) {
-    combine_in_place<Op>(reinterpret_cast<T*>(into), reinterpret_cast<const T*>(from), count);
+    reduce_into_as<Op>(reinterpret_cast<T*>(into), reinterpret_cast<const T*>(from), count);
   });
 }
 
-void reduce_slice(std::span<std::byte* const> members, Slice slice, ElementType type, ReduceOp op,
-                  ResultGoesTo result) {
+void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice,
+                  ElementType type, ReduceOp op) {
   if (members.size() < 2) return;
-  dispatch(type, op, [&]<typename Op, typename T>(Op, T) { reduce_slice_as<Op, T>(members, slice, result); });
+  dispatch(type, op, [&]<typename Op, typename T>(Op, T) { reduce_slice_as<Op, T>(members, results, slice); });
 }
 
 }  // namespace lockstep::allreduce

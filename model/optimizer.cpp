@@ -64,6 +64,12 @@ struct Arrays {
   float* second;  // v, or null
 };
 
+// A slot that the formula at hand needs.
+float* kept(float* slot) {
+  LOCKSTEP_CHECK(slot != nullptr);
+  return slot;
+}
+
 void descend(const Arrays& arrays, float rate, float scale, float decay) {
   float* __restrict w = arrays.parameters;
   const float* __restrict g = arrays.gradients;
@@ -73,7 +79,7 @@ void descend(const Arrays& arrays, float rate, float scale, float decay) {
 void descend_with_momentum(const Arrays& arrays, float rate, float scale, float decay, float momentum) {
   float* __restrict w = arrays.parameters;
   const float* __restrict g = arrays.gradients;
-  float* __restrict v = arrays.first;
+  float* __restrict v = kept(arrays.first);
   for (std::size_t i = 0; i < arrays.size; ++i) {
     v[i] = momentum * v[i] + (g[i] * scale + decay * w[i]);
     w[i] -= rate * v[i];
@@ -83,7 +89,7 @@ void descend_with_momentum(const Arrays& arrays, float rate, float scale, float 
 void descend_with_nesterov(const Arrays& arrays, float rate, float scale, float decay, float momentum) {
   float* __restrict w = arrays.parameters;
   const float* __restrict g = arrays.gradients;
-  float* __restrict v = arrays.first;
+  float* __restrict v = kept(arrays.first);
   for (std::size_t i = 0; i < arrays.size; ++i) {
     const float gradient = g[i] * scale + decay * w[i];
     v[i] = momentum * v[i] + gradient;
@@ -118,8 +124,8 @@ Moments moments(const AdamLike& adam, float rate, std::int64_t step) {
 void descend_with_moments(const Arrays& arrays, const Moments& moments, float scale, float l2, float shrink) {
   float* __restrict w = arrays.parameters;
   const float* __restrict g = arrays.gradients;
-  float* __restrict m = arrays.first;
-  float* __restrict v = arrays.second;
+  float* __restrict m = kept(arrays.first);
+  float* __restrict v = kept(arrays.second);
   const Moments c = moments;  // a copy, so that the compiler knows the loop does not change it
   for (std::size_t i = 0; i < arrays.size; ++i) {
     const float gradient = g[i] * scale + l2 * w[i];

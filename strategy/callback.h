@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "allreduce/gradient_buckets.h"
+#include "allreduce/straggler.h"
 #include "model/metric.h"
 
 namespace lockstep::strategy {
@@ -42,6 +45,11 @@ struct StepLogs {
   float learning_rate = 0;
   double gradient_norm = 0;       ///< before clipping; 0 without clipping
   double input_wait_seconds = 0;  ///< that this rank has waited for input since the start
+  /// Seconds since the start in which this rank's first replica stood still for communication, and of these the ones in
+  /// which it waited for slower replicas to come.
+  allreduce::CommunicationTimes communication = {};
+  /// What each replica of the job was busy with in this step, waiting for others left out.
+  std::span<const allreduce::BusySeconds> busy = {};
   bool skipped = false;
 };
 
@@ -56,8 +64,9 @@ struct EpochLogs {
   double seconds = 0;  ///< of training in this run, without validation
   double samples_per_second = 0;
   double validation_seconds = 0;
-  double input_wait_seconds = 0;  ///< that this rank waited for input in this epoch
-  float learning_rate = 0;        ///< of the last step
+  double input_wait_seconds = 0;                     ///< that this rank waited for input in this epoch
+  allreduce::CommunicationTimes communication = {};  ///< of this epoch, as in StepLogs
+  float learning_rate = 0;                           ///< of the last step
 };
 
 struct CheckpointLogs {

@@ -190,7 +190,7 @@ fs::path CheckpointDirectory::save(const ReplicaArrays& arrays, const TrainingSt
     return describe_files(state, files);
   });
   check_identical(ranks_, descriptions, arrays);
-  const fs::path path = options_.directory / checkpoint_name(state.step);
+  fs::path path = options_.directory / checkpoint_name(state.step);
   on_every_rank(ranks_, [&]() -> std::string {
     if (is_chief()) {
       commit(temporary->path(), path, state, files);
@@ -261,7 +261,7 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(const Repl
       }
       check_contents(info.path, read_manifest(info.path));
     } catch (const Error& error) {
-      skipped_.push_back(error.what());
+      skipped_.emplace_back(error.what());
       continue;
     }
     check_checkpoint_fits(info.path, arrays);

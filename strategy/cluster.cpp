@@ -101,9 +101,9 @@ std::optional<Cluster> Cluster::from_environment() {
 std::string Cluster::task_name() const { return fmt::format("{}:{}", to_string(type_), index_); }
 
 const std::vector<std::string>& Cluster::tasks(TaskType type) const {
-  static const std::vector<std::string> kNone;
+  static const std::vector<std::string> none;
   const auto found = tasks_.find(type);
-  return found == tasks_.end() ? kNone : found->second;
+  return found == tasks_.end() ? none : found->second;
 }
 
 bool Cluster::is_chief() const {

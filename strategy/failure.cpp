@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <new>
 #include <thread>
 #include <vector>
@@ -17,6 +18,16 @@ struct Summary {
   std::uint64_t message_hash = 0;
   std::int32_t exit_status = 0;
   std::int32_t consequence = 0;
+};
+
+/// One exchange of summaries. It lives on the heap and is left behind where the others do not come: MPI may still write
+/// to it.
+struct Exchange {
+  Exchange(const Summary& mine, std::size_t ranks) : sent(mine), received(ranks) {}
+
+  Summary sent;
+  std::vector<Summary> received;
+  MPI_Request request = MPI_REQUEST_NULL;
 };
 
 FailureVerdict judge(const std::vector<Summary>& all, int rank) {
@@ -56,20 +67,19 @@ FailureVerdict compare_failures(const Failure& mine, MPI_Comm ranks, double seco
   MPI_Comm_rank(ranks, &rank);
   MPI_Comm_size(ranks, &size);
   const Summary summary{std::hash<std::string>{}(mine.message), mine.exit_status, mine.consequence ? 1 : 0};
-  // Both live on the heap and are left behind where the others do not come: MPI may still write to them.
-  auto* sent = new Summary(summary);
-  auto* received = new std::vector<Summary>(static_cast<std::size_t>(size));
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallgather(sent, sizeof(Summary), MPI_BYTE, received->data(), sizeof(Summary), MPI_BYTE, ranks, &request);
+  auto exchange = std::make_unique<Exchange>(summary, static_cast<std::size_t>(size));
+  MPI_Iallgather(&exchange->sent, sizeof(Summary), MPI_BYTE, exchange->received.data(), sizeof(Summary), MPI_BYTE,
+                 ranks, &exchange->request);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   int done = 0;
-  while (MPI_Test(&request, &done, MPI_STATUS_IGNORE), !done && std::chrono::steady_clock::now() < deadline)
+  while (MPI_Test(&exchange->request, &done, MPI_STATUS_IGNORE), !done && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  if (!done) return {false, true, mine.exit_status};
-  const FailureVerdict verdict = judge(*received, rank);
-  delete sent;
-  delete received;
-  return verdict;
+  if (!done) {
+    static_cast<void>(exchange.release());
+    // NOLINTNEXTLINE(clang-analyzer-optin.mpi.MPI-Checker): no wait for the request, since the others may never come
+    return {false, true, mine.exit_status};
+  }
+  return judge(exchange->received, rank);
 }
 
 }  // namespace lockstep::strategy

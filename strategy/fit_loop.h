@@ -39,6 +39,8 @@ class FitLoop {
   void train_step();
   void note_step(const StepResult& result);
   void note_skip(const StepResult& result);
+  /// What a 16-bit wire type costs, said once.
+  void note_wire_error() const;
   void agree_on_stop();
 
   void begin_epoch();
@@ -90,6 +92,7 @@ class FitLoop {
   std::int64_t skipped_samples_ = 0;
   std::int64_t samples_here_ = 0;  // visited in this run
   double waited_before_ = 0;
+  allreduce::CommunicationTimes communication_before_;
   bool epoch_begun_ = false;
   std::chrono::steady_clock::time_point epoch_start_;
   std::chrono::duration<double> paused_{0};  // spent on saving within the epoch

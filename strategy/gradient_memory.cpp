@@ -12,8 +12,9 @@ constexpr std::size_t kAlignment = 64;  // bytes; what a Buffer promises
 device::Buffer GradientMemory::allocate(std::size_t bytes) {
   LOCKSTEP_CHECK_OP(memory_.size(), ==, std::size_t{0});
   const std::size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  memory_ = group_.allocate(padded + kPassengers * sizeof(float));
-  LOCKSTEP_CHECK_OP(memory_.size(), ==, padded + kPassengers * sizeof(float));
+  const std::size_t together = padded + passenger_count() * sizeof(float);
+  memory_ = group_.allocate(together);
+  LOCKSTEP_CHECK_OP(memory_.size(), ==, together);
   return {memory_.data(), bytes, memory_.device(), [](void*) {}};
 }
 

@@ -10,11 +10,14 @@
 
 namespace lockstep::strategy {
 
-/// Handed to the model as the place of its flat gradient. Behind the gradient lie kPassengers floats: control values
-/// that are summed over the replicas in the gradient's last bucket, at no further message. Must outlive the model.
+/// Handed to the model as the place of its flat gradient. Behind the gradient lie its passengers: control values that
+/// are summed over the replicas in the gradient's last bucket, at no further message. Must outlive the model.
 class GradientMemory final : public device::Allocator {
  public:
-  static constexpr std::size_t kPassengers = 16;
+  /// Numbers of the job as a whole, the first passengers.
+  static constexpr std::size_t kReport = 16;
+  /// Numbers of each replica, in replica order, behind them.
+  static constexpr std::size_t kPerReplica = 2;
 
   explicit GradientMemory(allreduce::Communicator group) : group_(std::move(group)) {}
 
@@ -23,11 +26,17 @@ class GradientMemory final : public device::Allocator {
 
   /// Gradient and passengers: what is to be reduced.
   std::span<float> all() const { return memory_.as<float>(); }
-  std::span<float> passengers() const { return all().last(kPassengers); }
   /// Where the passengers begin, in elements of all().
-  std::size_t gradient_size() const { return all().size() - kPassengers; }
+  std::size_t gradient_size() const { return all().size() - passenger_count(); }
+  std::span<float> passengers() const { return all().last(passenger_count()); }
+  std::span<float> report() const { return passengers().first(kReport); }
+  std::span<float> of_replica(int replica) const {
+    return passengers().subspan(kReport + static_cast<std::size_t>(replica) * kPerReplica, kPerReplica);
+  }
 
  private:
+  std::size_t passenger_count() const { return kReport + static_cast<std::size_t>(group_.size()) * kPerReplica; }
+
   allreduce::Communicator group_;
   device::Buffer memory_;
 };

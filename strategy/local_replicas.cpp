@@ -3,25 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "device/error.h"
+#include "strategy/replica_agreement.h"
 
 namespace lockstep::strategy {
-namespace {
-
-std::vector<std::uint64_t> all_hashes(Replica& replica) {
-  const std::uint64_t mine = replica.parameter_hash();
-  std::vector<std::uint64_t> hashes;
-  for (const auto& bytes : replica.group().all_gather(std::as_bytes(std::span(&mine, 1)))) {
-    LOCKSTEP_CHECK_OP(bytes.size(), ==, sizeof(std::uint64_t));
-    std::memcpy(&hashes.emplace_back(), bytes.data(), sizeof(std::uint64_t));
-  }
-  return hashes;
-}
-
-}  // namespace
-
 LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Network> network,
                              const ReplicaOptions& options)
     : strategy_(strategy),
@@ -59,16 +45,19 @@ void LocalReplicas::spread() {
 
 void LocalReplicas::check_agreement(std::int64_t step) {
   run([&](Replica& replica, int) {
-    const std::vector<std::uint64_t> hashes = all_hashes(replica);
-    std::string different;
-    for (std::size_t i = 0; i < hashes.size(); ++i)
-      if (hashes[i] != hashes.front())
-        different += fmt::format("{}{} (rank {})", different.empty() ? "" : ", ", i, strategy_.placements()[i].rank);
-    if (!different.empty())
-      throw Error(ErrorCategory::communication, "replicas",
-                  fmt::format("needed the same parameters on all replicas after {} steps", step),
-                  fmt::format("replicas that differ from replica 0: {}", different));
+    const std::optional<Disagreement> found = find_disagreement(replica);
+    if (!found) return;
+    std::string who;
+    for (const int odd : found->odd) {
+      const Placement& place = strategy_.placements()[static_cast<std::size_t>(odd)];
+      who += fmt::format("{}{} (rank {}, host {})", who.empty() ? "" : ", ", odd, place.rank, place.host);
+    }
+    throw Error(ErrorCategory::communication, "replicas",
+                fmt::format("needed the same numbers on all replicas after step {}", step),
+                fmt::format("{} is another on replica {}{}", found->tensor, who,
+                            agreed_step_ < 0 ? "" : fmt::format(", since a step after {}", agreed_step_)));
   });
+  agreed_step_ = step;
 }
 
 ReplicaArrays LocalReplicas::arrays(bool with_slots) {

@@ -34,8 +34,8 @@ class LocalReplicas {
   /// Gives the arrays of local replica 0, slots included, to the others of this process: after a restore.
   void spread();
 
-  /// Throws the same Error (communication) everywhere unless all replicas of the job hold the same parameters; names
-  /// those that do not.
+  /// Throws the same Error (communication) everywhere unless all replicas of the job hold the same parameters and
+  /// optimizer slots; names the first tensor that differs, the replicas where it does, and when all still agreed.
   void check_agreement(std::int64_t step);
 
   /// Parameters, buffers and, where asked, optimizer slots of local replica 0.
@@ -48,6 +48,7 @@ class LocalReplicas {
   Strategy& strategy_;
   std::shared_ptr<const model::Network> network_;
   bool has_accuracy_;
+  std::int64_t agreed_step_ = -1;  // of the last check that all passed
   std::vector<std::unique_ptr<Replica>> replicas_;
 };
 

@@ -20,10 +20,9 @@ std::string_view choose(const Session& session, std::size_t devices) {
 
 void check_route(const Session& session, Route route) {
   if (route == Route::in_process && session.size() > 1)
-    throw Error(ErrorCategory::input, "allreduce",
-                "in-process needs all replicas in one process; use auto, ring or mpi",
+    throw Error(ErrorCategory::input, "allreduce", "in-process needs all replicas in one process; use auto",
                 fmt::format("this job has {} ranks", session.size()));
-  if ((route == Route::ring || route == Route::mpi) && session.ranks() == MPI_COMM_NULL)
+  if (route != Route::automatic && route != Route::in_process && session.ranks() == MPI_COMM_NULL)
     throw Error(ErrorCategory::input, "allreduce", fmt::format("{} needs ranks started by mpirun", to_string(route)),
                 "this process was started alone");
 }
@@ -31,20 +30,23 @@ void check_route(const Session& session, Route route) {
 }  // namespace
 
 std::unique_ptr<Strategy> make_strategy(Session& session, std::string_view name, std::vector<device::Device> devices,
-                                        Route route) {
-  check_route(session, route);
+                                        const StrategyOptions& options) {
+  check_route(session, options.route);
+  if (!(options.stall_timeout >= 0))
+    throw Error(ErrorCategory::input, "--stall-timeout", "needed seconds, or 0 for none",
+                fmt::format("got {}", options.stall_timeout));
   const std::string_view chosen = name == "auto" ? choose(session, devices.size()) : name;
   if (chosen == "multi-worker-mirrored")
-    return std::make_unique<MultiWorkerMirroredStrategy>(session, std::move(devices), route);
+    return std::make_unique<MultiWorkerMirroredStrategy>(session, std::move(devices), options);
   check_tf_config(session);
-  if (chosen == "mirrored") return std::make_unique<MirroredStrategy>(session, std::move(devices));
+  if (chosen == "mirrored") return std::make_unique<MirroredStrategy>(session, std::move(devices), options);
   if (chosen != "one-device")
     throw Error(ErrorCategory::input, "strategy", "needed auto, one-device, mirrored or multi-worker-mirrored",
                 fmt::format("got \"{}\"", name));
   if (devices.size() != 1)
     throw Error(ErrorCategory::input, "strategy", "one-device needs exactly one device; use mirrored for several",
                 fmt::format("got {} devices", devices.size()));
-  return std::make_unique<OneDeviceStrategy>(session, devices.front());
+  return std::make_unique<OneDeviceStrategy>(session, devices.front(), options);
 }
 
 }  // namespace lockstep::strategy

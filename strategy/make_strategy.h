@@ -5,16 +5,14 @@
 #include <string_view>
 #include <vector>
 
-#include "allreduce/groups.h"
 #include "strategy/strategy.h"
 
 namespace lockstep::strategy {
 
 /// "auto", "one-device", "mirrored" or "multi-worker-mirrored". `auto` is multi-worker-mirrored in a job of several
-/// ranks, else mirrored for several devices, else one-device. `route` is how gradients travel: `in_process` only within
-/// one process, `ring` and `mpi` only between ranks. Throws Error (input) for an unknown name and for what does not go
-/// together. Collective.
+/// ranks, else mirrored for several devices, else one-device. Throws Error (input) for an unknown name and for what
+/// does not go together. Collective.
 std::unique_ptr<Strategy> make_strategy(Session& session, std::string_view name, std::vector<device::Device> devices,
-                                        allreduce::Route route = allreduce::Route::automatic);
+                                        const StrategyOptions& options = {});
 
 }  // namespace lockstep::strategy

@@ -19,8 +19,9 @@ std::vector<allreduce::Communicator> group_of_threads(const Session& session, st
 
 }  // namespace
 
-MirroredStrategy::MirroredStrategy(Session& session, std::vector<device::Device> devices)
-    : Strategy(session, devices, group_of_threads(session, devices.size()),
-               allreduce::make_in_process_group(1).front()) {}
+MirroredStrategy::MirroredStrategy(Session& session, std::vector<device::Device> devices,
+                                   const StrategyOptions& options)
+    : Strategy(session, devices, group_of_threads(session, devices.size()), allreduce::make_in_process_group(1).front(),
+               options) {}
 
 }  // namespace lockstep::strategy

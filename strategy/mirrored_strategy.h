@@ -11,7 +11,7 @@ namespace lockstep::strategy {
 class MirroredStrategy final : public Strategy {
  public:
   /// `devices`: one per replica, at least one. Throws Error (input) in a job of several ranks, or without a device.
-  MirroredStrategy(Session& session, std::vector<device::Device> devices);
+  MirroredStrategy(Session& session, std::vector<device::Device> devices, const StrategyOptions& options = {});
   std::string name() const override { return "mirrored"; }
 };
 

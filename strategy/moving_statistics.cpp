@@ -7,7 +7,7 @@ void average_moving_statistics(const allreduce::Communicator& group, std::span<f
   std::int64_t total = samples;
   group.all_reduce(std::span(&total, 1)).wait();
   if (total == 0) return;
-  const float weight = static_cast<float>(static_cast<double>(samples) / static_cast<double>(total));
+  const auto weight = static_cast<float>(static_cast<double>(samples) / static_cast<double>(total));
   for (float& value : buffers) value *= weight;
   group.all_reduce(buffers).wait();
 }

@@ -24,7 +24,8 @@ std::vector<allreduce::Communicator> group_of_ranks(const Session& session, std:
 }  // namespace
 
 MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(Session& session, std::vector<device::Device> devices,
-                                                         allreduce::Route route)
-    : Strategy(session, devices, group_of_ranks(session, devices.size(), route), one_member_a_rank(session)) {}
+                                                         const StrategyOptions& options)
+    : Strategy(session, devices, group_of_ranks(session, devices.size(), options.route), one_member_a_rank(session),
+               options) {}
 
 }  // namespace lockstep::strategy

@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "allreduce/groups.h"
 #include "strategy/strategy.h"
 
 namespace lockstep::strategy {
@@ -15,7 +14,7 @@ class MultiWorkerMirroredStrategy final : public Strategy {
   /// `devices`: one per replica of this rank; ranks may have different numbers of them. Throws Error (input) without a
   /// device and for a TF_CONFIG that is malformed or disagrees. Without a launcher it is a job of one rank.
   explicit MultiWorkerMirroredStrategy(Session& session, std::vector<device::Device> devices = {device::Device{}},
-                                       allreduce::Route route = allreduce::Route::automatic);
+                                       const StrategyOptions& options = {});
   std::string name() const override { return "multi-worker-mirrored"; }
 };
 

@@ -17,7 +17,7 @@ std::vector<allreduce::Communicator> group_of_one(const Session& session) {
 
 }  // namespace
 
-OneDeviceStrategy::OneDeviceStrategy(Session& session, device::Device device)
-    : Strategy(session, {device}, group_of_one(session), allreduce::make_in_process_group(1).front()) {}
+OneDeviceStrategy::OneDeviceStrategy(Session& session, device::Device device, const StrategyOptions& options)
+    : Strategy(session, {device}, group_of_one(session), allreduce::make_in_process_group(1).front(), options) {}
 
 }  // namespace lockstep::strategy

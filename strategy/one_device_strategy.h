@@ -8,7 +8,7 @@ namespace lockstep::strategy {
 class OneDeviceStrategy final : public Strategy {
  public:
   /// Throws Error (input) in a job of several ranks.
-  explicit OneDeviceStrategy(Session& session, device::Device device = {});
+  explicit OneDeviceStrategy(Session& session, device::Device device = {}, const StrategyOptions& options = {});
   std::string name() const override { return "one-device"; }
 };
 

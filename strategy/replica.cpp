@@ -1,8 +1,12 @@
 #include "strategy/replica.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "allreduce/layout.h"
@@ -11,6 +15,8 @@
 
 namespace lockstep::strategy {
 namespace {
+
+constexpr std::size_t kPassengerEntries = 1;  // the last entry of the buckets
 
 /// Where the parameters begin in the flat gradient, and behind them the passengers.
 std::vector<std::size_t> bucket_offsets(const model::ParameterTable& table, const GradientMemory& memory) {
@@ -29,10 +35,31 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
       memory_(group),
       model_(std::move(network), device, memory_),
       optimizer_(options.optimizer, model_.parameter_table()),
-      buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets),
+      buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets,
+               kPassengerEntries),
       ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
       feature_count_(static_cast<std::size_t>(model::element_count(model_.network().input_shape()))),
-      kept_buffers_(model_.buffers().size()) {}
+      kept_buffers_(model_.buffers().size()),
+      busy_(static_cast<std::size_t>(group_.size())) {
+  if (group_.activity() != nullptr) group_.activity()->describe_buckets(bucket_contents());
+}
+
+std::vector<std::string> Replica::bucket_contents() const {
+  const auto& entries = model_.parameter_table().entries();
+  std::vector<std::string> contents;
+  std::size_t next = 0;
+  for (const allreduce::BucketRange& bucket : buckets_.buckets()) {
+    const std::size_t end = std::min(next + bucket.entries, entries.size());
+    if (next == end)
+      contents.emplace_back("the step's report");
+    else if (next + 1 == end)
+      contents.push_back(entries[next].name);
+    else
+      contents.push_back(fmt::format("{} .. {}", entries[next].name, entries[end - 1].name));
+    next = end;
+  }
+  return contents;
+}
 
 void Replica::check_layout() const {
   std::vector<allreduce::LayoutEntry> layout;
@@ -42,10 +69,14 @@ void Replica::check_layout() const {
 }
 
 StepResult Replica::train_step(const data::Batch& part, const StepRequest& request) {
+  const auto begin = std::chrono::steady_clock::now();
+  const allreduce::PhaseScope compute(group_.activity(), allreduce::Phase::compute);
   std::ranges::copy(model_.buffers(), kept_buffers_.begin());
   const model::MetricSums mine = compute_gradients(part, request);
+  const std::chrono::duration<double> computed = std::chrono::steady_clock::now() - begin;
   StepResult result;
-  result.report = reduce(mine, request);
+  result.report = reduce(mine, request, computed.count());
+  const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
   float scale = 1;
   if (result.report.non_finite > 0) {
     result.failed = replicas_with(!std::isfinite(mine.loss));
@@ -84,7 +115,7 @@ model::MetricSums Replica::compute_gradients(const data::Batch& part, const Step
   return sums;
 }
 
-StepReport Replica::reduce(const model::MetricSums& mine, const StepRequest& request) {
+StepReport Replica::reduce(const model::MetricSums& mine, const StepRequest& request, double compute_seconds) {
   StepReport report;
   if (std::isfinite(mine.loss))
     report.metrics = mine;
@@ -92,10 +123,16 @@ StepReport Replica::reduce(const model::MetricSums& mine, const StepRequest& req
     report.non_finite = 1;
   report.terminate = request.signal == SIGTERM ? 1 : 0;
   report.interrupt = request.signal == SIGINT ? 1 : 0;
-  report.write(memory_.passengers());
+  std::ranges::fill(memory_.passengers(), 0.0F);
+  report.write(memory_.report());
+  // The others add zero here, so all come to know the times of each.
+  memory_.of_replica(group_.rank())[0] = static_cast<float>(request.input_seconds);
+  memory_.of_replica(group_.rank())[1] = static_cast<float>(compute_seconds);
   buckets_.ready(model_.parameter_table().entries().size());
   buckets_.finish();
-  return StepReport::read(memory_.passengers());
+  for (int replica = 0; replica < group_.size(); ++replica)
+    busy_[static_cast<std::size_t>(replica)] = {memory_.of_replica(replica)[0], memory_.of_replica(replica)[1]};
+  return StepReport::read(memory_.report());
 }
 
 std::vector<int> Replica::replicas_with(bool mine) const {

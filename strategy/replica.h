@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "allreduce/communicator.h"
 #include "allreduce/gradient_buckets.h"
+#include "allreduce/straggler.h"
 #include "data/dataset.h"
 #include "model/compiled_model.h"
 #include "model/loss.h"
@@ -32,7 +34,8 @@ struct StepRequest {
   std::int64_t step = 0;    ///< counted from 0 since the start of training; keys dropout
   std::int64_t update = 1;  ///< number of this update, from 1: steps that were skipped do not count
   float learning_rate = 0;
-  int signal = 0;  ///< SIGTERM or SIGINT that this rank has received; 0 for none. One replica a rank says it
+  int signal = 0;            ///< SIGTERM or SIGINT that this rank has received; 0 for none. One replica a rank says it
+  double input_seconds = 0;  ///< that this rank waited for the samples of this step
 };
 
 /// What a step came to; the same on all replicas.
@@ -55,7 +58,7 @@ class Replica {
   model::CompiledModel& model() { return model_; }
   model::Optimizer& optimizer() { return optimizer_; }
   const allreduce::Communicator& group() const { return group_; }
-  const allreduce::GradientBuckets& buckets() const { return buckets_; }
+  allreduce::GradientBuckets& buckets() { return buckets_; }
   std::uint64_t parameter_hash() { return model_.parameter_table().hash(model_.parameters()); }
 
   /// Throws the same Error (communication) on all replicas unless they mean the same by their flat arrays. Collective.
@@ -64,6 +67,9 @@ class Replica {
   /// One update: forward and backward on `part` in micro-batches, one reduction per gradient bucket, clipping, the
   /// optimizer. With 0 samples it takes part with a gradient of zero. Collective.
   StepResult train_step(const data::Batch& part, const StepRequest& request);
+
+  /// What each replica of the job was busy with in the last step, waiting for others left out; the same on all.
+  std::span<const allreduce::BusySeconds> busy() const { return busy_; }
 
   /// Sums over the samples that this replica trained on since the last call.
   model::MetricSums take_metrics();
@@ -85,8 +91,10 @@ class Replica {
  private:
   model::BatchView view(const data::Batch& part, std::int64_t begin, std::int64_t end) const;
   model::MetricSums compute_gradients(const data::Batch& part, const StepRequest& request);
-  StepReport reduce(const model::MetricSums& mine, const StepRequest& request);
+  StepReport reduce(const model::MetricSums& mine, const StepRequest& request, double compute_seconds);
   std::vector<int> replicas_with(bool mine) const;
+  /// The layers of each bucket, for people.
+  std::vector<std::string> bucket_contents() const;
 
   ReplicaOptions options_;
   allreduce::Communicator group_;
@@ -97,6 +105,7 @@ class Replica {
   model::GradientReady ready_;
   std::size_t feature_count_;
   std::vector<float> kept_buffers_;
+  std::vector<allreduce::BusySeconds> busy_;
   model::MetricSums metrics_;
   std::int64_t samples_since_mean_ = 0;
 };

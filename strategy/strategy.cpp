@@ -12,7 +12,7 @@
 namespace lockstep::strategy {
 
 Strategy::Strategy(Session& session, std::vector<device::Device> devices, std::vector<allreduce::Communicator> groups,
-                   allreduce::Communicator ranks)
+                   allreduce::Communicator ranks, const StrategyOptions& options)
     : session_(session),
       devices_(std::move(devices)),
       groups_(std::move(groups)),
@@ -23,6 +23,24 @@ Strategy::Strategy(Session& session, std::vector<device::Device> devices, std::v
       }) {
   LOCKSTEP_CHECK_OP(devices_.size(), ==, groups_.size());
   gather_placements(cores_per_replica_);
+  watch(options);
+}
+
+void Strategy::watch(const StrategyOptions& options) {
+  std::vector<const allreduce::Activity*> watched;
+  for (allreduce::Communicator& group : groups_) {
+    activities_.push_back(std::make_shared<allreduce::Activity>());
+    watched.push_back(activities_.back().get());
+    group = group.watched_by(activities_.back());
+  }
+  ranks_ = ranks_.watched_by(activities_.front());
+  const allreduce::WatchdogOptions watchdog{
+      .stall_timeout = options.stall_timeout,
+      .advice = "the same command goes on from the last checkpoint, if the run had a --checkpoint-dir"};
+  if (session_.ranks() == MPI_COMM_NULL)
+    watchdog_ = std::make_unique<allreduce::Watchdog>(watched, watchdog);
+  else
+    watchdog_ = std::make_unique<allreduce::Watchdog>(session_.ranks(), watched, watchdog);
 }
 
 void Strategy::gather_placements(int cores) {

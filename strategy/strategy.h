@@ -6,7 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "allreduce/activity.h"
 #include "allreduce/communicator.h"
+#include "allreduce/groups.h"
+#include "allreduce/watchdog.h"
 #include "device/device.h"
 #include "strategy/replica_threads.h"
 #include "strategy/session.h"
@@ -21,6 +24,16 @@ struct Placement {
   std::string host;
   std::string device;  ///< "cpu:0"
   int cores = 1;       ///< threads of its kernels
+};
+
+/// How the replicas of a job work together.
+struct StrategyOptions {
+  /// How gradients travel: `in_process` only within one process, `shared_memory`, `ring`, `hierarchical` and `mpi` only
+  /// between ranks.
+  allreduce::Route route = allreduce::Route::automatic;
+  /// Seconds without progress after which the job ends with exit status 4 and the name of the culprit (Watchdog); 0 for
+  /// never.
+  double stall_timeout = 120;
 };
 
 /// The replicas of a job: how many, where, and who reduces with whom. Made once, by all ranks together; see
@@ -47,6 +60,8 @@ class Strategy {
   /// The group of all replicas, as local replica `local` belongs to it. To be used on that replica's thread alone,
   /// inside run().
   const allreduce::Communicator& group(int local) const { return groups_[static_cast<std::size_t>(local)]; }
+  /// What local replica `local` is doing, for those who watch. Replica 0 stands for its process as well.
+  allreduce::Activity& activity(int local) const { return *activities_[static_cast<std::size_t>(local)]; }
   /// The processes of the job, one member each, for decisions and files; its rank() is session().rank(). To be used on
   /// the thread that made this object, while no replica is at work.
   const allreduce::Communicator& ranks() const { return ranks_; }
@@ -64,18 +79,21 @@ class Strategy {
  protected:
   /// Collective. `groups[i]` and `devices[i]` belong to local replica i.
   Strategy(Session& session, std::vector<device::Device> devices, std::vector<allreduce::Communicator> groups,
-           allreduce::Communicator ranks);
+           allreduce::Communicator ranks, const StrategyOptions& options);
 
  private:
   void gather_placements(int cores);
+  void watch(const StrategyOptions& options);
 
   Session& session_;
   std::vector<device::Device> devices_;
+  std::vector<std::shared_ptr<allreduce::Activity>> activities_;  // one a local replica
   std::vector<allreduce::Communicator> groups_;
   allreduce::Communicator ranks_;
   int cores_per_replica_;
   std::vector<Placement> placements_;
   ReplicaThreads threads_;
+  std::unique_ptr<allreduce::Watchdog> watchdog_;  // last: it says goodbye before the rest goes
 };
 
 }  // namespace lockstep::strategy

@@ -60,6 +60,8 @@ struct FitOptions {
   std::vector<std::shared_ptr<Callback>> callbacks = {};
   int prefetch = 2;      ///< global batches read ahead
   int data_threads = 1;  ///< background threads that read
+  /// Steps between checks that all replicas still hold the same numbers; 0 for checks at checkpoints only.
+  std::int64_t check_replicas = 1000;
 };
 
 /// What fit leaves behind.

@@ -9,10 +9,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kLooksWithoutYield = 100;
-// Replicas of a training step arrive within about this time of each other; a sleep, which takes far longer than it is
-// told to, would cost them.
-constexpr auto kYieldFor = 2ms;
-constexpr auto kSleep = 50us;
+// A wire takes longer than this, and the cores have better things to do meanwhile.
+constexpr auto kYieldFor = 200us;
+constexpr auto kSleep = 20us;
 constexpr auto kLongestSleep = 1000us;
 
 }  // namespace
@@ -25,7 +24,7 @@ bool Backoff::pause() {
   if (waited < kYieldFor)
     std::this_thread::yield();
   else
-    std::this_thread::sleep_for(std::clamp<std::chrono::nanoseconds>(waited / 100, kSleep, kLongestSleep));
+    std::this_thread::sleep_for(std::clamp<std::chrono::nanoseconds>(waited / 20, kSleep, kLongestSleep));
   return waited >= kYieldFor;
 }
 

@@ -1,6 +1,4 @@
-// Members are threads of one process and see each other's buffers: each reduces its own slice of all buffers, in member
-// order, and writes the result into all of them. Two waits an operation, every byte read once and written once on every
-// member.
+// Members are threads of one process and see each other's buffers.
 #pragma once
 
 #include <memory>

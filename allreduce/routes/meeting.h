@@ -1,63 +1,101 @@
-// Where the threads of a group meet, show each other what they call, and find out together that they disagree.
+// Where members that share memory meet, show each other what they call, and find out together that they disagree.
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
-#include <mutex>
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
-#include <span>
+#include <utility>
 #include <vector>
 
 #include "allreduce/call.h"
-#include "allreduce/routes/barrier.h"
+#include "allreduce/routes/futex.h"
 
 namespace lockstep::allreduce {
 
-/// State that the members of a group of threads share. `member` is a thread's index in it, 0 .. size() - 1.
+/// Where a member's values lie, in terms that the others understand: an address between threads, a segment and an
+/// offset between processes.
+struct Place {
+  std::uint64_t segment = 0;
+  std::uint64_t offset = 0;
+};
+
+struct MeetingOptions {
+  std::vector<int> numbers = {};  ///< what messages call the members; 0, 1, 2, … if empty
+  /// Whether each member may keep a core busy while it waits: otherwise the one waited for may need that core.
+  bool own_cores = true;
+  /// Called now and then by a member that waits long; what it throws ends the wait.
+  std::function<void()> look_around = {};
+};
+
+/// One member's seat at the meeting of a group. Used by that member's thread alone, but for fail().
+///
+/// Meetings and waits are rounds. A member announces that it has come to a round in a line of memory of its own, with
+/// what it brings, and looks for the same in the lines of the others: one transfer of a cache line each way. It looks
+/// for a while, then sleeps until the other comes.
 class Meeting {
  public:
-  /// What all members brought, in member order.
-  struct Table {
-    std::span<const Call> calls;
-    std::span<std::byte* const> data;
-  };
+  static constexpr std::size_t kNoteBytes = 8192;
 
-  /// `first_number` is what messages call member 0; the others count on from there.
-  explicit Meeting(int members, int first_number = 0);
+  /// Bytes of shared memory for a meeting of `members`.
+  static std::size_t bytes_for(int members);
 
-  int size() const { return static_cast<int>(numbers_.size()); }
+  /// `memory` is zeroed, aligned to 64 bytes, bytes_for(members) long and the same for all members.
+  Meeting(std::shared_ptr<std::byte> memory, int members, int member, MeetingOptions options = {});
 
-  /// Waits until every member has met, and returns what each brought; the table is valid until this member meets again.
-  /// Throws Error (communication), the same on all members, where their calls differ or a member has left.
-  Table meet(int member, const Call& call, std::byte* data = nullptr);
+  void number_members(std::vector<int> numbers) { options_.numbers = std::move(numbers); }
+
+  int size() const { return members_; }
+  int member() const { return member_; }
+
+  /// Waits until every member has met. What each brought is in call(), place() and note() until this member meets or
+  /// waits again; a note must have been written before. Throws Error (communication), the same on all members, where
+  /// their calls differ or a member has failed.
+  void meet(const Call& call, const Place& place = {});
+  const Call& call(int member) const;
+  const Place& place(int member) const;
+
+  /// Up to kNoteBytes that this member brings to its next meeting.
+  std::byte* next_note() { return note_at(member_, round_ + 1); }
+  const std::byte* note(int member) const { return note_at(member, round_); }
 
   /// Waits until every member has come here too, such as when nobody needs the others' data any more. Throws as meet()
   /// does.
   void wait();
 
-  /// Makes waits of all members throw; the first failure stays. For a member that the others wait for: one that they do
-  /// not wait for may be reading their data, which they are free to drop once they have thrown.
-  void fail(const Failure& failure);
+  /// Seconds spent in meetings and waits, all in all, but for waits too short to measure.
+  double seconds_waited() const { return waited_.count(); }
 
+  /// Makes all members throw, in this and later rounds; the first failure stays. For a member that the others wait for:
+  /// one that they do not wait for may be reading their data, which they are free to drop once they have thrown. Any
+  /// thread.
+  void fail(const Failure& failure);
   /// The failure of fail() or of a meeting, if any.
   std::optional<Failure> failure() const;
 
  private:
-  struct alignas(64) Turn {
-    std::size_t meetings = 0;  // of one member, touched by its thread alone
-  };
+  struct Line;
+  struct Board;
 
-  [[noreturn]] void raise_failure() const;
+  Line& line(int member, std::uint32_t round) const;
+  std::byte* note_at(int member, std::uint32_t round) const;
+  void arrive();
+  void wait_for(Line& line);
+  void wait_long_for(Line& line, std::chrono::steady_clock::time_point begin) const;
+  bool has_arrived(const Line& line) const;
+  void throw_if_failed() const;
 
-  std::vector<int> numbers_;
-  Barrier barrier_;
-  // Two tables in turn: a member may write to the next while others still read this one, and comes to the one after
-  // next only when all have come to the next, which is when they are done with this one.
-  std::array<std::vector<Call>, 2> calls_;
-  std::array<std::vector<std::byte*>, 2> data_;
-  std::vector<Turn> turns_;
-  mutable std::mutex mutex_;
-  std::optional<Failure> failure_;
+  std::shared_ptr<std::byte> memory_;
+  Board* board_;
+  int members_;
+  int member_;
+  MeetingOptions options_;
+  std::uint32_t round_ = 0;
+  std::chrono::duration<double> waited_{0};
 };
 
 }  // namespace lockstep::allreduce

@@ -61,10 +61,12 @@ MpiGroup::MpiGroup(MPI_Comm ranks) : comm_(duplicate(ranks)), failures_(duplicat
 MpiGroup::~MpiGroup() {
   if (exchange_ != MPI_REQUEST_NULL) static_cast<void>(calls_.release());
   // Freeing is collective: after a failure the others may not come to it.
-  if (failure_ || mpi_is_over()) return;
+  if (!is_usable()) return;
   MPI_Comm_free(&failures_);
   MPI_Comm_free(&comm_);
 }
+
+bool MpiGroup::is_usable() const { return !failure_ && !mpi_is_over(); }
 
 void MpiGroup::check(int status, const char* call) {
   if (status == MPI_SUCCESS) return;
@@ -75,13 +77,53 @@ void MpiGroup::check(int status, const char* call) {
 }
 
 void MpiGroup::raise(const Failure& failure) {
-  fail(failure);
+  spread(failure);
   failure_->raise();
 }
 
+class MpiGroup::Operation {
+ public:
+  explicit Operation(MpiGroup& group) : group_(group) {
+    group_.inside_.lock();
+    group_.take_over_failure();
+  }
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  ~Operation() {
+    group_.inside_.unlock();
+    // One that was left to this operation after its last look.
+    group_.tell_left_over();
+  }
+
+ private:
+  MpiGroup& group_;
+};
+
 void MpiGroup::fail(const Failure& failure) {
+  {
+    const std::lock_guard lock(left_over_mutex_);
+    if (!left_over_) left_over_ = failure;
+  }
+  has_left_over_.store(true, std::memory_order_release);
+  tell_left_over();
+}
+
+void MpiGroup::tell_left_over() {
+  if (!has_left_over_.load(std::memory_order_acquire)) return;
+  const std::unique_lock inside(inside_, std::try_to_lock);
+  if (inside.owns_lock()) take_over_failure();
+}
+
+void MpiGroup::take_over_failure() {
+  if (!has_left_over_.exchange(false, std::memory_order_acq_rel)) return;
+  const std::lock_guard lock(left_over_mutex_);
+  spread(*left_over_);
+}
+
+void MpiGroup::spread(const Failure& failure) {
   if (failure_) return;
   failure_ = failure;
+  tell_failure(failure);
   notice_ = pack(failure);
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
@@ -93,6 +135,8 @@ void MpiGroup::fail(const Failure& failure) {
 }
 
 void MpiGroup::receive_failure() {
+  take_over_failure();
+  if (failure_) failure_->raise();
   int arrived = 0;
   MPI_Status status;
   check(MPI_Iprobe(MPI_ANY_SOURCE, kTag, failures_, &arrived, &status), "MPI_Iprobe");
@@ -103,12 +147,24 @@ void MpiGroup::receive_failure() {
   MPI_Recv(text.data(), length, MPI_BYTE, status.MPI_SOURCE, kTag, failures_, MPI_STATUS_IGNORE);
   // Whoever failed has told everyone: passing it on would only repeat it.
   failure_ = unpack(text);
+  tell_failure(*failure_);
   failure_->raise();
+}
+
+void MpiGroup::raise_known(Failure failure) {
+  if (!failure_) failure_ = std::move(failure);
+  failure_->raise();
+}
+
+const std::vector<Call>& MpiGroup::compare(const Call& call) {
+  announce(call);
+  return agree();
 }
 
 void MpiGroup::announce(const Call& call) {
   if (failure_) failure_->raise();
   (*calls_)[static_cast<std::size_t>(rank_)] = call;
+  announced_ = std::chrono::steady_clock::now();
   check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, calls_->data(), sizeof(Call), MPI_BYTE, comm_, &exchange_),
         "MPI_Iallgather");
 }
@@ -118,11 +174,9 @@ bool MpiGroup::agreed() {
   int complete = 0;
   check(MPI_Test(&exchange_, &complete, MPI_STATUS_IGNORE), "MPI_Test");
   if (complete == 0) return false;
-  if (auto difference = find_difference(*calls_, numbers_)) {
-    // All members find the same, by themselves.
-    failure_ = std::move(difference);
-    failure_->raise();
-  }
+  waited_ += std::chrono::steady_clock::now() - announced_;
+  // All members find the same difference, by themselves.
+  if (auto difference = find_difference(*calls_, numbers_)) raise_known(*std::move(difference));
   return true;
 }
 
@@ -139,9 +193,27 @@ void MpiGroup::wait(MPI_Request& request) {
   });
 }
 
+std::unique_ptr<Request::Impl> MpiGroup::all_reduce(const Values& values, ReduceOp op) {
+  const Operation operation(*this);
+  run_all_reduce(values, op);
+  return nullptr;
+}
+
+std::unique_ptr<Request::Impl> MpiGroup::reduce_scatter(const Values& values, ReduceOp op) {
+  const Operation operation(*this);
+  run_reduce_scatter(values, op);
+  return nullptr;
+}
+
+std::unique_ptr<Request::Impl> MpiGroup::gather_slices(const Values& values) {
+  const Operation operation(*this);
+  run_gather_slices(values);
+  return nullptr;
+}
+
 void MpiGroup::broadcast(std::span<std::byte> values, int root) {
-  announce(Call::broadcast(values.size(), root));
-  agree();
+  const Operation operation(*this);
+  compare(Call::broadcast(values.size(), root));
   for (std::size_t begin = 0; begin < values.size(); begin += kLargestPiece) {
     const auto piece = values.subspan(begin, std::min(kLargestPiece, values.size() - begin));
     MPI_Request request = MPI_REQUEST_NULL;
@@ -151,8 +223,8 @@ void MpiGroup::broadcast(std::span<std::byte> values, int root) {
 }
 
 std::vector<std::vector<std::byte>> MpiGroup::all_gather(std::span<const std::byte> mine) {
-  announce(Call::all_gather(mine.size()));
-  const std::vector<Call>& calls = agree();
+  const Operation operation(*this);
+  const std::vector<Call>& calls = compare(Call::all_gather(mine.size()));
   std::vector<int> counts;
   std::vector<int> offsets;
   std::size_t total = 0;
@@ -176,14 +248,11 @@ std::vector<std::vector<std::byte>> MpiGroup::all_gather(std::span<const std::by
   return all;
 }
 
-void MpiGroup::barrier() {
-  announce(Call::barrier());
-  agree();
-}
+void MpiGroup::barrier() { compare(Call::barrier()); }
 
 bool MpiGroup::any(bool mine) {
-  announce(Call::any(mine));
-  return std::ranges::any_of(agree(), [](const Call& call) { return call.flag != 0; });
+  const Operation operation(*this);
+  return std::ranges::any_of(compare(Call::any(mine)), [](const Call& call) { return call.flag != 0; });
 }
 
 }  // namespace lockstep::allreduce

@@ -4,7 +4,11 @@
 
 #include <mpi.h>
 
+#include <atomic>
+#include <chrono>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +16,8 @@
 
 #include "allreduce/communicator_impl.h"
 #include "allreduce/routes/backoff.h"
+#include "allreduce/routes/meeting.h"
+#include "device/error.h"
 
 namespace lockstep::allreduce {
 
@@ -24,10 +30,15 @@ class MpiGroup : public Communicator::Impl {
   ~MpiGroup() override;
 
   /// What messages call the members; ranks are called by their rank unless told.
-  void number_members(std::vector<int> numbers) { numbers_ = std::move(numbers); }
+  virtual void number_members(std::vector<int> numbers) { numbers_ = std::move(numbers); }
 
   int rank() const final { return rank_; }
   int size() const final { return size_; }
+  bool overlaps() const override { return true; }
+  double seconds_waited() const override { return waited_.count(); }
+  std::unique_ptr<Request::Impl> all_reduce(const Values& values, ReduceOp op) final;
+  std::unique_ptr<Request::Impl> reduce_scatter(const Values& values, ReduceOp op) final;
+  std::unique_ptr<Request::Impl> gather_slices(const Values& values) final;
   void broadcast(std::span<std::byte> values, int root) final;
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) final;
   void barrier() final;
@@ -41,12 +52,29 @@ class MpiGroup : public Communicator::Impl {
 
   MPI_Comm comm() const { return comm_; }
 
+  // What a route supplies: the operations of the same names, complete on return.
+  virtual void run_all_reduce(const Values& values, ReduceOp op) = 0;
+  virtual void run_reduce_scatter(const Values& values, ReduceOp op) = 0;
+  virtual void run_gather_slices(const Values& values) = 0;
+
+  /// Waits until every member has come to its call, and returns all calls in member order. Throws Error
+  /// (communication), the same on all, if they differ. A route whose members have a faster way to meet has its own.
+  virtual const std::vector<Call>& compare(const Call& call);
+  /// For a route whose members wait for each other in other ways than these: makes them throw.
+  virtual void tell_failure(const Failure& /*failure*/) {}
+
   /// Tells the others what this member calls. Their calls are under way until agree() returns.
   void announce(const Call& call);
   /// Whether all members have announced their calls. Throws Error (communication), the same on all, if these differ.
   bool agreed();
   /// Waits for agreed(), and returns all calls in member order.
   const std::vector<Call>& agree();
+  /// Throws when another member has failed, or another thread of this one; to be called during long waits.
+  void receive_failure();
+  /// Notes a failure that all members know of, and throws it.
+  [[noreturn]] void raise_known(Failure failure);
+  /// Tells a failure to all other members; the first one stays.
+  void spread(const Failure& failure);
 
   /// Calls `advance() -> Progress` until it is done. Throws when another member has failed.
   template <typename Advance>
@@ -60,12 +88,46 @@ class MpiGroup : public Communicator::Impl {
   /// Waits for one MPI request.
   void wait(MPI_Request& request);
 
+  /// Carries `operation` (advance(), is_done(), status()) out while the announced calls are compared: where they differ
+  /// its messages do not match, which ends in a halt or in an error of MPI, and the comparison says why.
+  template <typename Operation>
+  void carry_out(Operation& operation) {
+    wait_until_done([&] {
+      agreed();
+      const bool moved = operation.advance();
+      if (operation.is_done()) return Progress::done;
+      return moved ? Progress::some : Progress::none;
+    });
+    agree();
+    check(operation.status(), "a message between ranks");
+  }
+
+  /// Runs `operation`, whose failure is one that all members of `meeting` know, or becomes it.
+  template <typename Operation>
+  void at_meeting(const Meeting& meeting, Operation operation) {
+    try {
+      operation();
+    } catch (const std::exception& error) {
+      if (failure_) throw;
+      if (const auto known = meeting.failure()) raise_known(*known);
+      spread({"all_reduce", fmt::format("needed all ranks to go on, but rank {} failed", rank()), error.what()});
+      throw;
+    }
+  }
+
+  /// Whether the members still agree, so that what all do together can be done.
+  bool is_usable() const;
+
   /// Throws Error (communication), here and on all other members, unless `status` is success.
   void check(int status, const char* call);
 
  private:
-  void receive_failure();
+  // MPI serves one thread at a time. A failure of a thread that finds another one inside an operation is left to that.
+  class Operation;
+
   [[noreturn]] void raise(const Failure& failure);
+  void tell_left_over();
+  void take_over_failure();
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Comm failures_ = MPI_COMM_NULL;  // carries nothing but failures, so that any message there is one
@@ -78,6 +140,12 @@ class MpiGroup : public Communicator::Impl {
   MPI_Request exchange_ = MPI_REQUEST_NULL;
   std::optional<Failure> failure_;
   std::string notice_;  // the failure as sent; MPI may still read it
+  std::chrono::steady_clock::time_point announced_;
+  std::chrono::duration<double> waited_{0};
+  std::mutex inside_;
+  std::atomic<bool> has_left_over_{false};
+  std::mutex left_over_mutex_;
+  std::optional<Failure> left_over_;  // by a thread that could not tell it to the others itself
 };
 
 /// Non-blocking operations on buffers of the caller. The destructor cancels what is not complete: only after a failure

@@ -1,12 +1,14 @@
 #include "allreduce/routes/multi_worker.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
 #include <numeric>
 #include <utility>
 
-#include "allreduce/routes/meeting.h"
+#include "allreduce/routes/direct.h"
+#include "allreduce/routes/meeting_of_threads.h"
 #include "device/error.h"
 
 namespace lockstep::allreduce {
@@ -14,31 +16,25 @@ namespace {
 
 // What the replicas of one rank share.
 struct Worker {
-  Worker(std::shared_ptr<MpiGroup> between_ranks, std::vector<int> first, int replicas, int all_replicas)
-      : between(std::move(between_ranks)),
-        first_of_rank(std::move(first)),
-        size(all_replicas),
-        meeting(replicas, first_of_rank[static_cast<std::size_t>(between->rank())]) {}
-
   std::shared_ptr<MpiGroup> between;  // called by the leader alone
   std::vector<int> first_of_rank;     // the number of each rank's first replica
-  int size;
-  Meeting meeting;
+  int size = 0;                       // replicas of all ranks
   // Written by the leader while the others wait, read by them before they meet again.
   bool any = false;
   std::vector<std::vector<std::byte>> gathered;
 };
 
-// Buffers of one rank's replicas as one: their number, their sizes, then their bytes.
-std::vector<std::byte> pack(const Meeting::Table& table) {
+// Buffers of one rank's replicas as one: their sizes, then their bytes.
+std::vector<std::byte> pack(const Meeting& meeting, Addresses& addresses) {
   std::vector<std::byte> packed;
   const auto append = [&](const void* data, std::size_t bytes) {
     const auto* begin = static_cast<const std::byte*>(data);
     packed.insert(packed.end(), begin, begin + bytes);
   };
-  for (const Call& call : table.calls) append(&call.count, sizeof(call.count));
-  for (std::size_t member = 0; member < table.calls.size(); ++member)
-    append(table.data[member], table.calls[member].count);
+  for (int member = 0; member < meeting.size(); ++member)
+    append(&meeting.call(member).count, sizeof(meeting.call(member).count));
+  for (int member = 0; member < meeting.size(); ++member)
+    append(addresses.at(member, meeting.place(member)), meeting.call(member).count);
   return packed;
 }
 
@@ -54,37 +50,64 @@ void unpack(const std::vector<std::byte>& packed, std::size_t replicas, std::vec
 
 class MultiWorker final : public Communicator::Impl {
  public:
-  MultiWorker(std::shared_ptr<Worker> worker, int local) : worker_(std::move(worker)), local_(local) {}
+  MultiWorker(std::shared_ptr<Worker> worker, Meeting meeting)
+      : worker_(std::move(worker)), meeting_(std::move(meeting)) {}
 
-  int rank() const override { return first_of(worker_->between->rank()) + local_; }
+  int rank() const override { return first_of(worker_->between->rank()) + meeting_.member(); }
   int size() const override { return worker_->size; }
   std::string route() const override { return "in-process + " + worker_->between->route(); }
 
+  bool overlaps() const override { return worker_->between->overlaps(); }
+  double seconds_waited() const override { return meeting_.seconds_waited(); }
+
+  device::Buffer allocate(std::size_t bytes) override {
+    return is_leader() ? worker_->between->allocate(bytes) : Impl::allocate(bytes);
+  }
+
   std::unique_ptr<Request::Impl> all_reduce(const Values& values, ReduceOp op) override {
-    const Meeting::Table table = meet(Call::all_reduce(values, op), values.data);
-    const Slice slice = slice_of(values.count, values.type, replicas(), local_);
-    reduce_slice(table.data, slice, values.type, op, ResultGoesTo::first_member);
+    meet(Call::all_reduce(values, op), values.data);
+    const std::vector<const std::byte*> sources(buffers_.begin(), buffers_.end());
+    reduce_slice(sources, std::array{buffers_[0]},
+                 slice_of(values.count, values.type, meeting_.size(), meeting_.member()), values.type, op);
     wait();
     between_ranks([&](MpiGroup& group) { static_cast<void>(group.all_reduce(values, op)); });
-    copy_from(table, 0, {values.data, values.count * bytes_per_element(values.type)});
+    copy_from(0, whole(values));
+    wait();
+    return nullptr;
+  }
+
+  std::unique_ptr<Request::Impl> reduce_scatter(const Values& values, ReduceOp op) override {
+    return all_reduce(values, op);
+  }
+
+  std::unique_ptr<Request::Impl> gather_slices(const Values& values) override {
+    meet(Call::gather_slices(values), values.data);
+    // First the leader collects what its rank has, then every rank passes its part on.
+    if (is_leader())
+      for (int local = 1; local < meeting_.size(); ++local)
+        copy_from(local, range_of(values, first_of(worker_->between->rank()) + local, 1));
+    between_ranks([&](MpiGroup& group) {
+      for (int rank = 0; rank < group.size(); ++rank)
+        group.broadcast(range_of(values, first_of(rank), static_cast<int>(replicas_of(rank))), rank);
+    });
+    copy_from(0, whole(values));
     wait();
     return nullptr;
   }
 
   void broadcast(std::span<std::byte> values, int root) override {
-    const Meeting::Table table = meet(Call::broadcast(values.size(), root), values.data());
+    meet(Call::broadcast(values.size(), root), values.data());
     const int root_rank = rank_of(root);
-    if (is_leader() && root_rank == worker_->between->rank()) copy_from(table, root - first_of(root_rank), values);
+    if (is_leader() && root_rank == worker_->between->rank()) copy_from(root - first_of(root_rank), values);
     between_ranks([&](MpiGroup& group) { group.broadcast(values, root_rank); });
-    if (rank() != root) copy_from(table, 0, values);
+    if (rank() != root) copy_from(0, values);
     wait();
   }
 
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
-    // The table holds addresses of buffers that operations write to; nobody writes to these.
-    const Meeting::Table table = meet(Call::all_gather(mine.size()), const_cast<std::byte*>(mine.data()));
+    meet(Call::all_gather(mine.size()), mine.data());
     between_ranks([&](MpiGroup& group) {
-      const std::vector<std::vector<std::byte>> packed = group.all_gather(pack(table));
+      const std::vector<std::vector<std::byte>> packed = group.all_gather(pack(meeting_, addresses_));
       worker_->gathered.clear();
       for (std::size_t rank = 0; rank < packed.size(); ++rank)
         unpack(packed[rank], replicas_of(static_cast<int>(rank)), worker_->gathered);
@@ -98,22 +121,19 @@ class MultiWorker final : public Communicator::Impl {
   }
 
   bool any(bool mine) override {
-    const Meeting::Table table = meet(Call::any(mine));
-    between_ranks([&](MpiGroup& group) {
-      worker_->any = group.any(std::ranges::any_of(table.calls, [](const Call& call) { return call.flag != 0; }));
-    });
+    meet(Call::any(mine));
+    between_ranks([&](MpiGroup& group) { worker_->any = group.any(any_flag(meeting_)); });
     return worker_->any;
   }
 
   // Another replica's failure reaches the other ranks when the leader next comes to an operation: it alone calls MPI.
   void fail(const Failure& failure) override {
-    worker_->meeting.fail(failure);
+    meeting_.fail(failure);
     if (is_leader()) worker_->between->fail(failure);
   }
 
  private:
-  bool is_leader() const { return local_ == 0; }
-  int replicas() const { return worker_->meeting.size(); }
+  bool is_leader() const { return meeting_.member() == 0; }
   int first_of(int rank) const { return worker_->first_of_rank[static_cast<std::size_t>(rank)]; }
 
   std::size_t replicas_of(int rank) const {
@@ -126,17 +146,30 @@ class MultiWorker final : public Communicator::Impl {
     return static_cast<int>(after - worker_->first_of_rank.begin()) - 1;
   }
 
-  void copy_from(const Meeting::Table& table, int local, std::span<std::byte> values) const {
-    if (local != local_ && !values.empty())
-      std::memcpy(values.data(), table.data[static_cast<std::size_t>(local)], values.size());
+  static std::span<std::byte> whole(const Values& values) { return {values.data, bytes_of(values)}; }
+
+  // The slices of `replicas` replicas from `first` on, which follow each other.
+  std::span<std::byte> range_of(const Values& values, int first, int replicas) const {
+    const std::size_t begin = slice_of(values.count, values.type, size(), first).begin;
+    const std::size_t end = slice_of(values.count, values.type, size(), first + replicas - 1).end;
+    const std::size_t width = bytes_per_element(values.type);
+    return whole(values).subspan(begin * width, (end - begin) * width);
   }
 
-  Meeting::Table meet(const Call& call, std::byte* data = nullptr) {
-    return telling_other_ranks([&] { return worker_->meeting.meet(local_, call, data); });
+  // Copies a range of this replica's values from the same range of another local replica's.
+  void copy_from(int local, std::span<std::byte> range) {
+    if (local == meeting_.member() || range.empty()) return;
+    const std::ptrdiff_t offset = range.data() - buffers_[static_cast<std::size_t>(meeting_.member())];
+    std::memcpy(range.data(), buffers_[static_cast<std::size_t>(local)] + offset, range.size());
+  }
+
+  void meet(const Call& call, const std::byte* data = nullptr) {
+    telling_other_ranks([&] { meeting_.meet(call, addresses_.place_of(data, 0)); });
+    buffers_ = buffers_of_all(meeting_, addresses_);
   }
 
   void wait() {
-    telling_other_ranks([&] { worker_->meeting.wait(); });
+    telling_other_ranks([&] { meeting_.wait(); });
   }
 
   // The replicas of the other ranks are still waiting for a worker whose own replicas have failed.
@@ -145,7 +178,7 @@ class MultiWorker final : public Communicator::Impl {
     try {
       return operation();
     } catch (const Error&) {
-      if (is_leader()) worker_->between->fail(*worker_->meeting.failure());
+      if (is_leader()) worker_->between->fail(*meeting_.failure());
       throw;
     }
   }
@@ -169,7 +202,9 @@ class MultiWorker final : public Communicator::Impl {
   }
 
   std::shared_ptr<Worker> worker_;
-  int local_;
+  Meeting meeting_;
+  ProcessAddresses addresses_;
+  std::vector<std::byte*> buffers_;  // what each local replica brought to this operation
 };
 
 }  // namespace
@@ -182,9 +217,14 @@ std::vector<std::shared_ptr<Communicator::Impl>> make_multi_worker(std::shared_p
   const int size = first.back() + replicas_of_rank.back();
   const int replicas = replicas_of_rank[static_cast<std::size_t>(between->rank())];
   between->number_members(first);
-  const auto worker = std::make_shared<Worker>(std::move(between), std::move(first), replicas, size);
+  const int first_here = first[static_cast<std::size_t>(between->rank())];
+  const auto worker = std::make_shared<Worker>();
+  worker->between = std::move(between);
+  worker->first_of_rank = std::move(first);
+  worker->size = size;
   std::vector<std::shared_ptr<Communicator::Impl>> group;
-  for (int local = 0; local < replicas; ++local) group.push_back(std::make_shared<MultiWorker>(worker, local));
+  for (Meeting& meeting : make_meeting_of_threads(replicas, first_here))
+    group.push_back(std::make_shared<MultiWorker>(worker, std::move(meeting)));
   return group;
 }
 

@@ -1,5 +1,6 @@
 #include "allreduce/routes/one_member.h"
 
+#include <mutex>
 #include <optional>
 
 namespace lockstep::allreduce {
@@ -10,8 +11,18 @@ class OneMember final : public Communicator::Impl {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::string route() const override { return "none"; }
+  bool overlaps() const override { return false; }
+  double seconds_waited() const override { return 0; }
 
   std::unique_ptr<Request::Impl> all_reduce(const Values&, ReduceOp) override {
+    check_alive();
+    return nullptr;
+  }
+  std::unique_ptr<Request::Impl> reduce_scatter(const Values&, ReduceOp) override {
+    check_alive();
+    return nullptr;
+  }
+  std::unique_ptr<Request::Impl> gather_slices(const Values&) override {
     check_alive();
     return nullptr;
   }
@@ -26,14 +37,17 @@ class OneMember final : public Communicator::Impl {
     return mine;
   }
   void fail(const Failure& failure) override {
+    const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = failure;
   }
 
  private:
   void check_alive() const {
+    const std::lock_guard lock(mutex_);
     if (failure_) failure_->raise();
   }
 
+  mutable std::mutex mutex_;
   std::optional<Failure> failure_;
 };
 

@@ -7,7 +7,7 @@
 // "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.)
 //
 // Each element is completed by one rank, in an order that depends on its place alone: the same bits on all ranks, in
-// every run. What is too small to be worth 2 (n - 1) messages is gathered by all and reduced by each, in rank order.
+// every run. What is too small to be worth 2 (n - 1) messages goes by recursive doubling.
 #pragma once
 
 #include <mpi.h>
@@ -20,7 +20,7 @@
 namespace lockstep::allreduce {
 
 struct RingOptions {
-  std::size_t gather_bytes = std::size_t{64} << 10;    ///< over all ranks; what is not larger is gathered
+  std::size_t doubling_bytes = std::size_t{16} << 10;  ///< what is not larger goes by recursive doubling
   std::size_t segment_bytes = std::size_t{256} << 10;  ///< a multiple of 64
 };
 

@@ -65,7 +65,14 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
   command
       .add_option(
           "--allreduce", arguments.allreduce,
-          "How gradients travel: auto, in-process (one process), ring or mpi (between ranks; mpi is the library's own)")
+          "How gradients travel: auto, in-process (one process), shared-memory (ranks of one node), ring, hierarchical "
+          "(several nodes), or mpi (the library's own)")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--stall-timeout", arguments.stall_timeout,
+                  "Seconds without progress after which the job ends with status 4 and the name of who is missing; 0 "
+                  "for never")
       ->capture_default_str()
       ->group(group);
 }
@@ -120,8 +127,14 @@ std::vector<device::Device> choose_devices(const std::string& list) {
 }
 
 std::unique_ptr<strategy::Strategy> choose_strategy(strategy::Session& session, const PlaceArguments& arguments) {
-  return strategy::make_strategy(session, arguments.strategy, choose_devices(arguments.devices),
-                                 allreduce::parse_route(arguments.allreduce));
+  return strategy::make_strategy(
+      session, arguments.strategy, choose_devices(arguments.devices),
+      {.route = allreduce::parse_route(arguments.allreduce), .stall_timeout = arguments.stall_timeout});
+}
+
+void check_places(const PlaceArguments& arguments) {
+  choose_devices(arguments.devices);
+  allreduce::parse_route(arguments.allreduce);
 }
 
 void require_at_least(const char* option, std::int64_t value, std::int64_t least) {

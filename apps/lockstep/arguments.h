@@ -40,6 +40,7 @@ struct PlaceArguments {
   std::string devices = "auto";
   std::string strategy = "auto";
   std::string allreduce = "auto";
+  double stall_timeout = 120;  ///< seconds
 };
 void add_place_options(CLI::App& command, PlaceArguments& arguments);
 
@@ -58,6 +59,9 @@ std::vector<std::int64_t> parse_shape(const std::string& text);
 /// The data set called `spec`, not batched; `part` is meant where it names none. `seed` makes synthetic data up.
 data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec, const std::string& part,
                            std::uint64_t seed);
+
+/// Throws what choose_strategy would for values that no job could use; needs no other rank.
+void check_places(const PlaceArguments& arguments);
 
 /// Devices of this process's replicas. Throws Error (device) for GPUs: this version trains on CPUs.
 std::vector<device::Device> choose_devices(const std::string& list);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/lockstep/allreduce_bench.h"
 #include "apps/lockstep/arguments.h"
 #include "apps/lockstep/checkpoint_command.h"
 #include "apps/lockstep/config_file.h"
@@ -39,6 +40,7 @@ int run(int argc, char** argv) {
   apps::add_predict_command(program, invocation, status);
   apps::add_data_commands(program);
   apps::add_checkpoint_command(program);
+  apps::add_allreduce_bench_command(program, invocation, status);
   apps::add_version_command(program);
 
   std::vector<std::string> arguments = apps::with_config_file({argv + 1, argv + argc});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 
 #include "apps/lockstep/model_source.h"
@@ -13,6 +14,8 @@
 
 namespace lockstep::apps {
 namespace {
+
+constexpr double kMebibyte = 1 << 20;
 
 void add_model_options(CLI::App& command, TrainArguments& a) {
   const char* group = "Model";
@@ -57,6 +60,28 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
   command
       .add_option("--clip-norm", a.clip_norm,
                   "Largest norm of the gradient of a step, over all parameters and replicas; 0 for no clipping")
+      ->capture_default_str()
+      ->group(group);
+}
+
+void add_communication_options(CLI::App& command, TrainArguments& a) {
+  const char* group = "Replicas";
+  command
+      .add_option("--comm-dtype", a.comm_dtype,
+                  "What gradients travel as between replicas: float32, bfloat16 or float16")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--bucket-mib", a.bucket_mib,
+                  "MiB of gradients that are reduced together, beside backward, where a wire lies between replicas; "
+                  "the first bucket has at most 1")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option(
+          "--check-replicas", a.check_replicas,
+          "Steps between checks that all replicas hold the same parameters and optimizer slots; 0 for checks at "
+          "checkpoints only")
       ->capture_default_str()
       ->group(group);
 }
@@ -171,6 +196,7 @@ void add_train_options(CLI::App& command, TrainArguments& a) {
   add_data_options(command, a.data);
   add_run_options(command, a);
   add_place_options(command, a.place);
+  add_communication_options(command, a);
   add_optimizer_options(command, a);
   add_schedule_options(command, a);
   add_keeping_options(command, a);
@@ -191,6 +217,8 @@ void check_arguments(const TrainArguments& a) {
   require_at_least("--save-every", a.save_every, 0);
   require_at_least("--keep", a.keep, 1);
   require_at_least("--log-every", a.log_every, 0);
+  require_at_least("--check-replicas", a.check_replicas, 0);
+  if (!(a.bucket_mib > 0)) refuse("--bucket-mib needs a number above 0", fmt::format("got {}", a.bucket_mib));
   check_between("--label-smoothing", a.label_smoothing, 0, 1);
   check_between("--beta1", a.beta1, 0, 1);
   check_between("--beta2", a.beta2, 0, 1);
@@ -217,6 +245,9 @@ strategy::TrainerOptions trainer_options(const TrainArguments& a) {
   options.clip_norm = a.clip_norm;
   options.accumulate = a.accumulate;
   options.seed = a.seed;
+  options.buckets.bytes = static_cast<std::size_t>(a.bucket_mib * kMebibyte);
+  options.buckets.first_bytes = std::min(options.buckets.first_bytes, options.buckets.bytes);
+  options.buckets.wire = allreduce::parse_wire_type(a.comm_dtype);
   return options;
 }
 

@@ -54,6 +54,10 @@ struct TrainArguments {
 
   std::string summary_dir;
   std::int64_t log_every = 100;
+
+  std::string comm_dtype = "float32";
+  double bucket_mib = 25;
+  std::int64_t check_replicas = 1000;
 };
 
 /// Declares the options, with help, units and defaults.

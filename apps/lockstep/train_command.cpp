@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@
 #include "apps/lockstep/train_arguments.h"
 #include "strategy/callbacks/json_events.h"
 #include "strategy/callbacks/progress.h"
+#include "strategy/callbacks/stragglers.h"
 #include "strategy/callbacks/summaries.h"
 #include "strategy/trainer.h"
 
@@ -36,6 +38,7 @@ Configuration describe(const std::string& options, const ModelSource& model) {
 }
 
 std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArguments& arguments,
+                                                                const strategy::Strategy& strategy,
                                                                 const std::string& markdown) {
   std::vector<std::shared_ptr<strategy::Callback>> callbacks;
   if (arguments.output.json())
@@ -45,6 +48,9 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
         stdout, strategy::Progress::Options{.log_every = arguments.log_every, .terminal = is_watched(STDOUT_FILENO)}));
   if (!arguments.summary_dir.empty())
     callbacks.push_back(std::make_shared<strategy::Summaries>(arguments.summary_dir, arguments.log_every, markdown));
+  if (strategy.num_replicas_in_sync() > 1)
+    callbacks.push_back(
+        std::make_shared<strategy::Stragglers>(strategy, std::max<std::int64_t>(1, arguments.log_every)));
   return callbacks;
 }
 
@@ -58,6 +64,7 @@ strategy::FitOptions fit_options(const TrainArguments& arguments) {
   fit.checkpoint.resume = strategy::parse_resume(arguments.resume);
   fit.prefetch = arguments.data.prefetch;
   fit.data_threads = arguments.data.threads;
+  fit.check_replicas = arguments.check_replicas;
   return fit;
 }
 
@@ -70,18 +77,19 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Sampl
 
 int train(strategy::Session& session, const TrainArguments& arguments, const std::string& options) {
   check_arguments(arguments);
-  const auto strategy = choose_strategy(session, arguments.place);
-
+  check_places(arguments.place);
+  // Before the strategy, whose watchdog knows nothing of indexes that take their time.
   data::Dataset dataset = open_dataset(arguments.data, arguments.data.data, "train", arguments.seed);
   const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss, arguments.label_smoothing);
   if (arguments.shuffle) dataset = dataset.shuffle();
   dataset = dataset.batch(arguments.data.global_batch);
 
+  const auto strategy = choose_strategy(session, arguments.place);
   strategy::FitOptions fit = fit_options(arguments);
   if (!arguments.validation_data.empty()) fit.validation = open_validation(arguments, dataset.spec());
   const Configuration configuration = describe(options, source);
   fit.checkpoint.configuration = configuration.json;
-  if (session.is_chief()) fit.callbacks = make_callbacks(arguments, configuration.markdown);
+  if (session.is_chief()) fit.callbacks = make_callbacks(arguments, *strategy, configuration.markdown);
 
   strategy::Trainer trainer(*strategy, source.make(), trainer_options(arguments));
   const bool speaks = session.is_chief() && !arguments.output.json() && !arguments.output.quiet;

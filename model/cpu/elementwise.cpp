@@ -1,5 +1,6 @@
 #include <Eigen/Core>
 #include <algorithm>
+#include <utility>
 
 #include "device/random.h"
 #include "model/cpu/operations.h"
@@ -60,7 +61,7 @@ class AddOperation final : public Operation {
 // a block.
 class DropoutOperation final : public Operation {
  public:
-  explicit DropoutOperation(const DropoutSpec& spec) : spec_(spec) {}
+  explicit DropoutOperation(DropoutSpec spec) : spec_(std::move(spec)) {}
 
   Needs needs() const override {
     return {.inputs_in_backward = false,

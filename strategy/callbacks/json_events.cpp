@@ -23,6 +23,13 @@ void add_metrics(Json& event, const std::string& prefix, const model::MetricSums
   event[prefix + "top5_accuracy"] = metrics.top5_accuracy();
 }
 
+/// Means of a step: for the bytes to move, and for slower replicas to come.
+void add_communication(Json& event, const allreduce::CommunicationTimes& times, std::int64_t steps) {
+  const double milliseconds = 1000.0 / static_cast<double>(steps);
+  event["exposed_communication_ms"] = (times.exposed - times.waited) * milliseconds;
+  event["waiting_ms"] = times.waited * milliseconds;
+}
+
 }  // namespace
 
 void JsonEvents::write(const Json& event) {
@@ -63,6 +70,7 @@ void JsonEvents::on_epoch_begin(std::int64_t /*epoch*/) {
 
 void JsonEvents::on_batch_end(const StepLogs& logs) {
   samples_ += logs.samples;
+  ++steps_;
   if (log_every_ == 0 || logs.step % log_every_ != 0) return;
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - since_).count();
@@ -75,9 +83,11 @@ void JsonEvents::on_batch_end(const StepLogs& logs) {
   event["learning_rate"] = shortest(logs.learning_rate);
   if (logs.gradient_norm > 0) event["gradient_norm"] = logs.gradient_norm;
   event["input_wait_seconds"] = logs.input_wait_seconds;
+  add_communication(event, logs.communication - communication_, steps_);
   write(event);
   since_ = now;
-  samples_ = 0;
+  samples_ = steps_ = 0;
+  communication_ = logs.communication;
 }
 
 void JsonEvents::on_epoch_end(const EpochLogs& logs) {
@@ -97,6 +107,8 @@ void JsonEvents::on_epoch_end(const EpochLogs& logs) {
   event["learning_rate"] = shortest(logs.learning_rate);
   event["skipped_samples"] = logs.skipped_samples;
   event["input_wait_seconds"] = logs.input_wait_seconds;
+  event["exposed_communication_seconds"] = logs.communication.exposed - logs.communication.waited;
+  event["waiting_seconds"] = logs.communication.waited;
   write(event);
 }
 

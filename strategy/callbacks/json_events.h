@@ -30,7 +30,9 @@ class JsonEvents final : public Callback {
 
   std::FILE* out_;
   std::int64_t log_every_;
-  std::int64_t samples_ = 0;  // since the last step event
+  std::int64_t samples_ = 0;                     // since the last step event
+  std::int64_t steps_ = 0;                       // likewise
+  allreduce::CommunicationTimes communication_;  // at the last step event
   std::chrono::steady_clock::time_point since_;
 };
 

@@ -94,6 +94,10 @@ void Progress::on_epoch_end(const EpochLogs& logs) {
       fmt::format("epoch {}{}: {}", logs.epoch + 1, logs.complete ? "" : " (in part)", metrics_text(logs.metrics));
   if (logs.validation) line += ", " + metrics_text(*logs.validation, "validation ");
   line += fmt::format("; {} samples, {:.1f} s, {:.0f} samples/s", logs.samples, logs.seconds, logs.samples_per_second);
+  if (begin_.world_size > 1 && logs.seconds > 0)
+    line += fmt::format("; {:.1f} % of it communication, {:.1f} % waiting for other replicas",
+                        100 * (logs.communication.exposed - logs.communication.waited) / logs.seconds,
+                        100 * logs.communication.waited / logs.seconds);
   if (logs.skipped_samples > 0) line += fmt::format("; {} samples in skipped steps", logs.skipped_samples);
   print_line(line);
 }

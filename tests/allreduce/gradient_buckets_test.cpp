@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "device/error.h"
+#include "tests/allreduce/overlapping_group.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::allreduce {
@@ -54,7 +56,7 @@ const BucketOptions kOptions = {.first_bytes = 16, .bytes = 16};
 
 TEST(GradientBuckets, LaunchesABucketWhenItsLastParameterIsReady) {
   std::vector<float> gradients(kElements, 1.0f);
-  GradientBuckets buckets(make_in_process_group(1).front(), gradients, kOffsets, kOptions);
+  GradientBuckets buckets(make_overlapping_group(1).front(), gradients, kOffsets, kOptions);
   ASSERT_THAT(entries_of(buckets.buckets()), ElementsAre(2, 2));
   buckets.ready(0);
   EXPECT_EQ(buckets.launched(), 0U);
@@ -63,20 +65,126 @@ TEST(GradientBuckets, LaunchesABucketWhenItsLastParameterIsReady) {
   buckets.ready(2);
   EXPECT_EQ(buckets.launched(), 1U);
   buckets.ready(3);
-  EXPECT_EQ(buckets.launched(), 2U);
+  EXPECT_EQ(buckets.launched(), 1U) << "the last bucket has nothing left to overlap with";
   buckets.finish();
   EXPECT_EQ(buckets.launched(), 2U);
 }
 
 TEST(GradientBuckets, LaunchesBucketsInOrderWhateverIsReadyFirst) {
   std::vector<float> gradients(kElements);
-  GradientBuckets buckets(make_in_process_group(1).front(), gradients, kOffsets, kOptions);
+  GradientBuckets buckets(make_overlapping_group(1).front(), gradients, kOffsets, {.first_bytes = 4, .bytes = 4});
+  ASSERT_EQ(buckets.buckets().size(), 4U);
   for (const std::size_t parameter : {3, 2, 1}) {
     buckets.ready(parameter);
     EXPECT_EQ(buckets.launched(), 0U);
   }
   buckets.ready(0);
-  EXPECT_EQ(buckets.launched(), 2U);
+  EXPECT_EQ(buckets.launched(), 3U);
+  buckets.finish();
+  EXPECT_EQ(buckets.launched(), 4U);
+}
+
+TEST(GradientBuckets, LeavesAllToTheEndWhereMembersShareMemory) {
+  run_ranks(2, Route::in_process, [](const Communicator& group) {
+    std::vector<float> gradients(kElements, 1.0f);
+    GradientBuckets buckets(group, gradients, kOffsets, kOptions);
+    for (std::size_t parameter = 0; parameter < 4; ++parameter) buckets.ready(parameter);
+    EXPECT_EQ(buckets.launched(), 0U);
+    EXPECT_EQ(gradients[0], 1.0f);
+    buckets.finish();
+    EXPECT_EQ(buckets.launched(), 2U);
+    EXPECT_EQ(gradients[0], 2.0f);
+  });
+}
+
+// A parameter's gradient is written until right before ready(): a reduction that came early would be a data race and a
+// wrong sum.
+TEST(GradientBuckets, ReadsNoGradientBeforeItIsReady) {
+  constexpr std::size_t kParameters = 40;
+  constexpr std::size_t kEach = 3000;
+  std::vector<std::size_t> offsets;
+  for (std::size_t i = 0; i < kParameters; ++i) offsets.push_back(i * kEach);
+  run_members(make_overlapping_group(3), [&](const Communicator& group) {
+    std::vector<float> gradients(kParameters * kEach);
+    GradientBuckets buckets(group, gradients, offsets, {.first_bytes = 4 * kEach, .bytes = 12 * kEach});
+    for (int step = 0; step < 20; ++step) {
+      for (std::size_t parameter = 0; parameter < kParameters; ++parameter) {
+        for (std::size_t i = 0; i < kEach; ++i)
+          gradients[parameter * kEach + i] = static_cast<float>(group.rank() + step) + static_cast<float>(i % 5);
+        buckets.ready(parameter);
+      }
+      buckets.finish();
+      for (std::size_t i = 0; i < gradients.size(); ++i)
+        ASSERT_EQ(gradients[i], static_cast<float>(3 + 3 * step) + 3 * static_cast<float>(i % kEach % 5)) << i;
+    }
+    EXPECT_EQ(buckets.launched(), 20 * buckets.buckets().size());
+  });
+}
+
+TEST(GradientBuckets, CountsWhatTheComputationStoodStillFor) {
+  run_members(make_overlapping_group(2), [](const Communicator& group) {
+    std::vector<float> gradients(kElements);
+    GradientBuckets buckets(group, gradients, kOffsets, kOptions);
+    buckets.finish();
+    const CommunicationTimes first = buckets.times();
+    EXPECT_GT(first.exposed, 0);
+    EXPECT_GE(first.waited, 0);
+    EXPECT_LE(first.waited, first.exposed);
+    buckets.finish();
+    EXPECT_GT(buckets.times().exposed, first.exposed);
+  });
+}
+
+class NarrowBuckets : public ::testing::TestWithParam<WireType> {};
+
+TEST_P(NarrowBuckets, SumWithTheErrorOfTheirType) {
+  // Gradients of very different sizes in each bucket, some far below what float16 holds.
+  const auto gradient = [](int rank, std::size_t i) {
+    return std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1)) * (i % 100 < 50 ? 1e-6F : 3e-9F);
+  };
+  constexpr std::size_t kCount = 1000;
+  run_members(make_overlapping_group(3), [&](const Communicator& group) {
+    std::vector<float> gradients(kCount);
+    const std::vector<std::size_t> offsets = {0, 500, 990};
+    GradientBuckets buckets(group, gradients, offsets, {.first_bytes = 1, .bytes = 1, .wire = GetParam()}, 1);
+    EXPECT_THAT(entries_of(buckets.buckets()), ElementsAre(1, 1, 1));
+    for (int step = 0; step < 2; ++step) {
+      for (std::size_t i = 0; i < kCount; ++i) gradients[i] = i < 990 ? gradient(group.rank(), i) : 16777215.0F / 3;
+      if (step == 1) buckets.measure_wire_error();
+      buckets.finish();
+      for (std::size_t i = 0; i < 990; ++i) {
+        const float exact = gradient(0, i) + gradient(1, i) + gradient(2, i);
+        ASSERT_NEAR(gradients[i], exact, 3e-6F * 0x1p-7F) << i;
+      }
+      for (std::size_t i = 990; i < kCount; ++i) ASSERT_EQ(gradients[i], 16777215.0F) << "travels as float32";
+    }
+    EXPECT_GT(buckets.wire_error().relative, 0);
+    EXPECT_LT(buckets.wire_error().relative, GetParam() == WireType::float16 ? 1e-3 : 5e-3);
+    EXPECT_GT(buckets.wire_error().largest, 0);
+  });
+}
+
+TEST_P(NarrowBuckets, PassOnWhatIsNotFinite) {
+  run_members(make_overlapping_group(2), [](const Communicator& group) {
+    std::vector<float> gradients(kElements, 1.0F);
+    gradients[1] = group.rank() == 1 ? std::numeric_limits<float>::infinity() : 1.0F;
+    gradients[7] = group.rank() == 0 ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
+    GradientBuckets buckets(group, gradients, kOffsets, {.first_bytes = 16, .bytes = 16, .wire = GetParam()});
+    buckets.finish();
+    EXPECT_EQ(gradients[0], 2.0F);
+    EXPECT_TRUE(std::isinf(gradients[1]));
+    EXPECT_TRUE(std::isnan(gradients[7]));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, NarrowBuckets, ::testing::Values(WireType::bfloat16, WireType::float16),
+                         [](const auto& type) { return to_string(type.param); });
+
+TEST(ParseWireType, ReadsWhatItWritesAndListsTheNames) {
+  for (const WireType type : {WireType::float32, WireType::bfloat16, WireType::float16})
+    EXPECT_EQ(parse_wire_type(to_string(type)), type);
+  EXPECT_EQ(error_of([] { parse_wire_type("int8"); }),
+            "[--comm-dtype] needed float32, bfloat16 or float16; got \"int8\"");
 }
 
 TEST(GradientBuckets, SumsEachStepOfEveryReplica) {

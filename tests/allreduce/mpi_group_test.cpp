@@ -16,7 +16,9 @@ int world_size() {
 TEST(MpiGroup, NamesItsRoute) {
   const std::string none = "none";
   const bool alone = world_size() == 1;
-  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::automatic).route(), alone ? none : "ring");
+  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::automatic).route(), alone ? none : "shared-memory");
+  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::shared_memory).route(), alone ? none : "shared-memory");
+  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::hierarchical).route(), alone ? none : "hierarchical");
   EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::ring).route(), alone ? none : "ring");
   EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::mpi).route(), alone ? none : "mpi");
 }
@@ -30,7 +32,9 @@ TEST(MpiGroup, RefusesARouteOfThreads) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
     EXPECT_EQ(
         error.what(),
-        fmt::format("[--allreduce] needed auto, ring or mpi between ranks; got in-process for {} ranks", world_size()));
+        fmt::format("[--allreduce] needed auto, shared-memory, ring, hierarchical or mpi between ranks; got in-process "
+                    "for {} ranks",
+                    world_size()));
   }
 }
 

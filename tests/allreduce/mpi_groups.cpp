@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "allreduce/routes/hierarchical.h"
 #include "allreduce/routes/ring.h"
 #include "tests/allreduce/group_kinds.h"
 
@@ -18,6 +19,14 @@ int world_rank() {
   return rank;
 }
 
+Communicator make_nodes(int node) {
+  MPI_Comm ranks_of_node = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, node, world_rank(), &ranks_of_node);
+  Communicator group(make_hierarchical(MPI_COMM_WORLD, ranks_of_node, {.doubling_bytes = 64, .segment_bytes = 4096}));
+  MPI_Comm_free(&ranks_of_node);
+  return group;
+}
+
 }  // namespace
 
 std::vector<GroupKind> group_kinds() {
@@ -30,11 +39,17 @@ std::vector<GroupKind> group_kinds() {
   const int uneven = ranks + ranks / 2;
   std::vector<GroupKind> kinds = {
       {.name = "ring", .size = ranks, .make = [=] { return between(Route::ring); }},
+      {.name = "shared_memory", .size = ranks, .make = [=] { return between(Route::shared_memory); }},
+      {.name = "hierarchical", .size = ranks, .make = [=] { return between(Route::hierarchical); }},
       {.name = "mpi", .size = ranks, .make = [=] { return between(Route::mpi); }, .is_exact = false},
       {.name = "workers_of_1", .size = ranks, .make = [=] { return workers(1, Route::automatic); }},
       {.name = "workers_of_2",
        .size = 2 * ranks,
        .make = [=] { return workers(2, Route::ring); },
+       .named_beside_last = 2 * ranks - 2},
+      {.name = "workers_of_2_by_shared_memory",
+       .size = 2 * ranks,
+       .make = [=] { return workers(2, Route::shared_memory); },
        .named_beside_last = 2 * ranks - 2},
       {.name = "workers_of_2_by_mpi",
        .size = 2 * ranks,
@@ -50,8 +65,14 @@ std::vector<GroupKind> group_kinds() {
   if (ranks > 1)
     kinds.push_back({.name = "ring_of_small_segments", .size = ranks, .make = [] {
                        return std::vector{
-                           Communicator(make_ring(MPI_COMM_WORLD, {.gather_bytes = 0, .segment_bytes = 4096}))};
+                           Communicator(make_ring(MPI_COMM_WORLD, {.doubling_bytes = 0, .segment_bytes = 4096}))};
                      }});
+  // Nodes of two ranks, and nodes of one and of all the others, as if these were on different hosts.
+  if (ranks > 1)
+    for (const bool even : {true, false})
+      kinds.push_back({.name = even ? "nodes_of_2" : "uneven_nodes", .size = ranks, .make = [even] {
+                         return std::vector{make_nodes(even ? world_rank() / 2 : world_rank() > 0)};
+                       }});
   return kinds;
 }
 

@@ -35,7 +35,7 @@ TEST(MultiWorkerGroup, NumbersReplicasOfRankAfterRank) {
 TEST(MultiWorkerGroup, NamesItsRoute) {
   const bool alone = world_size() == 1;
   EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 2, Route::automatic)[0].route(),
-            alone ? "in-process" : "in-process + ring");
+            alone ? "in-process" : "in-process + shared-memory");
   EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 2, Route::mpi)[1].route(),
             alone ? "in-process" : "in-process + mpi");
   EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 1, Route::ring)[0].route(), alone ? "none" : "ring");

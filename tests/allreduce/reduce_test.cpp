@@ -2,14 +2,22 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
 namespace lockstep::allreduce {
 namespace {
 
+template <std::size_t size>
+std::array<const std::byte*, size> sources(const std::array<std::byte*, size>& members) {
+  std::array<const std::byte*, size> readable{};
+  std::ranges::copy(members, readable.begin());
+  return readable;
+}
+
 TEST(SliceOf, CoversEveryElementOnceInWholeCacheLines) {
-  for (const ElementType type : {ElementType::float32, ElementType::float64}) {
+  for (const ElementType type : {ElementType::float16, ElementType::float32, ElementType::float64}) {
     const std::size_t line = 64 / bytes_per_element(type);
     for (const int parts : {1, 2, 3, 7}) {
       for (const std::size_t count : {0UL, 1UL, 15UL, 16UL, 17UL, 1000UL, 100'003UL}) {
@@ -33,7 +41,7 @@ TEST(ReduceSlice, WritesNothingOutsideTheSlice) {
   std::vector<double> second(3000, 10.0);
   const std::array<std::byte*, 2> members = {reinterpret_cast<std::byte*>(first.data()),
                                              reinterpret_cast<std::byte*>(second.data())};
-  reduce_slice(members, {5, 2500}, ElementType::float64, ReduceOp::sum, ResultGoesTo::every_member);
+  reduce_slice(sources(members), members, {5, 2500}, ElementType::float64, ReduceOp::sum);
   for (std::size_t i = 0; i < 3000; ++i) {
     const bool inside = i >= 5 && i < 2500;
     ASSERT_EQ(first[i], inside ? 11.0 : 1.0) << i;
@@ -48,7 +56,7 @@ TEST(ReduceSlice, CanLeaveTheResultWithTheFirstMemberAlone) {
   const std::array<std::byte*, 3> members = {reinterpret_cast<std::byte*>(first.data()),
                                              reinterpret_cast<std::byte*>(second.data()),
                                              reinterpret_cast<std::byte*>(third.data())};
-  reduce_slice(members, {0, 3}, ElementType::int64, ReduceOp::max, ResultGoesTo::first_member);
+  reduce_slice(sources(members), std::span(members).first(1), {0, 3}, ElementType::int64, ReduceOp::max);
   EXPECT_EQ(first, (std::vector<std::int64_t>{5, 9, 3}));
   EXPECT_EQ(second, (std::vector<std::int64_t>{5, 0, 3}));
   EXPECT_EQ(third, (std::vector<std::int64_t>{2, 9, 1}));

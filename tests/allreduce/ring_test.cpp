@@ -35,8 +35,8 @@ class Ring : public ::testing::Test {
 TEST_F(Ring, AgreesWithTheLibrary) {
   const Communicator library = make_mpi_group(MPI_COMM_WORLD, Route::mpi);
   for (const RingOptions& options :
-       {RingOptions{}, RingOptions{.gather_bytes = 0, .segment_bytes = 256},
-        RingOptions{.gather_bytes = 0, .segment_bytes = 4096}, RingOptions{.gather_bytes = 1 << 20}}) {
+       {RingOptions{}, RingOptions{.doubling_bytes = 0, .segment_bytes = 256},
+        RingOptions{.doubling_bytes = 0, .segment_bytes = 4096}, RingOptions{.doubling_bytes = 1 << 20}}) {
     run_member(Communicator(make_ring(MPI_COMM_WORLD, options)), [&](const Communicator& ring) {
       for (const std::size_t count : {0, 1, 2, 5, 64, 1023, 8192, 50'001}) {
         std::vector<float> sum = values_of(ring.rank(), count);

@@ -1,4 +1,5 @@
 // The program under mpirun: on 2, 3 and 4 ranks it is the same program.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +38,10 @@ void expect_same_losses(const Result& one, const Result& several) {
 }
 
 class Mpirun : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, Mpirun, ::testing::Values(2, 3, 4));
+
+std::string name_of_ranks(const ::testing::TestParamInfo<int>& info) { return fmt::format("ranks_{}", info.param); }
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Mpirun, ::testing::Values(2, 3, 4), name_of_ranks);
 
 TEST_P(Mpirun, ReportsTheLossesOfOneProcess) {
   const std::string options = kTrain + "--epochs 2 ";

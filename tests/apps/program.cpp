@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
@@ -57,8 +58,8 @@ std::vector<nlohmann::json> Result::events() const {
 
 nlohmann::json Result::event(const std::string& kind) const {
   const auto all = events();
-  for (auto event = all.rbegin(); event != all.rend(); ++event)
-    if ((*event)["event"] == kind) return *event;
+  const auto last = std::find_if(all.rbegin(), all.rend(), [&](const auto& event) { return event["event"] == kind; });
+  if (last != all.rend()) return *last;
   ADD_FAILURE() << "no event " << kind << " in\n" << output << errors;
   return nlohmann::json::object();
 }

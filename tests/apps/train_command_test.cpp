@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tests/apps/program.h"
+#include "tests/apps/training.h"
 #include "tests/strategy/checkpoint_fixture.h"
 
 namespace lockstep::apps {
@@ -14,9 +15,6 @@ using strategy::ScratchDirectory;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-const std::string kData = " --data synthetic:8x8x1:4:1003 --global-batch 100 ";
-const std::string kTrain = "train --model mlp --log-format json --log-every 1" + kData;
 
 std::string hash_of(const Result& result) { return result.event("end").value("parameter_hash", ""); }
 
@@ -99,83 +97,6 @@ TEST(TrainCommand, RefusesAConfigurationItCannotRead) {
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.errors, HasSubstr("[command line] --config needs a file of name=value lines that can be read; "));
 }
-
-// ---- Bad command lines: one line, status 2
-
-struct Refusal {
-  std::string arguments;
-  int status;
-  std::string message;
-};
-
-class Refused : public ::testing::TestWithParam<Refusal> {};
-
-TEST_P(Refused, InOneLine) {
-  const Result result = run_lockstep(GetParam().arguments);
-  EXPECT_EQ(result.status, GetParam().status) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [" + GetParam().message));
-  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
-  EXPECT_EQ(result.output, "");
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    CommandLine, Refused,
-    ::testing::Values(
-        Refusal{"", 2, "command line] needed a command: `lockstep --help` lists them; none was given"},
-        Refusal{"tarin", 2,
-                "command line] needed options of lockstep: `lockstep --help` lists them; got \"tarin\" (did you mean "
-                "train?)"},
-        Refusal{"train --modle cnn", 2,
-                "command line] needed options of lockstep train: `lockstep train --help` lists them; got \"--modle\" "
-                "(did you mean --model?)"},
-        Refusal{"train --model cnn", 2, "command line] needed --data; it was not given"},
-        Refusal{"train" + kData, 2, "command line] needed --model NAME or --model FILE.json; it was not given"},
-        Refusal{"train --model mpl" + kData, 2,
-                "model] needed one of linear, mlp, cnn, resnet18, resnet34, resnet50, or a FILE.json; got \"mpl\""},
-        Refusal{kTrain + "--global-batch x", 2, "command line] needed options as lockstep train wants them"},
-        Refusal{kTrain + "--global-batch 0", 2, "command line] --global-batch needs at least 1; got 0"},
-        Refusal{kTrain + "--accumulate 0", 2, "command line] --accumulate needs at least 1; got 0"},
-        Refusal{kTrain + "--optimizer lars", 2,
-                "command line] --optimizer needs one of sgd, adam, adamw; got \"lars\""},
-        Refusal{kTrain + "--momentum 0.9", 2, "command line] --momentum and --nesterov need --optimizer sgd; got adam"},
-        Refusal{kTrain + "--loss hinge", 2,
-                "loss] needed one of sparse-categorical-crossentropy, mean-squared-error; got \"hinge\""},
-        Refusal{kTrain + "--lr-schedule triangle", 2, ""},
-        Refusal{kTrain + "--lr-scaling linear", 2,
-                "lr-scaling] needed the global batch that the learning rate is meant for (--lr-base-batch); got 0"},
-        Refusal{kTrain + "--label-smoothing 2", 2, "command line] --label-smoothing needs a number from 0 to 1; got 2"},
-        Refusal{kTrain + "--precision bfloat16", 2,
-                "command line] --precision needs float32, the only type of this version; got \"bfloat16\""},
-        Refusal{kTrain + "--shard-policy file", 2, "command line] --shard-policy needs auto"},
-        Refusal{kTrain + "--strategy mirorred", 2,
-                "strategy] needed auto, one-device, mirrored or multi-worker-mirrored; got \"mirorred\""},
-        Refusal{kTrain + "--strategy one-device --devices cpu:0,cpu:0", 2,
-                "strategy] one-device needs exactly one device"},
-        Refusal{kTrain + "--allreduce ring", 2,
-                "allreduce] ring needs ranks started by mpirun; this process was started alone"},
-        Refusal{kTrain + "--allreduce nccl", 2, ""},
-        Refusal{kTrain + "--devices tpu:0", 2, "devices] needed devices such as cpu:0"},
-        Refusal{kTrain + "--devices gpu:99", 5, "devices] "},
-        Refusal{kTrain + "--resume must", 2, "command line] --resume must needs --checkpoint-dir; it was not given"},
-        Refusal{kTrain + "--resume perhaps --checkpoint-dir x", 2, ""},
-        Refusal{kTrain + "--log-format xml", 2, "command line] needed options as lockstep train wants them"},
-        Refusal{"train --model mlp --data fashion_mnist", 2, "--data fashion_mnist] needed "},
-        Refusal{"train --model mlp --data nowhere/*.tfrecord", 3, ""},
-        Refusal{"train --model mlp --data csv:nowhere.csv", 3, ""},
-        Refusal{"train --model cnn --data synthetic:4x4x1:4:100", 2, ""},
-        Refusal{"train --model nowhere.json" + kData, 2,
-                "model] needed the name of a network or a JSON file that can be read"},
-        Refusal{kTrain + "--checkpoint-dir /proc/lockstep", 3,
-                "/proc/lockstep] needed a directory for checkpoints that can be written"},
-        Refusal{kTrain + "--summary-dir /proc/lockstep", 3, "/proc/lockstep"},
-        Refusal{kTrain + "--validation-data synthetic:8x9x1:4:100", 3,
-                "100 synthetic samples of 8x9x1] needed samples of shape [8, 8, 1]"},
-        Refusal{"evaluate --data synthetic:8x8x1:4:10", 2, "command line] needed --checkpoint DIR; it was not given"},
-        Refusal{"evaluate --checkpoint nowhere --data synthetic:8x8x1:4:10", 3,
-                "nowhere] needed a directory with a complete checkpoint; it does not exist"},
-        Refusal{"predict --checkpoint nowhere --data synthetic:8x8x1:4:10", 2,
-                "command line] needed --output FILE.csv or FILE.jsonl; it was not given"}),
-    [](const auto& test) { return "Case" + std::to_string(test.index); });
 
 // ---- Bad models and data
 

@@ -97,13 +97,14 @@ TEST(EpochOrder, GivesAllPermutationsOfAFewRecordsAlike) {
 
 TEST(EpochOrder, PutsEveryRecordEverywhereAlike) {
   constexpr std::int64_t kRecords = 23;
-  constexpr int kEpochs = 23'000;
+  constexpr int kTimes = 1000;  // each record at each place, on average
+  constexpr int kEpochs = kTimes * kRecords;
   std::vector<double> counts(kRecords * kRecords);
   for (int epoch = 0; epoch < kEpochs; ++epoch) {
     const auto ids = order_of(9, epoch, kRecords);
     for (std::size_t i = 0; i < kRecords; ++i) ++counts[i * kRecords + static_cast<std::size_t>(ids[i])];
   }
-  EXPECT_LT(deviations(chi_square(counts, kEpochs / kRecords), (kRecords - 1) * (kRecords - 1)), kSuspicious);
+  EXPECT_LT(deviations(chi_square(counts, kTimes), (kRecords - 1) * (kRecords - 1)), kSuspicious);
 }
 
 TEST(EpochOrder, PutsEveryPairOfRecordsSideBySideAlike) {
@@ -123,8 +124,9 @@ TEST(EpochOrder, PutsEveryPairOfRecordsSideBySideAlike) {
 
 TEST(EpochOrder, MixesLabelSortedDataInEveryBatch) {
   constexpr std::int64_t kRecords = 60'000;
-  constexpr std::int64_t kBatch = 100;
   constexpr std::int64_t kLabels = 10;
+  constexpr std::int64_t kOfEachLabel = 10;  // in a batch, on average
+  constexpr std::int64_t kBatch = kLabels * kOfEachLabel;
   for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
     const auto ids = order_of(3, epoch, kRecords);
     double sum = 0;
@@ -133,7 +135,7 @@ TEST(EpochOrder, MixesLabelSortedDataInEveryBatch) {
       std::vector<double> counts(kLabels);
       for (std::size_t i = begin; i < begin + kBatch; ++i)
         ++counts[static_cast<std::size_t>(ids[i] * kLabels / kRecords)];
-      const double chi = chi_square(counts, kBatch / kLabels);
+      const double chi = chi_square(counts, kOfEachLabel);
       sum += chi;
       far += chi > 27.88;  // one in a thousand
     }

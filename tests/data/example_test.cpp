@@ -104,6 +104,9 @@ struct WireCase {
   Example meaning;
 };
 
+std::ostream& operator<<(std::ostream& out, const WireCase& test) { return out << test.name; }
+std::string name_of_case(const ::testing::TestParamInfo<WireCase>& info) { return info.param.name; }
+
 class ExampleOnTheWire : public ::testing::TestWithParam<WireCase> {};
 
 TEST_P(ExampleOnTheWire, MeansWhatProtobufSays) {
@@ -152,8 +155,7 @@ std::vector<WireCase> wire_cases() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Example, ExampleOnTheWire, ::testing::ValuesIn(wire_cases()),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(Example, ExampleOnTheWire, ::testing::ValuesIn(wire_cases()), name_of_case);
 
 TEST(Example, AMessageCutAtAnyLengthIsMalformedOrMeansWhatProtobufSays) {
   const google::protobuf::LogSilencer silent;

@@ -10,10 +10,12 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/record/compression.h"
 #include "data/record/example.h"
 #include "data/record/tfrecord_reader.h"
 #include "data/record/tfrecord_writer.h"
@@ -21,6 +23,10 @@
 #include "device/error.h"
 
 namespace lockstep::data {
+
+inline std::ostream& operator<<(std::ostream& out, Compression compression) {
+  return out << compression_name(compression);
+}
 
 /// A directory of its own for each test, gone with it.
 class TemporaryDirectory {

@@ -90,7 +90,7 @@ TEST(CrossEntropy, GradientIsSoftmaxMinusTargetOverTheDivisor) {
 }
 
 TEST(CrossEntropy, GradientMatchesDifferences) {
-  const Values outputs = numbers(5 * 7, 3);
+  const Values outputs = numbers(35, 3);  // 5 samples of 7 outputs
   const Labels label = labels(5, 7, 4);
   for (const float smoothing : {0.0f, 0.2f}) {
     const SparseCategoricalCrossentropy loss{smoothing};
@@ -181,7 +181,7 @@ TEST(Loss, OfNoSamplesIsZero) {
 }
 
 TEST(Loss, GradientsOfPartsAddUpToThatOfTheWholeBatch) {
-  const Values outputs = numbers(6 * 4, 8);
+  const Values outputs = numbers(24, 8);  // 6 samples of 4 outputs
   const Labels label = labels(6, 4, 9);
   const SparseCategoricalCrossentropy loss;
   const Values whole = gradient_of(loss, outputs, 6, {.labels = label, .values = {}}, 6);

@@ -27,6 +27,9 @@ struct Case {
   double loss_tolerance;  // relative, over ten steps
 };
 
+std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
+std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+
 // A model with the reference's weights, and its batches.
 class Replay {
  public:
@@ -132,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"resnet18_imagenet",
              [](Shape input) { return zoo::resnet18(std::move(input), 10, {.width = 4, .stem = zoo::Stem::imagenet}); },
              1e-4}),
-    [](const auto& parameters) { return std::string(parameters.param.name); });
+    name_of_case);
 
 // Inference uses other kernels than training; without normalization their logits are the same.
 TEST(ReferenceInference, LogitsAreThoseOfPyTorch) {

@@ -161,7 +161,7 @@ TEST_F(Checkpoint, OfAnotherModelNamesTheFirstDifference) {
   const auto refusal = [&](std::vector<model::ParameterInfo> parameters) {
     SmallReplica other(0, std::move(parameters));
     const SmallReplica before = other;
-    const std::string message = checkpoint_error([&] { directory().restore(other.arrays()); });
+    std::string message = checkpoint_error([&] { directory().restore(other.arrays()); });
     EXPECT_TRUE(other.holds_same_as(before));
     return message;
   };
@@ -266,7 +266,7 @@ TEST(Resume, IsReadFromItsNames) {
 
 TEST(Keep, IsAtLeastOne) {
   try {
-    CheckpointDirectory({"run", 0}, alone());
+    const CheckpointDirectory directory({"run", 0}, alone());
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);

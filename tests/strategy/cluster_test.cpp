@@ -77,6 +77,7 @@ TEST(Cluster, TheIndexMayBeText) {
 }
 
 struct Role {
+  const char* name;
   const char* jobs;
   const char* type;
   int index;
@@ -84,6 +85,9 @@ struct Role {
   int rank;
   int count;
 };
+
+std::ostream& operator<<(std::ostream& out, const Role& role) { return out << role.name; }
+std::string name_of_role(const ::testing::TestParamInfo<Role>& info) { return info.param.name; }
 
 class ClusterRole : public ::testing::TestWithParam<Role> {};
 
@@ -96,14 +100,17 @@ TEST_P(ClusterRole, IsThatOfTfDistribute) {
   EXPECT_NO_THROW(cluster.check_against_mpi(role.rank, role.count));
 }
 
-INSTANTIATE_TEST_SUITE_P(Roles, ClusterRole,
-                         ::testing::Values(Role{kJobs, "chief", 0, true, 0, 3}, Role{kJobs, "worker", 0, false, 1, 3},
-                                           Role{kJobs, "worker", 1, false, 2, 3},
-                                           Role{kJobs, "evaluator", 0, true, 0, 1},
-                                           Role{kWorkersAlone, "worker", 0, true, 0, 2},
-                                           Role{kWorkersAlone, "worker", 1, false, 1, 2},
-                                           Role{R"("cluster": {"chief": ["a:1"]})", "chief", 0, true, 0, 1},
-                                           Role{R"("cluster": {"worker": ["a:1"]})", "worker", 0, true, 0, 1}));
+INSTANTIATE_TEST_SUITE_P(
+    Roles, ClusterRole,
+    ::testing::Values(Role{"chief", kJobs, "chief", 0, true, 0, 3},
+                      Role{"worker_0_beside_a_chief", kJobs, "worker", 0, false, 1, 3},
+                      Role{"worker_1_beside_a_chief", kJobs, "worker", 1, false, 2, 3},
+                      Role{"evaluator", kJobs, "evaluator", 0, true, 0, 1},
+                      Role{"worker_0_of_workers", kWorkersAlone, "worker", 0, true, 0, 2},
+                      Role{"worker_1_of_workers", kWorkersAlone, "worker", 1, false, 1, 2},
+                      Role{"chief_alone", R"("cluster": {"chief": ["a:1"]})", "chief", 0, true, 0, 1},
+                      Role{"worker_alone", R"("cluster": {"worker": ["a:1"]})", "worker", 0, true, 0, 1}),
+    name_of_role);
 
 TEST(Cluster, AParameterServerTakesNoPart) {
   const Cluster server = cluster_of(kJobs, "ps", 0);

@@ -1,4 +1,5 @@
 // N replicas compute what one computes: the promise that everything else stands on.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,6 +30,8 @@ struct Kind {
   TrainerOptions options;
 };
 
+std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
+
 Kind plain_adam() { return {"PlainAdam", plain_network, {.optimizer = model::Adam{}}}; }
 Kind dropout_sgd() {
   return {"DropoutSgd",
@@ -44,11 +47,10 @@ Kind smoothed() {
           {.loss = model::SparseCategoricalCrossentropy{.label_smoothing = 0.1F}, .optimizer = model::AdamW{}}};
 }
 
-class ReplicaEquivalence : public ::testing::TestWithParam<std::tuple<Kind (*)(), int>> {};
+class ReplicaEquivalence : public ::testing::TestWithParam<std::tuple<Kind, int>> {};
 
 TEST_P(ReplicaEquivalence, LossesOfTwentyStepsAreThoseOfOneReplica) {
-  const Kind kind = std::get<0>(GetParam())();
-  const int replicas = std::get<1>(GetParam());
+  const auto& [kind, replicas] = GetParam();
   const FitOptions fit{.epochs = 0, .steps = 20};
   const Outcome one = train(1, kind.network(), ragged_data(), kind.options, fit);
   const Outcome several = train(replicas, kind.network(), ragged_data(), kind.options, fit);
@@ -65,12 +67,15 @@ TEST_P(ReplicaEquivalence, LossesOfTwentyStepsAreThoseOfOneReplica) {
   }
 }
 
+std::string name_of_kind(const ::testing::TestParamInfo<ReplicaEquivalence::ParamType>& info) {
+  const auto& [kind, replicas] = info.param;
+  return kind.name + std::to_string(replicas);
+}
+
 INSTANTIATE_TEST_SUITE_P(Replicas, ReplicaEquivalence,
-                         ::testing::Combine(::testing::Values(plain_adam, dropout_sgd, clipped, smoothed),
+                         ::testing::Combine(::testing::Values(plain_adam(), dropout_sgd(), clipped(), smoothed()),
                                             ::testing::Values(2, 3, 4)),
-                         [](const auto& test) {
-                           return std::get<0>(test.param)().name + std::to_string(std::get<1>(test.param));
-                         });
+                         name_of_kind);
 
 class Accumulation : public ::testing::TestWithParam<std::tuple<int, int>> {};
 
@@ -85,8 +90,13 @@ TEST_P(Accumulation, DoesNotChangeTheResult) {
   expect_close(pieces.parameters, whole.parameters, 1e-6);
 }
 
+std::string name_of_pieces(const ::testing::TestParamInfo<Accumulation::ParamType>& info) {
+  const auto [accumulate, replicas] = info.param;
+  return fmt::format("micro_batches_{}_replicas_{}", accumulate, replicas);
+}
+
 INSTANTIATE_TEST_SUITE_P(MicroBatches, Accumulation,
-                         ::testing::Combine(::testing::Values(2, 4, 7), ::testing::Values(1, 2)));
+                         ::testing::Combine(::testing::Values(2, 4, 7), ::testing::Values(1, 2)), name_of_pieces);
 
 TEST(Equivalence, HoldsForABatchSmallerThanTheReplicas) {
   const FitOptions fit{.epochs = 0, .steps = 20};

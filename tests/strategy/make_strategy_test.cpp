@@ -44,7 +44,7 @@ TEST(MakeStrategy, RefusesWhatItDoesNotKnow) {
 
 TEST(MakeStrategy, RefusesRoutesBetweenRanksForOneProcess) {
   Session session(0, nullptr);
-  EXPECT_EQ(error_of([&] { make_strategy(session, "auto", cpus(2), Route::ring); }),
+  EXPECT_EQ(error_of([&] { make_strategy(session, "auto", cpus(2), {.route = Route::ring}); }),
             "[allreduce] ring needs ranks started by mpirun; this process was started alone");
 }
 

@@ -1,4 +1,5 @@
 // A training that was interrupted ends as one that was not, bit for bit.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,9 +55,15 @@ TEST_P(Resume, IsExactAtAnyStep) {
   }
 }
 
+std::string name_of_interruption(const ::testing::TestParamInfo<Resume::ParamType>& info) {
+  const auto [replicas, interruption] = info.param;
+  return fmt::format("replicas_{}_after_step_{}", replicas, interruption);
+}
+
 // 6 steps an epoch: at its end, in the middle, one before its end.
 INSTANTIATE_TEST_SUITE_P(Steps, Resume,
-                         ::testing::Combine(::testing::Values(1, 3), ::testing::Values<std::int64_t>(6, 8, 17)));
+                         ::testing::Combine(::testing::Values(1, 3), ::testing::Values<std::int64_t>(6, 8, 17)),
+                         name_of_interruption);
 
 TEST(ResumeFrom, AnEndedTrainingDoesNothing) {
   const ScratchDirectory directory;

@@ -147,7 +147,7 @@ TEST_F(Safetensors, AFileThatIsNotThere) {
 }
 
 TEST_F(Safetensors, TruncatedFiles) {
-  EXPECT_EQ(refusal_of_bytes("\x03\0\0"), "needed 8 bytes that tell the length of its header; the file has 1");
+  EXPECT_EQ(refusal_of_bytes("\x03"), "needed 8 bytes that tell the length of its header; the file has 1");
   EXPECT_EQ(refusal_of_bytes(""), "needed 8 bytes that tell the length of its header; the file has 0");
   EXPECT_EQ(refusal_of_bytes(with_length("{}      ", "").substr(0, 12)),
             "needed 8 bytes of header; the file ends after 4");

@@ -9,7 +9,7 @@
 namespace lockstep::strategy {
 namespace {
 
-using Passengers = std::array<float, GradientMemory::kPassengers>;
+using Passengers = std::array<float, GradientMemory::kReport>;
 
 TEST(StepReport, ComesBackAsItWasWritten) {
   StepReport report;

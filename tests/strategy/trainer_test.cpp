@@ -3,52 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <csignal>
-#include <limits>
-#include <map>
-#include <mutex>
+#include <memory>
 #include <numeric>
 
-#include "device/error.h"
 #include "tests/strategy/training.h"
+#include "tests/strategy/watched_source.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::strategy {
 namespace {
 
 using allreduce::error_of;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // ---- Records
-
-/// Made-up samples that count how often each record was read, and spoil those they are told to.
-class WatchedSource final : public data::RecordSource {
- public:
-  explicit WatchedSource(std::int64_t records)
-      : source_(small_data(records)), visits_(static_cast<std::size_t>(records)) {}
-
-  const data::SampleSpec& spec() const override { return source_.spec(); }
-  std::int64_t size() const override { return source_.size(); }
-  std::string description() const override { return "watched samples"; }
-  void read(std::int64_t id, data::Sample& sample) const override {
-    source_.source().read(id, sample);
-    ++visits_[static_cast<std::size_t>(id)];
-    if (id == infinite) sample.features[0] = std::numeric_limits<float>::infinity();
-    if (id == damaged)
-      throw Error(ErrorCategory::data, "watched", "needed a whole record",
-                  "record " + std::to_string(id) + " is damaged");
-  }
-  std::vector<int> visits() const { return {visits_.begin(), visits_.end()}; }
-
-  std::int64_t infinite = -1;
-  std::int64_t damaged = -1;
-
- private:
-  data::Dataset source_;
-  mutable std::vector<std::atomic<int>> visits_;
-};
 
 TEST(Trainer, VisitsEachRecordOnceAnEpoch) {
   for (const int replicas : {1, 3, 4}) {
@@ -95,90 +63,6 @@ TEST(Trainer, ReportsAnEpochThatWasNotFinished) {
 TEST(Trainer, NeedsAnEnd) {
   EXPECT_EQ(error_of([] { train(1, plain_network(), small_data().batch(40), {}, {.epochs = 0}); }),
             "[fit] needed a number of epochs or of steps; both are 0");
-}
-
-// ---- Callbacks
-
-class Diary final : public Callback {
- public:
-  void on_train_begin(const TrainBegin& begin) override { note("train_begin " + std::to_string(begin.last_step)); }
-  void on_train_end(const TrainEnd& end) override { note("train_end " + std::to_string(end.steps)); }
-  void on_epoch_begin(std::int64_t epoch) override { note("epoch_begin " + std::to_string(epoch)); }
-  void on_epoch_end(const EpochLogs& logs) override { note("epoch_end " + std::to_string(logs.epoch)); }
-  void on_batch_begin(std::int64_t step) override { note("batch_begin " + std::to_string(step)); }
-  void on_batch_end(const StepLogs& logs) override { note("batch_end " + std::to_string(logs.step)); }
-  void on_test_begin() override { note("test_begin"); }
-  void on_test_end(const model::MetricSums& metrics) override { note("test_end " + std::to_string(metrics.samples)); }
-  std::vector<std::string> entries;
-
- private:
-  void note(std::string entry) { entries.push_back(std::move(entry)); }
-};
-
-TEST(Trainer, CallsTheHooksInTheOrderOfKeras) {
-  const auto diary = std::make_shared<Diary>();
-  FitOptions fit{.epochs = 2, .validation = small_data(9).batch(4)};
-  fit.callbacks = {diary};
-  train(1, plain_network(), small_data(6).batch(4), {}, fit);
-  EXPECT_THAT(diary->entries, ElementsAre("train_begin 4", "epoch_begin 0", "batch_begin 0", "batch_end 1",
-                                          "batch_begin 1", "batch_end 2", "test_begin", "test_end 9", "epoch_end 0",
-                                          "epoch_begin 1", "batch_begin 2", "batch_end 3", "batch_begin 3",
-                                          "batch_end 4", "test_begin", "test_end 9", "epoch_end 1", "train_end 4"));
-}
-
-class StopAt final : public Callback {
- public:
-  explicit StopAt(std::int64_t step) : step_(step) {}
-  void on_batch_end(const StepLogs& logs) override {
-    if (logs.step == step_) request_stop();
-  }
-
- private:
-  std::int64_t step_;
-};
-
-class StopAfterEpoch final : public Callback {
- public:
-  void on_epoch_end(const EpochLogs& logs) override {
-    if (logs.epoch == 1) request_stop();
-  }
-  bool may_stop_at_batches() const override { return false; }
-};
-
-TEST(Trainer, StopsAfterTheStepInWhichACallbackAsks) {
-  FitOptions fit{.epochs = 3};
-  fit.callbacks = {std::make_shared<StopAt>(4)};
-  const History history = train(2, plain_network(), small_data().batch(40), {}, fit).history;
-  EXPECT_EQ(history.end.steps, 4);
-  EXPECT_TRUE(history.end.stopped);
-}
-
-TEST(Trainer, StopsAfterTheEpochInWhichACallbackAsks) {
-  FitOptions fit{.epochs = 5};
-  fit.callbacks = {std::make_shared<StopAfterEpoch>()};
-  EXPECT_EQ(train(1, plain_network(), small_data().batch(40), {}, fit).history.end.steps, 12);
-}
-
-class RaiseAt final : public Callback {
- public:
-  RaiseAt(int signal, std::int64_t step) : signal_(signal), step_(step) {}
-  void on_batch_end(const StepLogs& logs) override {
-    if (logs.step == step_) std::raise(signal_);
-  }
-
- private:
-  int signal_;
-  std::int64_t step_;
-};
-
-TEST(Trainer, LeavesOneStepAfterASignal) {
-  for (const int signal : {SIGTERM, SIGINT}) {
-    FitOptions fit{.epochs = 3};
-    fit.callbacks = {std::make_shared<RaiseAt>(signal, 4)};
-    const History history = train(2, plain_network(), small_data().batch(40), {}, fit).history;
-    EXPECT_EQ(history.end.steps, 5);
-    EXPECT_EQ(history.end.signal, signal);
-  }
 }
 
 // ---- Evaluation and prediction
@@ -248,154 +132,6 @@ TEST(Trainer, ValidationDoesNotChangeTheTraining) {
     EXPECT_EQ(with.parameter_hash, without.parameter_hash);
     EXPECT_EQ(with.buffers, without.buffers);
   }
-}
-
-// ---- Trouble
-
-TEST(Trainer, SkipsAStepWithoutAFiniteLossOnAllReplicas) {
-  const auto source = std::make_shared<WatchedSource>(40);
-  source->infinite = 25;  // in step 2 of 4, on the second of two replicas
-  const data::Dataset dataset = data::Dataset::from_source(source).batch(10);
-  ::testing::internal::CaptureStderr();
-  const Outcome outcome = train(2, normalized_network(), dataset, {}, {.epochs = 1});
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
-            "lockstep: step 3 skipped: non-finite loss on rank 0 (replica 1)\n");
-  ASSERT_EQ(outcome.steps.size(), 4U);
-  EXPECT_TRUE(outcome.steps[2].skipped);
-  EXPECT_FALSE(outcome.steps[3].skipped);
-  const EpochLogs& epoch = outcome.history.epochs[0];
-  EXPECT_EQ(epoch.samples, 40);
-  EXPECT_EQ(epoch.skipped_samples, 10);
-  EXPECT_EQ(epoch.metrics.samples, 30);
-  EXPECT_TRUE(std::isfinite(epoch.metrics.loss));
-  for (const float value : outcome.parameters) ASSERT_TRUE(std::isfinite(value));
-  for (const float value : outcome.buffers) ASSERT_TRUE(std::isfinite(value));
-}
-
-TEST(Trainer, EndsWhereNoStepHasAFiniteLoss) {
-  const auto source = std::make_shared<WatchedSource>(1);
-  source->infinite = 0;
-  ::testing::internal::CaptureStderr();
-  const std::string error =
-      error_of([&] { train(1, plain_network(), data::Dataset::from_source(source).batch(1), {}, {.epochs = 1000}); });
-  ::testing::internal::GetCapturedStderr();
-  EXPECT_EQ(error,
-            "[train] needed a finite loss; a smaller learning rate, warm-up or clipping may help; 100 steps in a row "
-            "were skipped, the last one (100) "
-            "for a non-finite loss on rank 0");
-}
-
-TEST(Trainer, GivesTheErrorOfADamagedRecord) {
-  const auto source = std::make_shared<WatchedSource>(40);
-  source->damaged = 17;
-  EXPECT_EQ(
-      error_of([&] { train(3, plain_network(), data::Dataset::from_source(source).batch(10), {}, {.epochs = 1}); }),
-      "[watched] needed a whole record; record 17 is damaged");
-}
-
-class Thrower final : public Callback {
- public:
-  void on_batch_end(const StepLogs&) override { throw std::runtime_error("the callback has had enough"); }
-};
-
-TEST(Trainer, GivesTheErrorOfACallback) {
-  FitOptions fit;
-  fit.callbacks = {std::make_shared<Thrower>()};
-  EXPECT_EQ(error_of([&] { train(2, plain_network(), small_data().batch(40), {}, fit); }),
-            "the callback has had enough");
-}
-
-TEST(Trainer, RefusesDataThatDoNotFit) {
-  const auto error = [](const data::Dataset& dataset, const TrainerOptions& options = {}) {
-    return error_of([&] { train(1, plain_network(), dataset, options); });
-  };
-  EXPECT_EQ(error(data::Dataset::synthetic({4, 4, 1}, kClasses, 10).batch(2)),
-            "[10 synthetic samples of 4x4x1] needed samples of shape [16], the input of model plain; got [4, 4, 1]");
-  EXPECT_EQ(error(data::Dataset::synthetic({16}, 7, 10).batch(2)),
-            "[10 synthetic samples of 16] needed 4 classes, the outputs of model plain; got 7 classes");
-  EXPECT_THAT(error(small_data(10)), HasSubstr("[data] needed a data set cut into batches"));
-  EXPECT_THAT(error(small_data(10).batch(2), {.loss = model::MeanSquaredError{}}),
-              HasSubstr("needs 4 targets a sample"));
-}
-
-TEST(Trainer, RefusesValidationDataOfAnotherShape) {
-  FitOptions fit;
-  fit.validation = data::Dataset::synthetic({15}, kClasses, 10).batch(2);
-  EXPECT_THAT(error_of([&] { train(1, plain_network(), small_data().batch(40), {}, fit); }),
-              HasSubstr("needed samples of shape [16]"));
-}
-
-TEST(Trainer, RefusesOptionsThatMakeNoSense) {
-  EXPECT_THAT(error_of([] { train(1, plain_network(), small_data().batch(40), {.accumulate = 0}); }),
-              HasSubstr("[accumulate] needed at least 1"));
-  EXPECT_THAT(error_of([] { train(1, plain_network(), small_data().batch(40), {.clip_norm = -1}); }),
-              HasSubstr("[clip-norm]"));
-  EXPECT_THAT(
-      error_of([] { train(1, plain_network(), small_data().batch(40), {.rate_scaling = RateScaling::linear}); }),
-      HasSubstr("[lr-scaling] needed the global batch that the learning rate is meant for"));
-}
-
-TEST(TrainerOptions, ScaleTheRateWithTheBatch) {
-  TrainerOptions options;
-  options.schedule.peak = 0.1F;
-  options.base_batch = 64;
-  EXPECT_FLOAT_EQ(effective_schedule(options, 256, 10).rate(0), 0.1F);
-  options.rate_scaling = RateScaling::linear;
-  EXPECT_FLOAT_EQ(effective_schedule(options, 256, 10).rate(0), 0.4F);
-  options.rate_scaling = RateScaling::sqrt;
-  EXPECT_FLOAT_EQ(effective_schedule(options, 256, 10).rate(0), 0.2F);
-  EXPECT_EQ(effective_schedule(options, 256, 10).total_steps, 10);
-}
-
-TEST(TrainerOptions, NameTheWaysToScaleTheRate) {
-  EXPECT_EQ(parse_rate_scaling("sqrt"), RateScaling::sqrt);
-  EXPECT_EQ(error_of([] { parse_rate_scaling("cubic"); }), "[lr-scaling] needed none, linear or sqrt; got \"cubic\"");
-}
-
-// ---- Replicas
-
-TEST(LocalReplicas, AreCheckedForAgreement) {
-  Session session(0, nullptr, {.quiet = true});
-  const auto strategy = local_strategy(session, 3);
-  Trainer trainer(*strategy, plain_network());
-  trainer.replicas().check_agreement(0);
-  trainer.replicas()[2].model().parameters()[5] += 1e-6F;
-  EXPECT_EQ(error_of([&] { trainer.replicas().check_agreement(7); }),
-            "[replicas] needed the same parameters on all replicas after 7 steps; replicas that differ from replica 0: "
-            "2 (rank 0)");
-}
-
-TEST(LocalReplicas, TakeMovingStatisticsAsTheMeanWeightedBySamples) {
-  Session session(0, nullptr, {.quiet = true});
-  const auto strategy = local_strategy(session, 2);
-  Trainer trainer(*strategy, normalized_network());
-  LocalReplicas& replicas = trainer.replicas();
-  // 3 samples: one on the first replica, two on the second.
-  const auto stream = small_data(3).batch(3).stream({.last_step = 1, .replicas = 2, .local_replicas = 2});
-  std::vector<data::Batch> parts;
-  ASSERT_TRUE(stream->next(parts));
-  replicas.run([&](Replica& replica, int local) {
-    replica.train_step(parts[static_cast<std::size_t>(local)], {.learning_rate = 0.1F});
-  });
-  const auto copy = [&](int local) {
-    const auto buffers = replicas[local].model().buffers();
-    return std::vector<float>(buffers.begin(), buffers.end());
-  };
-  const std::vector<float> first = copy(0);
-  const std::vector<float> second = copy(1);
-  ASSERT_NE(first, second);
-
-  replicas.run([](Replica& replica, int) { replica.install_mean_statistics(); });
-  const std::vector<float> mean = copy(0);
-  EXPECT_EQ(mean, copy(1));
-  for (std::size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(mean[i], (first[i] + 2 * second[i]) / 3, 1e-6);
-  replicas.run([](Replica& replica, int) { replica.restore_statistics(); });
-  EXPECT_EQ(copy(0), first);
-  EXPECT_EQ(copy(1), second);
-
-  replicas.run([](Replica& replica, int) { replica.adopt_mean_statistics(); });
-  EXPECT_EQ(copy(0), mean);
-  EXPECT_EQ(copy(1), mean);
 }
 
 }  // namespace

@@ -22,6 +22,9 @@ struct Case {
   Conv2D::Options options;
 };
 
+std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
+std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+
 // The sum of the definition, element by element.
 std::vector<float> by_definition(const Case& c, Trial& trial) {
   const Shape& input = c.input;
@@ -100,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
              {4, 4, 32},
              {.filters = 32, .kernel = 3, .padding = Padding::same, .groups = 2}},
         Case{"one_channel", {8, 8, 1}, {.filters = 32, .kernel = 3}}),
-    [](const auto& parameters) { return std::string(parameters.param.name); });
+    name_of_case);
 
 TEST(Conv2DWithReLU, IsTheSameAsTheTwoLayers) {
   Network fused({6, 6, 3});

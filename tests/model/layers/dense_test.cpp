@@ -15,12 +15,16 @@ using ::testing::FloatNear;
 using ::testing::Pointwise;
 
 struct Case {
+  const char* name;
   std::int64_t inputs;
   std::int64_t units;
   bool use_bias;
   bool relu;
   std::int64_t samples;
 };
+
+std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
+std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
 
 Network network_of(const Case& c) {
   Network network({c.inputs});
@@ -55,10 +59,12 @@ TEST_P(DenseLayer, HasTheGradientsOfItsInputKernelAndBias) {
   expect_gradients_match_differences(network_of(c), {.samples = c.samples, .step = c.relu ? 1e-3f : 4e-3f});
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, DenseLayer,
-                         ::testing::Values(Case{5, 3, true, false, 4}, Case{5, 3, false, false, 4},
-                                           Case{32, 16, true, false, 8}, Case{7, 33, true, true, 3},
-                                           Case{16, 10, false, true, 5}, Case{1, 1, true, false, 1}));
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, DenseLayer,
+    ::testing::Values(Case{"plain", 5, 3, true, false, 4}, Case{"without_bias", 5, 3, false, false, 4},
+                      Case{"whole_vectors", 32, 16, true, false, 8}, Case{"relu", 7, 33, true, true, 3},
+                      Case{"relu_without_bias", 16, 10, false, true, 5}, Case{"one_of_each", 1, 1, true, false, 1}),
+    name_of_case);
 
 TEST(Dense, DeclaresItsParameters) {
   Network network({6});

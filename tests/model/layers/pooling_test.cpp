@@ -25,6 +25,9 @@ struct Case {
   PoolOptions options;
 };
 
+std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
+std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+
 struct Pooled {
   std::vector<float> largest;
   std::vector<float> mean;
@@ -99,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"same_stride_one", {4, 4, 2}, {.pool = 3, .strides = 1, .padding = Padding::same}},
                       Case{"unequal", {6, 6, 2}, {.pool = {3, 2}, .strides = Extent2D{1, 2}}},
                       Case{"whole_vectors", {4, 4, 32}, {.pool = 2}}),
-    [](const auto& parameters) { return std::string(parameters.param.name); });
+    name_of_case);
 
 TEST(MaxPool2D, GivesTheGradientToTheFirstOfEqualValues) {
   Network network({2, 2, 1});

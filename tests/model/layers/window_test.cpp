@@ -11,10 +11,14 @@ namespace {
 using ::testing::HasSubstr;
 
 struct Case {
+  const char* name;
   std::int64_t input, kernel, stride;
   Padding padding;
   std::int64_t output, before, after;
 };
+
+std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
+std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
 
 class Window : public ::testing::TestWithParam<Case> {};
 
@@ -33,23 +37,30 @@ TEST_P(Window, HasTheExtentsOfItsPadding) {
 
 // Those of same padding are what TensorFlow gives, those of symmetric padding what PyTorch gives for padding (kernel -
 // 1) / 2.
-INSTANTIATE_TEST_SUITE_P(
-    Geometries, Window,
-    ::testing::Values(Case{28, 3, 1, Padding::valid, 26, 0, 0}, Case{13, 2, 2, Padding::valid, 6, 0, 0},
-                      Case{3, 3, 1, Padding::valid, 1, 0, 0}, Case{28, 3, 1, Padding::same, 28, 1, 1},
-                      Case{28, 3, 2, Padding::same, 14, 0, 1}, Case{27, 3, 2, Padding::same, 14, 1, 1},
-                      Case{224, 7, 2, Padding::same, 112, 2, 3}, Case{5, 2, 1, Padding::same, 5, 0, 1},
-                      Case{5, 1, 2, Padding::same, 3, 0, 0}, Case{1, 5, 1, Padding::same, 1, 2, 2},
-                      Case{28, 3, 2, Padding::symmetric, 14, 1, 1}, Case{224, 7, 2, Padding::symmetric, 112, 3, 3},
-                      Case{112, 3, 2, Padding::symmetric, 56, 1, 1}, Case{28, 1, 2, Padding::symmetric, 14, 0, 0},
-                      Case{17, 3, 2, Padding::symmetric, 9, 1, 1}));
+INSTANTIATE_TEST_SUITE_P(Geometries, Window,
+                         ::testing::Values(Case{"valid", 28, 3, 1, Padding::valid, 26, 0, 0},
+                                           Case{"valid_with_a_remainder", 13, 2, 2, Padding::valid, 6, 0, 0},
+                                           Case{"valid_as_large_as_the_input", 3, 3, 1, Padding::valid, 1, 0, 0},
+                                           Case{"same", 28, 3, 1, Padding::same, 28, 1, 1},
+                                           Case{"same_strided", 28, 3, 2, Padding::same, 14, 0, 1},
+                                           Case{"same_strided_odd_input", 27, 3, 2, Padding::same, 14, 1, 1},
+                                           Case{"same_first_of_resnet", 224, 7, 2, Padding::same, 112, 2, 3},
+                                           Case{"same_even_kernel", 5, 2, 1, Padding::same, 5, 0, 1},
+                                           Case{"same_wide_stride", 5, 1, 2, Padding::same, 3, 0, 0},
+                                           Case{"same_kernel_above_input", 1, 5, 1, Padding::same, 1, 2, 2},
+                                           Case{"symmetric_strided", 28, 3, 2, Padding::symmetric, 14, 1, 1},
+                                           Case{"symmetric_first_of_resnet", 224, 7, 2, Padding::symmetric, 112, 3, 3},
+                                           Case{"symmetric_pooling_of_resnet", 112, 3, 2, Padding::symmetric, 56, 1, 1},
+                                           Case{"symmetric_wide_stride", 28, 1, 2, Padding::symmetric, 14, 0, 0},
+                                           Case{"symmetric_strided_odd_input", 17, 3, 2, Padding::symmetric, 9, 1, 1}),
+                         name_of_case);
 
 TEST(WindowGeometry, RefusesExtentsThatAreNotPositive) {
   const BuildContext context("conv", "conv2d", {{4, 4, 1}});
-  for (const auto& [kernel, strides] : {std::pair{Extent2D(0), Extent2D(1)}, std::pair{Extent2D(3, -1), Extent2D(1)},
-                                        std::pair{Extent2D(3), Extent2D(0)}, std::pair{Extent2D(3), Extent2D(1, 0)}})
+  for (const auto& window : {std::pair{Extent2D(0), Extent2D(1)}, std::pair{Extent2D(3, -1), Extent2D(1)},
+                             std::pair{Extent2D(3), Extent2D(0)}, std::pair{Extent2D(3), Extent2D(1, 0)}})
     EXPECT_THAT(input_error_of([&] {
-                  window_geometry(context, {4, 4, 1}, kernel, strides, Padding::valid);
+                  window_geometry(context, {4, 4, 1}, window.first, window.second, Padding::valid);
                 }),
                 HasSubstr("[layer conv (conv2d)] needed a positive window and stride; got "));
 }

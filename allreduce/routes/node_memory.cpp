@@ -1,0 +1,116 @@
+#include "allreduce/routes/node_memory.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "device/error.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+using device::SharedSegment;
+
+int size_of(MPI_Comm ranks) {
+  int size = 0;
+  MPI_Comm_size(ranks, &size);
+  return size;
+}
+
+// An id names the descriptor by which others find the segment, and differs from that of every earlier one.
+std::uint64_t make_id(std::uint64_t number, const SharedSegment& segment) {
+  return number << 32 | static_cast<std::uint32_t>(segment.handle().descriptor);
+}
+
+std::int32_t descriptor_of(std::uint64_t id) { return static_cast<std::int32_t>(id & 0xffffffffU); }
+
+}  // namespace
+
+NodeMemory::NodeMemory(MPI_Comm ranks) : processes_(static_cast<std::size_t>(size_of(ranks))) {
+  MPI_Comm_rank(ranks, &rank_);
+  const std::int32_t mine = ::getpid();
+  MPI_Allgather(&mine, 1, MPI_INT32_T, processes_.data(), 1, MPI_INT32_T, ranks);
+}
+
+device::Buffer NodeMemory::allocate(const std::shared_ptr<NodeMemory>& self, std::size_t bytes) {
+  SharedSegment segment = SharedSegment::create(bytes);
+  std::byte* data = segment.data();
+  const std::uint64_t id = make_id(++self->made_, segment);
+  self->own_[data] = {std::move(segment), id};
+  return {data, bytes, device::Device{}, [self](void* memory) { self->own_.erase(static_cast<std::byte*>(memory)); }};
+}
+
+Place NodeMemory::place_of(const std::byte* data, std::size_t bytes) {
+  for (const auto& [begin, owned] : own_)
+    if (owned.memory.contains(data, bytes)) return {owned.id, static_cast<std::uint64_t>(data - begin)};
+  return {};
+}
+
+std::byte* NodeMemory::at(int member, const Place& place) {
+  if (place.segment == 0) return nullptr;  // nothing was brought
+  if (member == rank_) {
+    for (const auto& [begin, owned] : own_)
+      if (owned.id == place.segment) return begin + place.offset;
+    LOCKSTEP_CHECK(!"a place in memory of this rank that it does not have");
+  }
+  const auto key = std::pair(member, place.segment);
+  auto found = mapped_.find(key);
+  if (found == mapped_.end()) {
+    const SharedSegment::Handle handle{processes_[static_cast<std::size_t>(member)], descriptor_of(place.segment)};
+    found = mapped_.emplace(key, SharedSegment::open(handle)).first;
+  }
+  return found->second.data() + place.offset;
+}
+
+std::shared_ptr<std::byte> make_common_memory(MPI_Comm ranks, std::size_t bytes) {
+  int rank = 0;
+  MPI_Comm_rank(ranks, &rank);
+  SharedSegment segment;
+  std::string failure;
+  const auto attempt = [&](auto make) {
+    try {
+      segment = make();
+    } catch (const Error& error) {
+      failure = error.what();
+    }
+  };
+  SharedSegment::Handle handle;
+  if (rank == 0) attempt([&] { return SharedSegment::create(bytes); });
+  if (rank == 0 && failure.empty()) handle = segment.handle();
+  MPI_Bcast(&handle, sizeof(handle), MPI_BYTE, 0, ranks);
+  if (rank != 0) attempt([&] { return SharedSegment::open(handle); });
+  int failed = failure.empty() ? 0 : 1;
+  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_SUM, ranks);
+  if (failed > 0)
+    throw Error(ErrorCategory::communication, "shared-memory", "needed ranks that see each other's memory",
+                fmt::format("{} of the {} ranks of this node cannot; they may be in containers of their own", failed,
+                            size_of(ranks)));
+  // Nobody may leave before the others have found the segment.
+  auto keeper = std::make_shared<SharedSegment>(std::move(segment));
+  return {keeper, keeper->data()};
+}
+
+bool can_share_memory(MPI_Comm ranks, MPI_Comm node) {
+  int can = 1;
+  try {
+    make_common_memory(node, 1);
+  } catch (const Error&) {
+    can = 0;
+  }
+  MPI_Allreduce(MPI_IN_PLACE, &can, 1, MPI_INT, MPI_MIN, ranks);
+  return can != 0;
+}
+
+bool have_own_cores(MPI_Comm ranks) {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  if (::sched_getaffinity(0, sizeof(mine), &mine) != 0) return false;
+  cpu_set_t all;
+  MPI_Allreduce(&mine, &all, sizeof(mine), MPI_BYTE, MPI_BOR, ranks);
+  return CPU_COUNT(&all) >= size_of(ranks);
+}
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,72 @@
+// The way of one buffer round a ring of ranks.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+
+#include "allreduce/reduce.h"
+#include "allreduce/routes/mpi_group.h"
+
+namespace lockstep::allreduce {
+
+/// One all-reduce, reduce-scatter or all-gather under way, which advance() carries on.
+///
+/// Its slots are numbered in the order in which they travel: slot t is segment t % segments_ of the chunk of step
+/// t / segments_. What is received in slot t is sent on in slot t + segments_. The first half of the slots is the
+/// reduce-scatter, the second the all-gather.
+class RingReduction {
+ public:
+  enum class Part { all, reduce_scatter, all_gather };
+
+  static constexpr std::size_t kInFlight = 4;  ///< segments, each way
+
+  /// `segment_bytes` is a multiple of 64; `scratch` holds kInFlight segments. `op` does not matter to an all-gather.
+  RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, Part part, std::size_t segment_bytes,
+                std::byte* scratch);
+
+  /// Does what can be done without waiting; true if there was anything.
+  bool advance();
+  bool is_done() const { return status_ != MPI_SUCCESS || (sends_done_ == slots_ && receives_done_ == slots_); }
+  /// The first error of MPI, if any.
+  int status() const { return status_; }
+
+ private:
+  std::size_t segment_elements() const { return segment_bytes_ / bytes_per_element(values_.type); }
+  Slice segment_of(std::size_t slot, int chunks_behind) const;
+  Slice sent_in(std::size_t slot) const { return segment_of(slot, 0); }
+  Slice received_in(std::size_t slot) const { return segment_of(slot, 1); }
+  std::byte* at(std::size_t element) const { return values_.data + element * bytes_per_element(values_.type); }
+  int bytes_of(Slice slice) const;
+  std::byte* scratch_of(std::size_t slot) const { return scratch_ + slot % kInFlight * segment_bytes_; }
+  bool is_reduced(std::size_t slot) const { return slot < reduce_slots_; }
+
+  bool may_receive() const;
+  bool may_send() const;
+  void post_receive();
+  void post_send();
+  void take_received();
+  bool is_complete(MPI_Request& request);
+  void keep(int status);
+
+  MPI_Comm comm_;
+  int rank_ = 0;
+  int size_ = 1;
+  Values values_;
+  ReduceOp op_;
+  std::byte* scratch_;
+  std::size_t segment_bytes_;
+  std::size_t segments_ = 0;      // of the largest chunk
+  std::size_t reduce_slots_ = 0;  // slots of the reduce-scatter; as many of the all-gather follow
+  std::size_t first_ = 0;         // the slot to begin with
+  std::size_t slots_ = 0;         // the slot to end before
+  std::size_t receives_posted_ = 0;
+  std::size_t receives_done_ = 0;
+  std::size_t sends_posted_ = 0;
+  std::size_t sends_done_ = 0;
+  int status_ = MPI_SUCCESS;
+  PendingRequests receives_{kInFlight};
+  PendingRequests sends_{kInFlight};
+};
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,163 @@
+#include "allreduce/watch/center.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <span>
+#include <utility>
+
+namespace lockstep::allreduce {
+namespace {
+
+using Kind = Message::Kind;
+using Link = RankView::Link;
+
+constexpr double kStrangersPatience = 5;  // seconds to say who one is
+constexpr std::size_t kMostStrangers = 256;
+
+std::string random_token() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+std::optional<Finding> loud(const std::optional<Verdict>& verdict) {
+  if (!verdict) return std::nullopt;
+  return Finding{.text = verdict->text};
+}
+
+}  // namespace
+
+Center::Center(int ranks, std::string host, double stall_timeout, double heartbeat)
+    : peers_(static_cast<std::size_t>(ranks)), views_(static_cast<std::size_t>(ranks)) {
+  views_.front().host = host;
+  for (RankView& view : std::span(views_).subspan(1)) view.host = "?";
+  invitation_ = {
+      .token = random_token(), .host = std::move(host), .stall_timeout = stall_timeout, .heartbeat = heartbeat};
+  if (ranks == 1) return;
+  listener_.emplace();
+  invitation_.port = listener_->port();
+  invitation_.addresses = host_addresses();
+}
+
+int Center::reported() const {
+  const auto others = std::span(views_).subspan(1);
+  return static_cast<int>(std::ranges::count_if(others, [](const RankView& view) { return !view.replicas.empty(); }));
+}
+
+void Center::add_interests(std::vector<pollfd>& interests) const {
+  if (listener_) interests.push_back({.fd = listener_->descriptor(), .events = POLLIN, .revents = 0});
+  for (const Stranger& stranger : strangers_) interests.push_back(stranger.connection.interest());
+  for (const Peer& peer : peers_)
+    if (peer.connection) interests.push_back(peer.connection->interest());
+}
+
+std::optional<Finding> Center::receive(double now) {
+  accept(now);
+  greet(now);
+  bool lost = false;
+  for (std::size_t rank = 1; rank < peers_.size(); ++rank)
+    if (hear(static_cast<int>(rank), now)) lost = true;
+  return lost ? signs_of_life() : std::nullopt;
+}
+
+void Center::accept(double now) {
+  if (!listener_) return;
+  for (FileDescriptor socket = listener_->accept(); socket.is_open(); socket = listener_->accept())
+    if (strangers_.size() < kMostStrangers)
+      strangers_.push_back({.connection = Connection(std::move(socket)), .since = now});
+}
+
+void Center::greet(double now) {
+  std::erase_if(strangers_, [&](Stranger& stranger) {
+    return admit(stranger, now) || !stranger.connection.is_open() || now - stranger.since > kStrangersPatience;
+  });
+}
+
+/// Whether the stranger was a rank of this job and is a stranger no more.
+bool Center::admit(Stranger& stranger, double now) {
+  const std::vector<Message> messages = stranger.connection.receive();
+  if (messages.empty()) return false;
+  const auto hello = messages.front().kind == Kind::hello ? read_hello(messages.front().body) : std::nullopt;
+  const auto rank = hello ? static_cast<std::size_t>(hello->rank) : 0;
+  if (!hello || hello->token != invitation_.token || rank < 1 || rank >= peers_.size() ||
+      views_[rank].link != Link::connected || !views_[rank].replicas.empty()) {
+    stranger.connection.close("a stranger");
+    return false;
+  }
+  // A rank that has not reported yet may come again, over another address.
+  Peer& peer = peers_[rank];
+  peer.connection.emplace(std::move(stranger.connection));
+  peer.connection->send({.kind = Kind::welcome});
+  peer.connection->send({.kind = Kind::beat, .body = write_beat(views_.front().replicas)});
+  views_[rank].host = hello->host;
+  for (std::size_t i = 1; i < messages.size(); ++i) take(static_cast<int>(rank), messages[i], now);
+  return true;
+}
+
+/// Reads from a rank. Whether it was lost just now.
+bool Center::hear(int rank, double now) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  RankView& view = views_[static_cast<std::size_t>(rank)];
+  if (!peer.connection) return false;
+  peer.connection->flush();
+  for (const Message& message : peer.connection->receive()) take(rank, message, now);
+  const bool closed = !peer.connection->is_open();
+  const std::string reason = peer.connection->reason();
+  if (closed || view.link != Link::connected) peer.connection.reset();
+  if (!closed || view.link != Link::connected || view.replicas.empty()) return false;
+  view.reason = reason;
+  view.silent_seconds = now - peer.heard_at;
+  view.link = is_ending(now) ? Link::failed : Link::gone;
+  return view.link == Link::gone;
+}
+
+void Center::take(int rank, const Message& message, double now) {
+  RankView& view = views_[static_cast<std::size_t>(rank)];
+  peers_[static_cast<std::size_t>(rank)].heard_at = now;
+  if (message.kind == Kind::beat) {
+    if (auto replicas = read_beat(message.body)) view.replicas = std::move(*replicas);
+  } else if (message.kind == Kind::goodbye) {
+    const bool after_error = read_goodbye(message.body);
+    view.link = after_error ? Link::failed : Link::left;
+    if (!after_error) return;
+    ending_until_ = now + kEndingSeconds;
+    for (Connection* connection : connections()) connection->send({.kind = Kind::ending});
+  }
+}
+
+std::optional<Finding> Center::beat(double now, const std::vector<ReplicaView>& mine,
+                                    const std::vector<std::string>& buckets) {
+  buckets_ = buckets;
+  views_.front().replicas = mine;
+  for (std::size_t rank = 1; rank < peers_.size(); ++rank) {
+    Peer& peer = peers_[rank];
+    views_[rank].silent_seconds = now - peer.heard_at;
+    // To one who does not read, beats would only pile up.
+    if (peer.connection && peer.connection->is_flushed())
+      peer.connection->send({.kind = Kind::beat, .body = write_beat(mine)});
+  }
+  if (auto finding = signs_of_life()) return finding;
+  return loud(judge_progress(views_, invitation_.stall_timeout, buckets_));
+}
+
+std::optional<Finding> Center::signs_of_life() const {
+  return loud(judge_signs_of_life(views_, invitation_.stall_timeout, buckets_));
+}
+
+std::vector<Connection*> Center::connections() {
+  std::vector<Connection*> all;
+  for (Peer& peer : peers_)
+    if (peer.connection && peer.connection->is_open()) all.push_back(&*peer.connection);
+  return all;
+}
+
+void Center::spread(const std::string& text, std::chrono::milliseconds limit) {
+  send_last_words(connections(), {.kind = Kind::verdict, .body = text}, limit);
+}
+
+void Center::say_goodbye(bool after_error, std::chrono::milliseconds limit) {
+  send_last_words(connections(), {.kind = Kind::goodbye, .body = write_goodbye(after_error)}, limit);
+}
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,195 @@
+#include "allreduce/watch/judgement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "allreduce/watch/words.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+using Link = RankView::Link;
+using Kind = Verdict::Kind;
+
+constexpr std::size_t kMostNamed = 4;  // one line has to stay readable
+
+// "a; b; c; d; and 12 more"
+std::string join(const std::vector<std::string>& parts) {
+  std::string text =
+      fmt::format("{}", fmt::join(parts.begin(), parts.begin() + std::min(parts.size(), kMostNamed), "; "));
+  if (parts.size() > kMostNamed) text += fmt::format("; and {} more", parts.size() - kMostNamed);
+  return text;
+}
+
+std::vector<int> ranks_of(std::span<const ReplicaPlace> places) {
+  std::vector<int> ranks;
+  for (const ReplicaPlace& place : places)
+    if (ranks.empty() || ranks.back() != place.rank) ranks.push_back(place.rank);
+  return ranks;
+}
+
+/// Replicas of the ranks that are still watched, in order.
+std::vector<ReplicaPlace> watched_replicas(std::span<const RankView> ranks) {
+  std::vector<ReplicaPlace> places;
+  int number = 0;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (const ReplicaView& view : ranks[r].replicas) {
+      if (ranks[r].link == Link::connected)
+        places.push_back({.rank = static_cast<int>(r), .replica = number, .view = &view});
+      ++number;
+    }
+  }
+  return places;
+}
+
+template <typename Keep>
+std::vector<ReplicaPlace> select(std::span<const ReplicaPlace> places, Keep keep) {
+  std::vector<ReplicaPlace> kept;
+  std::ranges::copy_if(places, std::back_inserter(kept), [&](const ReplicaPlace& place) { return keep(*place.view); });
+  return kept;
+}
+
+/// `when`: "0.4 s before", of its last report.
+std::string last_known(const RankView& rank, const std::string& when, const Words& words) {
+  if (rank.replicas.empty()) return "it had not reported yet";
+  return fmt::format("{} it was {}", when, words.whereabouts(rank.replicas.front().state));
+}
+
+std::optional<Verdict> find_gone(std::span<const RankView> ranks, const Words& words) {
+  Verdict verdict{.kind = Kind::gone};
+  std::vector<std::string> parts;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (ranks[r].link != Link::gone) continue;
+    verdict.ranks.push_back(static_cast<int>(r));
+    const std::string when = fmt::format("{:.1f} s before", ranks[r].silent_seconds);
+    parts.push_back(fmt::format("{}, is gone ({}); {}", words.rank(static_cast<int>(r)), ranks[r].reason,
+                                last_known(ranks[r], when, words)));
+  }
+  if (parts.empty()) return std::nullopt;
+  verdict.text = fmt::format("[watchdog] needed every rank to stay; {}", join(parts));
+  return verdict;
+}
+
+std::optional<Verdict> find_silent(std::span<const RankView> ranks, double timeout, const Words& words) {
+  Verdict verdict{.kind = Kind::silent};
+  std::vector<std::string> parts;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (ranks[r].link != Link::connected || ranks[r].silent_seconds < timeout) continue;
+    verdict.ranks.push_back(static_cast<int>(r));
+    parts.push_back(fmt::format("{}, has not been heard of for {:.0f} s (stopped, or its host is out of reach); {}",
+                                words.rank(static_cast<int>(r)), ranks[r].silent_seconds,
+                                last_known(ranks[r], "before that", words)));
+  }
+  if (parts.empty()) return std::nullopt;
+  verdict.text =
+      fmt::format("[watchdog] needed a sign of life from every rank within {:g} s; {}", timeout, join(parts));
+  return verdict;
+}
+
+/// What the absent ones, who have entered `entered` collectives, come to next, as one who is in it calls it.
+std::string awaited(std::uint64_t entered, std::span<const ReplicaPlace> in_it, const ActivityState& absent,
+                    const Words& words) {
+  for (const ReplicaPlace& place : in_it) {
+    const ActivityState& state = place.view->state;
+    if (state.entered != entered + 1) continue;
+    return state.bucket < 0 ? state.operation : words.bucket(state.bucket);
+  }
+  const std::string next = words.next_bucket(absent);
+  return next.empty() ? "the next collective" : next;
+}
+
+std::string describe_absent(const ReplicaPlace& place, const std::string& next, const Words& words) {
+  const ActivityState& state = place.view->state;
+  const std::string step = state.step < 0 ? "before the first step" : fmt::format("step {}", state.step);
+  return fmt::format("{}, {}, waiting before {} for {:.0f} s in {}", words.replica(place), step, next,
+                     place.view->still_seconds, to_string(state.phase));
+}
+
+std::optional<Verdict> find_absent(std::span<const ReplicaPlace> all, double timeout, const Words& words) {
+  const auto waiting = select(
+      all, [&](const ReplicaView& view) { return view.state.in_collective() && view.collective_seconds >= timeout; });
+  std::uint64_t furthest = 0;
+  for (const ReplicaPlace& place : waiting) furthest = std::max(furthest, place.view->state.entered);
+  const auto behind = select(
+      all, [&](const ReplicaView& view) { return !view.state.in_collective() && view.state.entered < furthest; });
+  // Who still moves may be what the other absent ones depend on (a thread of the same rank): nobody is named before.
+  if (behind.empty() ||
+      !std::ranges::all_of(behind, [&](const auto& place) { return place.view->still_seconds >= timeout; }))
+    return std::nullopt;
+
+  const std::uint64_t last = std::ranges::min_element(behind, {}, [](const auto& place) {
+                               return place.view->state.entered;
+                             })->view->state.entered;
+  const auto absent = select(behind, [&](const ReplicaView& view) { return view.state.entered == last; });
+  const auto in_it =
+      select(all, [&](const ReplicaView& view) { return view.state.in_collective() && view.state.entered > last; });
+  const std::string next = awaited(last, in_it, absent.front().view->state, words);
+  std::vector<std::string> parts;
+  for (const ReplicaPlace& place : absent) parts.push_back(describe_absent(place, next, words));
+  return Verdict{.kind = Kind::absent,
+                 .ranks = ranks_of(absent),
+                 .text = fmt::format("[watchdog] needed progress within {:g} s; {}; {} in it{}", timeout, join(parts),
+                                     words.replicas_are(in_it), words.who_left())};
+}
+
+/// "all ranks are at step 3, in x", or "ranks 0,1 at step 3, in x; rank 2 at step 3, in y".
+std::string positions(std::span<const ReplicaPlace> all, const Words& words) {
+  std::vector<std::string> places;
+  std::vector<std::vector<ReplicaPlace>> groups;
+  for (const ReplicaPlace& place : all) {
+    const std::string where = words.whereabouts(place.view->state);
+    const auto found = static_cast<std::size_t>(std::ranges::find(places, where) - places.begin());
+    if (found == places.size()) {
+      places.push_back(where);
+      groups.emplace_back();
+    }
+    groups[found].push_back(place);
+  }
+  if (groups.size() == 1) return fmt::format("{} {}", words.replicas_are(groups.front()), places.front());
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    parts.push_back(fmt::format("{} {}", words.replicas(groups[i]), places[i]));
+  return join(parts);
+}
+
+std::optional<Verdict> find_standstill(std::span<const ReplicaPlace> all, double timeout, const Words& words) {
+  if (all.empty() || !std::ranges::all_of(all, [&](const auto& place) { return place.view->still_seconds >= timeout; }))
+    return std::nullopt;
+  const bool anyone_waits =
+      std::ranges::any_of(all, [](const auto& place) { return place.view->state.in_collective(); });
+  const bool someone_is_free = std::ranges::any_of(all, [](const auto& place) {
+    return place.view->state.phase == Phase::idle || place.view->state.phase == Phase::starting;
+  });
+  if (!anyone_waits && someone_is_free) return std::nullopt;
+
+  const double still = std::ranges::min_element(all, {}, [](const auto& place) {
+                         return place.view->still_seconds;
+                       })->view->still_seconds;
+  return Verdict{
+      .kind = anyone_waits ? Kind::stuck : Kind::still,
+      .ranks = {},
+      .text = fmt::format("[watchdog] needed progress within {:g} s; nobody has moved for {:.0f} s: {}{}{}", timeout,
+                          still, positions(all, words), words.who_left(),
+                          anyone_waits ? "; nobody is missing, so a connection between them may be broken" : "")};
+}
+
+}  // namespace
+
+std::optional<Verdict> judge_signs_of_life(std::span<const RankView> ranks, double stall_timeout,
+                                           std::span<const std::string> buckets) {
+  const Words words(ranks, buckets);
+  if (auto gone = find_gone(ranks, words)) return gone;
+  return find_silent(ranks, stall_timeout, words);
+}
+
+std::optional<Verdict> judge_progress(std::span<const RankView> ranks, double stall_timeout,
+                                      std::span<const std::string> buckets) {
+  const Words words(ranks, buckets);
+  const auto all = watched_replicas(ranks);
+  if (auto absent = find_absent(all, stall_timeout, words)) return absent;
+  return find_standstill(all, stall_timeout, words);
+}
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,135 @@
+#include "allreduce/watch/member.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "device/error.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+using Kind = Message::Kind;
+using Link = RankView::Link;
+using std::chrono::milliseconds;
+
+// An address that does not answer costs this long; the second round is for hosts that are slow to answer at all.
+constexpr std::array kPatience = {milliseconds(1000), milliseconds(5000)};
+
+/// Waits for the answer to a hello.
+bool is_welcomed(Connection& connection, milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  for (;;) {
+    connection.flush();
+    for (const Message& message : connection.receive())
+      if (message.kind == Kind::welcome) return true;
+    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    if (left <= 0 || !connection.is_open()) return false;
+    pollfd interest = connection.interest();
+    poll(&interest, 1, static_cast<int>(left));
+  }
+}
+
+std::optional<Connection> knock(const std::string& address, const Hello& hello, std::uint16_t port, milliseconds limit,
+                                std::string& why) {
+  FileDescriptor socket = connect_to(address, port, limit, why);
+  if (!socket.is_open()) return std::nullopt;
+  Connection connection(std::move(socket));
+  connection.send({.kind = Kind::hello, .body = write_hello(hello)});
+  if (is_welcomed(connection, limit)) return connection;
+  why = "what listens there did not answer";
+  return std::nullopt;
+}
+
+Connection reach(const Hello& hello, const Invitation& invitation) {
+  std::vector<std::string> tried;
+  for (const milliseconds limit : kPatience) {
+    tried.clear();
+    for (const std::string& address : invitation.addresses) {
+      if (is_loopback(address) && hello.host != invitation.host) continue;
+      std::string why;
+      if (auto connection = knock(address, hello, invitation.port, limit, why)) return std::move(*connection);
+      tried.push_back(fmt::format("{} ({})", address, why));
+    }
+  }
+  throw Error(ErrorCategory::communication, "watchdog",
+              fmt::format("needed a TCP connection from rank {} (host {}) to rank 0 (host {})", hello.rank, hello.host,
+                          invitation.host),
+              fmt::format("tried port {} of {}", invitation.port,
+                          tried.empty() ? "no address" : fmt::format("{}", fmt::join(tried, ", "))));
+}
+
+}  // namespace
+
+Member::Member(int rank, std::string host, const Invitation& invitation)
+    : rank_(rank),
+      job_(invitation.token),
+      stall_timeout_(invitation.stall_timeout),
+      // Rank 0 judges first: it knows more.
+      grace_(2 * invitation.heartbeat + 1) {
+  rank_zero_.host = invitation.host;
+  connection_ = reach({.token = invitation.token, .rank = rank, .host = std::move(host)}, invitation);
+}
+
+void Member::add_interests(std::vector<pollfd>& interests) const {
+  if (connection_) interests.push_back(connection_->interest());
+}
+
+std::optional<Finding> Member::receive(double now) {
+  if (!connection_) return std::nullopt;
+  connection_->flush();
+  for (const Message& message : connection_->receive())
+    if (auto finding = take(message, now)) return finding;
+  if (rank_zero_.link != Link::connected) {
+    connection_.reset();
+    return std::nullopt;
+  }
+  if (connection_->is_open()) return std::nullopt;
+  rank_zero_.link = Link::gone;
+  rank_zero_.reason = connection_->reason();
+  rank_zero_.silent_seconds = now - heard_at_;
+  connection_.reset();
+  if (now < ending_until_) return Finding{.text = "the job ends after an error", .voice = Finding::Voice::silent};
+  return lost_rank_zero();
+}
+
+std::optional<Finding> Member::take(const Message& message, double now) {
+  heard_at_ = now;
+  if (message.kind == Kind::verdict) return Finding{.text = message.body, .voice = Finding::Voice::silent};
+  if (message.kind == Kind::ending) ending_until_ = now + kEndingSeconds;
+  if (message.kind == Kind::goodbye) rank_zero_.link = read_goodbye(message.body) ? Link::failed : Link::left;
+  if (message.kind == Kind::beat)
+    if (auto replicas = read_beat(message.body)) rank_zero_.replicas = std::move(*replicas);
+  return std::nullopt;
+}
+
+std::optional<Finding> Member::beat(double now, const std::vector<ReplicaView>& mine,
+                                    const std::vector<std::string>& buckets) {
+  if (!connection_) return std::nullopt;
+  buckets_ = buckets;
+  if (connection_->is_flushed()) connection_->send({.kind = Kind::beat, .body = write_beat(mine)});
+  rank_zero_.silent_seconds = now - heard_at_;
+  if (rank_zero_.silent_seconds < stall_timeout_ + grace_) return std::nullopt;
+  return lost_rank_zero();
+}
+
+std::optional<Finding> Member::lost_rank_zero() const {
+  const auto verdict = judge_signs_of_life(std::span(&rank_zero_, 1), stall_timeout_, buckets_);
+  if (!verdict) return std::nullopt;
+  return Finding{.text = verdict->text,
+                 .voice = Finding::Voice::one_a_host,
+                 .patience = milliseconds(50) * std::min(rank_ - 1, 20),
+                 .job = job_};
+}
+
+// The others listen to rank 0 alone, and find by themselves that they lost it.
+void Member::spread(const std::string& /*text*/, milliseconds /*limit*/) {}
+
+void Member::say_goodbye(bool after_error, milliseconds limit) {
+  if (connection_) send_last_words({&*connection_}, {.kind = Kind::goodbye, .body = write_goodbye(after_error)}, limit);
+}
+
+}  // namespace lockstep::allreduce

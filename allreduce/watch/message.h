@@ -1,0 +1,64 @@
+// What ranks say to each other outside MPI: bytes on a stream, in the byte order of the job's hosts, which are alike.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allreduce/watch/activity_age.h"
+
+namespace lockstep::allreduce {
+
+struct Message {
+  enum class Kind : std::uint8_t {
+    hello,    ///< first word of a rank to rank 0: Hello
+    welcome,  ///< rank 0's answer
+    beat,     ///< the sender's replicas: Beat
+    verdict,  ///< rank 0's text: everyone is to leave
+    ending,   ///< from rank 0: a rank has left after an error, the job is about to be ended
+    goodbye,  ///< the sender is not to be watched any more: Goodbye
+  };
+
+  Kind kind = Kind::beat;
+  std::string body{};
+};
+
+/// A message as it goes over the wire: length, kind, body. Throws CheckFailure for a body above kLongestBody.
+std::string frame(const Message& message);
+/// Takes the first whole message off the front of `bytes`; nullopt where there is none yet. Sets `broken` where what
+/// is there can never be one.
+std::optional<Message> take_message(std::string& bytes, bool& broken);
+
+inline constexpr std::size_t kLongestBody = std::size_t{256} << 10;
+
+struct Hello {
+  std::string token{};
+  std::int32_t rank = 0;
+  std::string host{};
+};
+
+/// Bodies. What is read may come from a stranger: nullopt for anything that was not written by the function beside it.
+std::string write_hello(const Hello& hello);
+std::optional<Hello> read_hello(std::string_view body);
+std::string write_beat(std::span<const ReplicaView> replicas);
+std::optional<std::vector<ReplicaView>> read_beat(std::string_view body);
+/// `after_error`: the sender leaves because of an exception.
+std::string write_goodbye(bool after_error);
+bool read_goodbye(std::string_view body);
+
+/// How a rank finds rank 0: what MPI carries at the start.
+struct Invitation {
+  std::string token{};
+  std::string host{};  ///< of rank 0
+  std::uint16_t port = 0;
+  std::vector<std::string> addresses{};  ///< numeric
+  double stall_timeout = 0;              ///< rank 0's hold for all
+  double heartbeat = 0;
+};
+std::string write_invitation(const Invitation& invitation);
+std::optional<Invitation> read_invitation(std::string_view body);
+
+}  // namespace lockstep::allreduce

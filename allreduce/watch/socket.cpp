@@ -1,0 +1,146 @@
+#include "allreduce/watch/socket.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <system_error>
+
+#include "device/error.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+constexpr std::size_t kMostAddresses = 8;
+
+std::string message_of(int error) { return std::generic_category().message(error); }
+
+void send_at_once(int descriptor) {
+  const int yes = 1;
+  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+}
+
+/// A socket that listens on any address of `family`; none where the host has no such family.
+FileDescriptor listen_on(int family) {
+  FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.is_open()) return {};
+  sockaddr_storage any{};  // all zero is "any address, any port" in both families
+  any.ss_family = static_cast<sa_family_t>(family);
+  socklen_t size = sizeof(sockaddr_in);
+  if (family == AF_INET6) {
+    const int no = 0;
+    setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
+    size = sizeof(sockaddr_in6);
+  }
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&any), size) != 0 || listen(socket.get(), SOMAXCONN) != 0)
+    return {};
+  return socket;
+}
+
+std::uint16_t port_of(const FileDescriptor& socket) {
+  sockaddr_storage own{};
+  socklen_t size = sizeof(own);
+  getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size);
+  // The port lies at the same place in both families.
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&own)->sin_port);
+}
+
+std::string numeric(const sockaddr* address) {
+  const socklen_t size = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  std::array<char, NI_MAXHOST> text{};
+  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  return text.data();
+}
+
+/// Waits until the connection attempt under way has ended; 0 or its error.
+int await_connection(int descriptor, std::chrono::milliseconds limit) {
+  pollfd ready{.fd = descriptor, .events = POLLOUT, .revents = 0};
+  if (poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof(error);
+  getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+  if (is_open()) close(number_);
+}
+
+Listener::Listener() : socket_(listen_on(AF_INET6)) {
+  if (!socket_.is_open()) socket_ = listen_on(AF_INET);
+  if (!socket_.is_open())
+    throw Error(ErrorCategory::communication, "watchdog", "needed a TCP port to listen on", message_of(errno));
+  port_ = port_of(socket_);
+}
+
+FileDescriptor Listener::accept() const {
+  FileDescriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (socket.is_open()) send_at_once(socket.get());
+  return socket;
+}
+
+std::vector<std::string> host_addresses() {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return {"127.0.0.1"};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(first, freeifaddrs);
+  std::vector<std::string> loopback;
+  std::vector<std::string> v4;
+  std::vector<std::string> v6;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    const int family = entry->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const std::string text = numeric(entry->ifa_addr);
+    // A link-local address means something only together with an interface of the host that uses it.
+    if (text.empty() || text.find('%') != std::string::npos) continue;
+    (is_loopback(text) ? loopback : family == AF_INET ? v4 : v6).push_back(text);
+  }
+  std::vector<std::string> all;
+  for (const auto* group : {&loopback, &v4, &v6}) all.insert(all.end(), group->begin(), group->end());
+  all.resize(std::min(all.size(), kMostAddresses));
+  return all;
+}
+
+bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "?";
+  return name.data();
+}
+
+FileDescriptor connect_to(const std::string& address, std::uint16_t port, std::chrono::milliseconds limit,
+                          std::string& why) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
+    why = "not an address";
+    return {};
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  FileDescriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  int error = socket.is_open() && connect(socket.get(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) error = await_connection(socket.get(), limit);
+  if (error != 0) {
+    why = message_of(error);
+    return {};
+  }
+  send_at_once(socket.get());
+  return socket;
+}
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,199 @@
+#include "apps/lockstep/allreduce_bench.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/lockstep/element_types.h"
+#include "apps/lockstep/reduction_timing.h"
+#include "apps/lockstep/terminal.h"
+#include "device/error.h"
+
+namespace lockstep::apps {
+namespace {
+
+struct BenchArguments {
+  std::size_t min_bytes = 1024;
+  std::size_t max_bytes = std::size_t{64} << 20;
+  int factor = 4;
+  std::string dtype = "float32";
+  std::string routes = "auto";
+  int iterations = 0;
+  bool check = false;
+  bool json = false;
+  std::string devices = "auto";
+};
+
+std::vector<allreduce::Route> parse_routes(const std::string& list) {
+  std::vector<allreduce::Route> routes;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    routes.push_back(allreduce::parse_route(std::string_view(list).substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return routes;
+}
+
+ReductionPlan make_plan(const BenchArguments& arguments) {
+  require_at_least("--factor", arguments.factor, 2);
+  require_at_least("--iterations", arguments.iterations, 0);
+  require_at_least("--min-bytes", static_cast<std::int64_t>(arguments.min_bytes), 1);
+  if (arguments.max_bytes < arguments.min_bytes)
+    throw Error(ErrorCategory::input, "command line",
+                fmt::format("--max-bytes needs at least --min-bytes, {}", arguments.min_bytes),
+                fmt::format("got {}", arguments.max_bytes));
+  if (arguments.max_bytes > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    throw Error(ErrorCategory::input, "command line",
+                fmt::format("--max-bytes needs at most {}", std::numeric_limits<int>::max()),
+                fmt::format("got {}", arguments.max_bytes));
+  ReductionPlan plan{.bytes = {},
+                     .dtype = arguments.dtype,
+                     .routes = parse_routes(arguments.routes),
+                     .iterations = arguments.iterations,
+                     .check = arguments.check};
+  for (std::size_t bytes = arguments.min_bytes; bytes <= arguments.max_bytes;
+       bytes *= static_cast<std::size_t>(arguments.factor))
+    plan.bytes.push_back(bytes);
+  return plan;
+}
+
+/// Who reduces, for the head of the table and for every line of JSON.
+struct Group {
+  int replicas = 0;
+  int ranks = 0;
+  int nodes = 0;
+};
+
+std::string plural(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
+
+/// GB/s, 10^9 bytes: of the buffer, and of what each replica's wire carries at least.
+double algorithm_bandwidth(const ReductionTiming& timing) {
+  constexpr double kBytesPerMicrosecond = 1e3;
+  return static_cast<double>(timing.bytes) / timing.microseconds / kBytesPerMicrosecond;
+}
+double bus_bandwidth(const ReductionTiming& timing, int replicas) {
+  return algorithm_bandwidth(timing) * 2 * (replicas - 1) / replicas;
+}
+
+std::string name_of(const ReductionTiming& timing) {
+  const std::string asked = to_string(timing.route);
+  return asked == timing.carrier ? asked : fmt::format("{}: {}", asked, timing.carrier);
+}
+
+void print_head(const Group& group, const std::string& dtype) {
+  fmt::print("all-reduce of {}, sum, in place: {} on {}, {}\n", dtype, plural(group.replicas, "replica"),
+             plural(group.ranks, "rank"), plural(group.nodes, "node"));
+  fmt::print("{:>12}  {:<30}  {:>12}  {:>14}  {:>8}  {:>6}\n", "bytes", "route", "microseconds", "algorithm GB/s",
+             "bus GB/s", "errors");
+}
+
+void print_row(const ReductionTiming& timing, const Group& group) {
+  fmt::print("{:>12}  {:<30}  {:>12.2f}  {:>14.3f}  {:>8.3f}  {:>6}\n", timing.bytes, name_of(timing),
+             timing.microseconds, algorithm_bandwidth(timing), bus_bandwidth(timing, group.replicas),
+             timing.errors ? std::to_string(*timing.errors) : "-");
+}
+
+void print_json(const ReductionTiming& timing, const Group& group, const std::string& dtype) {
+  nlohmann::ordered_json row = {{"bytes", timing.bytes},
+                                {"route", to_string(timing.route)},
+                                {"carrier", timing.carrier},
+                                {"dtype", dtype},
+                                {"microseconds", timing.microseconds},
+                                {"best_microseconds", timing.best_microseconds},
+                                {"algorithm_gb_per_second", algorithm_bandwidth(timing)},
+                                {"bus_gb_per_second", bus_bandwidth(timing, group.replicas)},
+                                {"iterations", timing.iterations},
+                                {"calls_per_iteration", timing.calls},
+                                {"world_size", group.replicas},
+                                {"ranks", group.ranks},
+                                {"nodes", group.nodes}};
+  if (timing.errors) row["errors"] = *timing.errors;
+  fmt::print("{}\n", row.dump());
+}
+
+/// What the chief says meanwhile.
+ReductionListener make_listener(const BenchArguments& arguments, const Group& group) {
+  const bool watched = is_watched(STDERR_FILENO);
+  ReductionListener listener;
+  listener.size_begins = [watched](std::size_t bytes) {
+    if (watched) fmt::print(stderr, "\rmeasuring {} bytes\x1b[K", bytes);
+  };
+  listener.timed = [=, json = arguments.json, dtype = arguments.dtype](const ReductionTiming& timing) {
+    if (watched) fmt::print(stderr, "\r\x1b[K");
+    if (json)
+      print_json(timing, group, dtype);
+    else
+      print_row(timing, group);
+    std::fflush(stdout);
+  };
+  return listener;
+}
+
+int allreduce_bench(strategy::Session& session, const BenchArguments& arguments) {
+  const ReductionPlan plan = make_plan(arguments);
+  const int local = static_cast<int>(choose_devices(arguments.devices).size());
+  Group group{.replicas = 0, .ranks = session.size(), .nodes = session.nodes()};
+  for (const std::string& replicas : session.all_gather(std::to_string(local))) group.replicas += std::stoi(replicas);
+  ReductionListener listener = make_listener(arguments, group);
+  bool begun = false;
+  listener.size_begins = [&, next = listener.size_begins](std::size_t bytes) {
+    if (!begun && !arguments.json) print_head(group, arguments.dtype);
+    begun = true;
+    next(bytes);
+  };
+  const std::int64_t errors = time_reductions(session, local, plan, listener);
+  if (errors > 0)
+    throw Error(ErrorCategory::communication, "allreduce-bench", "needed sums over all replicas",
+                fmt::format("{} elements were wrong", errors));
+  return 0;
+}
+
+}  // namespace
+
+void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation, int& status) {
+  CLI::App* command =
+      program.add_subcommand("allreduce-bench", "Time the reductions, on these ranks or these replicas");
+  const auto arguments = std::make_shared<BenchArguments>();
+  command->add_option("--min-bytes", arguments->min_bytes, "The smallest buffer; 64KiB and 1MiB are understood as well")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  command->add_option("--max-bytes", arguments->max_bytes, "No buffer is larger")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  command->add_option("--factor", arguments->factor, "From one size to the next")->capture_default_str();
+  command->add_option("--dtype", arguments->dtype, "Type of the elements")
+      ->check(CLI::IsMember(element_type_names()))
+      ->capture_default_str();
+  command
+      ->add_option("--allreduce", arguments->routes,
+                   "ROUTE[,ROUTE...], which take turns: auto, in-process (one process); shared-memory, ring, "
+                   "hierarchical, mpi (between ranks; mpi is MPI_Allreduce alone, for comparison)")
+      ->capture_default_str();
+  command
+      ->add_option("--iterations", arguments->iterations,
+                   "Measurements of each size and route, whose median is shown; 0: as many as half a second holds, 3 "
+                   "to 500")
+      ->capture_default_str();
+  command->add_flag("--check", arguments->check,
+                    "Look at every element of a first sum, and count those that are wrong");
+  command->add_flag("--json", arguments->json, "One object a row on standard output, and nothing else");
+  command
+      ->add_option("--devices", arguments->devices,
+                   "Replicas of each process: cpu:0,cpu:0 for two logical replicas; auto is cpu:0")
+      ->capture_default_str();
+  command->callback([=, &status] {
+    strategy::Session session(invocation.argc, invocation.argv);
+    status = session.guard([&] { return allreduce_bench(session, *arguments); });
+  });
+}
+
+}  // namespace lockstep::apps

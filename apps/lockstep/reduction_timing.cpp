@@ -1,0 +1,281 @@
+#include "apps/lockstep/reduction_timing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <span>
+
+#include "allreduce/communicator.h"
+#include "apps/lockstep/element_types.h"
+#include "apps/lockstep/reduction_pattern.h"
+#include "device/buffer.h"
+#include "device/error.h"
+#include "strategy/core_share.h"
+#include "strategy/replica_threads.h"
+
+namespace lockstep::apps {
+namespace {
+
+using allreduce::Communicator;
+using allreduce::Route;
+
+constexpr double kIterationSeconds = 200e-6;  // at least, so that the clock and the barrier do not count
+constexpr double kRouteSeconds = 0.5;         // for all iterations of a size and route
+constexpr double kQuickSeconds = 10e-3;       // a call this short is estimated from several
+constexpr int kFewestIterations = 3;
+constexpr int kMostIterations = 500;
+constexpr int kMostCalls = 100;
+constexpr int kEstimateCalls = 5;
+
+std::vector<Communicator> make_group(const strategy::Session& session, int local_replicas, Route route) {
+  if (session.ranks() != MPI_COMM_NULL)
+    return allreduce::make_multi_worker_group(session.ranks(), local_replicas, route);
+  if (route != Route::automatic && route != Route::in_process)
+    throw Error(ErrorCategory::input, "--allreduce", fmt::format("{} needs ranks started by mpirun", to_string(route)),
+                "this process was started alone");
+  return allreduce::make_in_process_group(local_replicas);
+}
+
+/// A communicator for MPI_Allreduce and nothing else.
+class PlainMpi {
+ public:
+  explicit PlainMpi(MPI_Comm ranks) {
+    MPI_Comm_dup(ranks, &comm_);
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  }
+  PlainMpi(const PlainMpi&) = delete;
+  PlainMpi& operator=(const PlainMpi&) = delete;
+  ~PlainMpi() { MPI_Comm_free(&comm_); }
+
+  void sum(void* values, int count, MPI_Datatype type) const {
+    if (const int status = MPI_Allreduce(MPI_IN_PLACE, values, count, type, MPI_SUM, comm_); status != MPI_SUCCESS)
+      throw Error(ErrorCategory::communication, "mpi", "needed a sum by MPI_Allreduce",
+                  fmt::format("MPI error {}", status));
+  }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+/// What the local replicas reduce by, on one route: a group, or plain MPI.
+struct Contender {
+  Route route{};
+  std::vector<Communicator> group;  // element i is of local replica i; empty for plain MPI
+  std::unique_ptr<PlainMpi> plain;
+};
+
+/// The groups of this process, made before its threads start.
+struct Arena {
+  std::vector<Communicator> control;  // barriers and the exchange of times, the same for all routes
+  std::vector<Contender> contenders;
+
+  void abort(int local, const std::string& reason) const {
+    const auto member = static_cast<std::size_t>(local);
+    control[member].abort(reason);
+    for (const Contender& contender : contenders)
+      if (!contender.group.empty()) contender.group[member].abort(reason);
+  }
+};
+
+Arena make_arena(const strategy::Session& session, int local_replicas, const ReductionPlan& plan) {
+  Arena arena;
+  const bool alone = session.ranks() == MPI_COMM_NULL;
+  arena.control = make_group(session, local_replicas, alone ? Route::in_process : Route::mpi);
+  const int replicas = arena.control.front().size();
+  if (replicas == 1)
+    throw Error(ErrorCategory::input, "allreduce-bench",
+                "needed two replicas or more: mpirun -np 2, or --devices cpu:0,cpu:0", "there is one");
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  with_element_type(plan.dtype, [&](auto element) { type = element.mpi(); });
+  const bool plain = !alone && replicas == session.size() && type != MPI_DATATYPE_NULL;
+  for (const Route route : plan.routes) {
+    Contender contender;
+    contender.route = route;
+    if (route == Route::mpi && plain)
+      contender.plain = std::make_unique<PlainMpi>(session.ranks());
+    else
+      contender.group = make_group(session, local_replicas, route);
+    arena.contenders.push_back(std::move(contender));
+  }
+  return arena;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+/// One replica's part in all of it, on its own thread.
+template <typename T>
+class Member {
+ public:
+  Member(const Arena& arena, int local, const ReductionPlan& plan, const ReductionListener* chief)
+      : arena_(arena),
+        local_(static_cast<std::size_t>(local)),
+        control_(arena.control[local_]),
+        plan_(plan),
+        chief_(chief),
+        pattern_(control_.size()) {
+    const std::size_t bytes = std::ranges::max(plan.bytes) + sizeof(T);
+    for (const Contender& contender : arena.contenders)
+      buffers_.push_back(contender.plain ? device::HostAllocator().allocate(bytes)
+                                         : contender.group[local_].allocate(bytes));
+  }
+
+  /// The wrong elements of all sizes and routes, over all replicas.
+  std::int64_t run() {
+    std::int64_t errors = 0;
+    for (const std::size_t bytes : plan_.bytes) {
+      count_ = std::max<std::size_t>(1, bytes / sizeof(T));
+      if (chief_ != nullptr) chief_->size_begins(count_ * sizeof(T));
+      const std::vector<std::int64_t> wrong = plan_.check ? check() : std::vector<std::int64_t>(contenders());
+      measure(wrong);
+      errors = std::accumulate(wrong.begin(), wrong.end(), errors);
+    }
+    return errors;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::size_t contenders() const { return arena_.contenders.size(); }
+  std::span<T> values(std::size_t contender) const { return buffers_[contender].template as<T>().first(count_); }
+
+  void reduce(std::size_t contender) const {
+    const Contender& one = arena_.contenders[contender];
+    if (one.plain)
+      one.plain->sum(values(contender).data(), static_cast<int>(count_), ElementType<T>::mpi());
+    else
+      one.group[local_].all_reduce(values(contender)).wait();
+  }
+
+  /// Wrong elements of each route, over all replicas. Leaves zeros, whose sums stay what they are however often they
+  /// are added.
+  std::vector<std::int64_t> check() const {
+    std::vector<std::int64_t> wrong(contenders());
+    for (std::size_t i = 0; i < contenders(); ++i) {
+      pattern_.fill(control_.rank(), values(i));
+      reduce(i);
+      wrong[i] = pattern_.count_errors(values(i));
+      std::ranges::fill(values(i), T{});
+    }
+    std::vector<std::int64_t> total(contenders());
+    for (const auto& member : exchange(wrong)) std::ranges::transform(total, member, total.begin(), std::plus{});
+    return total;
+  }
+
+  /// Every replica's `mine`, on every replica.
+  template <typename Value>
+  std::vector<std::vector<Value>> exchange(const std::vector<Value>& mine) const {
+    std::vector<std::vector<Value>> all;
+    for (const auto& bytes : control_.all_gather(std::as_bytes(std::span(mine)))) {
+      LOCKSTEP_CHECK_OP(bytes.size(), ==, mine.size() * sizeof(Value));
+      all.emplace_back(mine.size());
+      std::memcpy(all.back().data(), bytes.data(), bytes.size());
+    }
+    return all;
+  }
+
+  /// The slowest replica's, of each of `mine`.
+  std::vector<double> slowest(const std::vector<double>& mine) const {
+    std::vector<double> slowest(mine.size());
+    for (const auto& member : exchange(mine))
+      std::ranges::transform(slowest, member, slowest.begin(), [](double a, double b) { return std::max(a, b); });
+    return slowest;
+  }
+
+  /// Seconds of `calls` calls, from a barrier on.
+  double time(std::size_t contender, int calls) const {
+    control_.barrier();
+    const auto start = Clock::now();
+    for (int call = 0; call < calls; ++call) reduce(contender);
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  /// Seconds of one call on each route, roughly and alike on all replicas. Warms up, too.
+  std::vector<double> estimate() const {
+    std::vector<double> seconds(contenders());
+    for (std::size_t i = 0; i < contenders(); ++i) seconds[i] = time(i, 1);
+    seconds = slowest(seconds);
+    for (std::size_t i = 0; i < contenders(); ++i)
+      if (seconds[i] < kQuickSeconds) seconds[i] = time(i, kEstimateCalls) / kEstimateCalls;
+    return slowest(seconds);
+  }
+
+  void measure(const std::vector<std::int64_t>& wrong) const {
+    const std::vector<double> seconds = estimate();
+    std::vector<int> calls;
+    double round = 0;  // seconds of one iteration of every route
+    for (const double each : seconds) {
+      calls.push_back(static_cast<int>(std::clamp<double>(std::ceil(kIterationSeconds / each), 1, kMostCalls)));
+      round += each * calls.back();
+    }
+    const double fit = kRouteSeconds * static_cast<double>(contenders()) / round;
+    const int iterations = plan_.iterations > 0
+                               ? plan_.iterations
+                               : static_cast<int>(std::clamp<double>(fit, kFewestIterations, kMostIterations));
+    std::vector<double> times;  // of iteration 0 on every route, of iteration 1, …
+    for (int iteration = 0; iteration < iterations; ++iteration)
+      for (std::size_t i = 0; i < contenders(); ++i) times.push_back(time(i, calls[i]) / calls[i]);
+    times = slowest(times);
+    if (chief_ == nullptr) return;
+    for (std::size_t i = 0; i < contenders(); ++i) {
+      std::vector<double> of_route;
+      for (std::size_t at = i; at < times.size(); at += contenders()) of_route.push_back(times[at]);
+      tell(i, of_route, calls[i], wrong[i]);
+    }
+  }
+
+  void tell(std::size_t contender, const std::vector<double>& seconds, int calls, std::int64_t wrong) const {
+    constexpr double kMicroseconds = 1e6;
+    const Contender& one = arena_.contenders[contender];
+    ReductionTiming timing;
+    timing.route = one.route;
+    timing.carrier = one.plain ? "mpi" : one.group[local_].route();
+    timing.bytes = count_ * sizeof(T);
+    timing.microseconds = median(seconds) * kMicroseconds;
+    timing.best_microseconds = std::ranges::min(seconds) * kMicroseconds;
+    timing.iterations = static_cast<int>(seconds.size());
+    timing.calls = calls;
+    if (plan_.check) timing.errors = wrong;
+    chief_->timed(timing);
+  }
+
+  const Arena& arena_;
+  std::size_t local_;
+  const Communicator& control_;
+  const ReductionPlan& plan_;
+  const ReductionListener* chief_;  // null on all but one
+  ReductionPattern<T> pattern_;
+  std::vector<device::Buffer> buffers_;  // one a contender
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+std::int64_t time_reductions(strategy::Session& session, int local_replicas, const ReductionPlan& plan,
+                             const ReductionListener& chief) {
+  const Arena arena = make_arena(session, local_replicas, plan);
+  const int budget = std::max(1, strategy::share_of_cores(session) / local_replicas);
+  strategy::ReplicaThreads threads(local_replicas, budget,
+                                   [&](int local, const std::string& reason) { arena.abort(local, reason); });
+  std::int64_t errors = 0;
+  with_element_type(plan.dtype, [&](auto element) {
+    threads.run([&](int local) {
+      const bool tells = session.is_chief() && local == 0;
+      Member<typename decltype(element)::Value> member(arena, local, plan, tells ? &chief : nullptr);
+      const std::int64_t wrong = member.run();
+      if (local == 0) errors = wrong;
+    });
+  });
+  return errors;
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,33 @@
+// Names the replicas that the others wait for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "allreduce/straggler.h"
+#include "device/log.h"
+#include "strategy/callback.h"
+#include "strategy/strategy.h"
+
+namespace lockstep::strategy {
+
+/// Warns at every log interval of who was slow in it, by how much, and with what: input or computation. To be used on
+/// the chief alone.
+class Stragglers final : public Callback {
+ public:
+  /// Looks after every `steps` steps, 1 or more.
+  Stragglers(const Strategy& strategy, std::int64_t steps);
+
+  void on_batch_end(const StepLogs& logs) override;
+  bool may_stop_at_batches() const override { return false; }
+
+ private:
+  std::shared_ptr<device::Logger> logger_;
+  std::vector<std::string> names_;  // of all replicas
+  std::int64_t steps_;
+  allreduce::StragglerReport report_;
+};
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,66 @@
+#include "allreduce/communication_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace lockstep::allreduce {
+namespace {
+
+TEST(CommunicationThread, RunsWhatItIsGivenInOrder) {
+  std::vector<int> order;  // plain memory: wait() alone orders it
+  CommunicationThread thread;
+  for (int round = 0; round < 50; ++round) {
+    order.clear();
+    for (int i = 0; i < 20; ++i) thread.give([&order, i] { order.push_back(i); });
+    thread.wait();
+    ASSERT_EQ(order.size(), 20U);
+    for (int i = 0; i < 20; ++i) ASSERT_EQ(order[static_cast<std::size_t>(i)], i);
+  }
+}
+
+TEST(CommunicationThread, RunsBesideTheCaller) {
+  std::atomic<bool> may_end = false;
+  std::thread::id where;
+  CommunicationThread thread;
+  thread.give([&] {
+    where = std::this_thread::get_id();
+    may_end.wait(false);
+  });
+  may_end = true;  // a caller that had to wait for the operation would never come here
+  may_end.notify_all();
+  thread.wait();
+  EXPECT_NE(where, std::this_thread::get_id());
+}
+
+TEST(CommunicationThread, HandsAnErrorToWhoWaitsAndRunsNoMore) {
+  CommunicationThread thread;
+  bool ran = false;
+  thread.give([] { throw std::runtime_error("the wire broke"); });
+  thread.give([&] { ran = true; });
+  for (int time = 0; time < 2; ++time) {
+    try {
+      thread.wait();
+      FAIL() << "the error was lost";
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "the wire broke");
+    }
+    thread.give([&] { ran = true; });
+  }
+  EXPECT_FALSE(ran);
+}
+
+TEST(CommunicationThread, EndsWhatItWasGivenBeforeItDies) {
+  int done = 0;
+  {
+    CommunicationThread thread;
+    for (int i = 0; i < 10; ++i) thread.give([&] { ++done; });
+  }
+  EXPECT_EQ(done, 10);
+}
+
+}  // namespace
+}  // namespace lockstep::allreduce

@@ -1,0 +1,106 @@
+#include "allreduce/watch/message.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/error.h"
+#include "tests/allreduce/watch/views.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(Message, ComesOutOfAStreamPieceByPiece) {
+  const std::string wire =
+      frame({.kind = Message::Kind::verdict, .body = "why"}) + frame({.kind = Message::Kind::beat});
+  std::string arrived;
+  std::vector<std::string> bodies;
+  bool broken = false;
+  for (const char byte : wire) {
+    arrived += byte;
+    while (const auto message = take_message(arrived, broken)) bodies.push_back(message->body);
+    EXPECT_FALSE(broken);
+  }
+  EXPECT_THAT(bodies, ElementsAre("why", ""));
+  EXPECT_EQ(arrived, "");
+}
+
+TEST(Message, RefusesWhatCannotBeOne) {
+  bool broken = false;
+  std::string request = "GET / HTTP/1.1\r\n\r\n";
+  EXPECT_FALSE(take_message(request, broken));
+  EXPECT_TRUE(broken);
+  std::string unknown_kind("\0\0\0\0\x77", 5);
+  EXPECT_FALSE(take_message(unknown_kind, broken));
+  EXPECT_TRUE(broken);
+}
+
+TEST(Message, HasALimit) {
+  EXPECT_NO_THROW(frame({.body = std::string(kLongestBody, 'x')}));
+  EXPECT_THROW(frame({.body = std::string(kLongestBody + 1, 'x')}), CheckFailure);
+}
+
+TEST(Message, CarriesAHello) {
+  const auto hello = read_hello(write_hello({.token = "secret", .rank = 3, .host = "node3"}));
+  ASSERT_TRUE(hello);
+  EXPECT_EQ(hello->token, "secret");
+  EXPECT_EQ(hello->rank, 3);
+  EXPECT_EQ(hello->host, "node3");
+}
+
+TEST(Message, CarriesReplicas) {
+  ReplicaView second = outside(9, -1, 2.5, Phase::saving, 77);
+  second.collective_seconds = 4.5;
+  const auto replicas = read_beat(write_beat(std::vector{inside(8, 3, 1.25), second}));
+  ASSERT_TRUE(replicas);
+  ASSERT_EQ(replicas->size(), 2U);
+  const ActivityState& first = replicas->front().state;
+  EXPECT_EQ(first.operation, "all_reduce");
+  EXPECT_EQ(first.bucket, 3);
+  EXPECT_EQ(first.entered, 8U);
+  EXPECT_EQ(first.left, 7U);
+  const ReplicaView& last = replicas->back();
+  EXPECT_EQ(last.state.step, 77);
+  EXPECT_EQ(last.state.phase, Phase::saving);
+  EXPECT_EQ(last.state.changes, 9U);
+  EXPECT_EQ(last.still_seconds, 2.5);
+  EXPECT_EQ(last.collective_seconds, 4.5);
+}
+
+TEST(Message, CarriesAnInvitation) {
+  const auto invitation = read_invitation(write_invitation({.token = "secret",
+                                                            .host = "node0",
+                                                            .port = 40001,
+                                                            .addresses = {"127.0.0.1", "10.0.0.1"},
+                                                            .stall_timeout = 120,
+                                                            .heartbeat = 1}));
+  ASSERT_TRUE(invitation);
+  EXPECT_EQ(invitation->token, "secret");
+  EXPECT_EQ(invitation->host, "node0");
+  EXPECT_EQ(invitation->port, 40001);
+  EXPECT_THAT(invitation->addresses, ElementsAre("127.0.0.1", "10.0.0.1"));
+  EXPECT_EQ(invitation->stall_timeout, 120);
+  EXPECT_EQ(invitation->heartbeat, 1);
+}
+
+TEST(Message, CarriesWhyARankLeaves) {
+  EXPECT_TRUE(read_goodbye(write_goodbye(true)));
+  EXPECT_FALSE(read_goodbye(write_goodbye(false)));
+}
+
+TEST(Message, ReadsNothingFromPartsOfABody) {
+  const std::string hello = write_hello({.token = "secret", .rank = 3, .host = "node3"});
+  const std::string beat = write_beat(std::vector{inside(8, 3, 1)});
+  const std::string invitation = write_invitation({.token = "t", .host = "h", .addresses = {"a"}});
+  for (std::size_t size = 0; size < hello.size(); ++size) EXPECT_FALSE(read_hello(hello.substr(0, size)));
+  for (std::size_t size = 0; size < beat.size(); ++size) EXPECT_FALSE(read_beat(beat.substr(0, size)));
+  for (std::size_t size = 0; size < invitation.size(); ++size)
+    EXPECT_FALSE(read_invitation(invitation.substr(0, size)));
+  EXPECT_FALSE(read_hello(hello + "x"));
+  EXPECT_FALSE(read_beat(beat + "x"));
+  EXPECT_FALSE(read_beat(std::string("\xff\xff\xff\xff", 4)));
+}
+
+}  // namespace
+}  // namespace lockstep::allreduce

@@ -1,0 +1,222 @@
+// Watchdogs with their threads: of one process, and of several ranks that are threads of this one.
+#include "allreduce/watchdog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "allreduce/watch/center.h"
+#include "allreduce/watch/member.h"
+#include "device/error.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr double kShort = 0.5;
+constexpr double kLong = 3600;
+
+/// A report that a test waits for.
+class Reported {
+ public:
+  std::function<void(const WatchdogReport&)> callback() {
+    return [this](const WatchdogReport& report) { promise_.set_value(report); };
+  }
+  bool is_there() const { return report_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+  WatchdogReport await() {
+    if (report_.wait_for(std::chrono::seconds(30)) != std::future_status::ready) return {.text = "no report"};
+    return report_.get();
+  }
+
+ private:
+  std::promise<WatchdogReport> promise_;
+  std::future<WatchdogReport> report_ = promise_.get_future();
+};
+
+WatchdogOptions options(double timeout, Reported& reported, const std::string& host = "H") {
+  return {.stall_timeout = timeout, .advice = "start it again", .host = host, .on_failure = reported.callback()};
+}
+
+TEST(WatchdogOfOneProcess, NamesTheReplicaThatTheOthersWaitFor) {
+  Reported reported;
+  Activity waits;
+  Activity sleeps;
+  waits.describe_buckets({"fc2", "fc1"});
+  for (Activity* replica : {&waits, &sleeps}) {
+    replica->set_step(12);
+    replica->set_phase(Phase::compute);
+  }
+  waits.enter("all_reduce", 0);
+  const Watchdog watchdog({&waits, &sleeps}, options(kShort, reported));
+  const WatchdogReport report = reported.await();
+  EXPECT_TRUE(report.speaks);
+  EXPECT_THAT(report.text,
+              StartsWith("[watchdog] needed progress within 0.5 s; replica 1 (rank 0, host H), step 12, waiting "
+                         "before bucket 0 (layers fc2) for "));
+  EXPECT_THAT(report.text, EndsWith(" s in compute; replica 0 is in it; start it again"));
+}
+
+TEST(WatchdogOfOneProcess, IsPatientWithWorkThatTicks) {
+  Reported reported;
+  Activity waits;
+  Activity works;
+  waits.enter("all_gather");
+  const Watchdog watchdog({&waits, &works}, options(kShort, reported));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(4 * kShort);
+  while (std::chrono::steady_clock::now() < end) {
+    works.tick();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_FALSE(reported.is_there());
+  // Not any more when it stops.
+  EXPECT_THAT(reported.await().text, HasSubstr("replica 1 (rank 0, host H)"));
+}
+
+TEST(WatchdogOfOneProcess, IsOffAtZero) {
+  Activity replica;
+  replica.enter("all_reduce");
+  Reported reported;
+  const Watchdog watchdog({&replica}, options(0, reported));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(reported.is_there());
+}
+
+TEST(WatchdogOfOneProcess, RefusesATimeoutThatIsNone) {
+  const Activity replica;
+  for (const double timeout :
+       {-3.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    try {
+      const Watchdog watchdog({&replica}, WatchdogOptions{.stall_timeout = timeout});
+      ADD_FAILURE() << timeout << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.category(), ErrorCategory::input);
+      EXPECT_THAT(error.what(), StartsWith("[watchdog] needed a stall timeout of 0 (off) or more seconds; "));
+    }
+  }
+}
+
+TEST(WatchdogOfOneProcess, LeavesWithTheStatusOfACommunicationError) {
+  // The thread sanitizer does not follow a fork of a process with threads: the child begins anew.
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        Activity replica;
+        replica.enter("barrier");
+        const Watchdog watchdog({&replica}, {.stall_timeout = kShort, .advice = "start it again", .host = "H"});
+        std::this_thread::sleep_for(std::chrono::seconds(60));
+      },
+      ::testing::ExitedWithCode(4),
+      "lockstep: error: \\[watchdog\\] needed progress within 0.5 s; nobody has moved for .* s: rank 0 is before the "
+      "first "
+      "step, in barrier; nobody is missing, so a connection between them may be broken; start it again");
+}
+
+/// Three ranks as threads: rank r has activity r, and host "host-r".
+class WatchdogOfRanks : public ::testing::Test {
+ protected:
+  static constexpr int kRanks = 3;
+
+  void start(double timeout) {
+    auto center = std::make_unique<Center>(kRanks, "host-0", timeout, timeout / 10);
+    const Invitation invitation = center->invitation();
+    launch(0, std::move(center), timeout);
+    for (int rank = 1; rank < kRanks; ++rank)
+      launch(rank, std::make_unique<Member>(rank, fmt::format("host-{}", rank), invitation), timeout);
+  }
+
+  void launch(int rank, std::unique_ptr<Post> post, double timeout) {
+    const auto r = static_cast<std::size_t>(rank);
+    watchdogs_[r] = std::make_unique<Watchdog>(std::move(post), std::vector<const Activity*>{&activities_[r]},
+                                               options(timeout, reported_[r]));
+  }
+
+  bool anything_reported() const {
+    return std::ranges::any_of(reported_, [](const Reported& reported) { return reported.is_there(); });
+  }
+
+  std::array<Activity, kRanks> activities_;
+  std::array<Reported, kRanks> reported_;
+  std::array<std::unique_ptr<Watchdog>, kRanks> watchdogs_;
+};
+
+TEST_F(WatchdogOfRanks, EveryRankLearnsOfAStallAndRankZeroSpeaks) {
+  for (Activity& activity : activities_) {
+    activity.describe_buckets({"fc2", "fc1"});
+    activity.set_step(3);
+  }
+  activities_[0].enter("all_reduce", 1);
+  activities_[1].enter("all_reduce", 1);
+  start(kShort);
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    const WatchdogReport report = reported_[rank].await();
+    EXPECT_THAT(report.text, HasSubstr("rank 2, host host-2, step 3, waiting before bucket 1 (layers fc1) for "))
+        << rank;
+    EXPECT_THAT(report.text, EndsWith("; ranks 0,1 are in it; start it again")) << rank;
+    EXPECT_EQ(report.speaks, rank == 0);
+  }
+}
+
+TEST_F(WatchdogOfRanks, LeaveInOrder) {
+  start(kLong);
+  for (const std::size_t rank : {2U, 0U, 1U}) watchdogs_[rank].reset();
+  EXPECT_FALSE(anything_reported());
+}
+
+TEST_F(WatchdogOfRanks, LeaveByAnExceptionWithoutAFalseAlarm) {
+  start(kLong);
+  try {
+    const std::unique_ptr<Watchdog> owner = std::move(watchdogs_[1]);
+    throw std::runtime_error("a file cannot be read");
+  } catch (const std::runtime_error&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_FALSE(anything_reported());
+}
+
+// As rank 0's process would end: its sockets close, and nobody says goodbye.
+TEST(WatchdogWithoutRankZero, OneRankOfAHostSpeaks) {
+  auto center = std::make_unique<Center>(3, "G", kLong, 0.05);
+  std::array<Activity, 2> activities;
+  std::array<Reported, 2> reported;
+  std::vector<std::unique_ptr<Watchdog>> watchdogs;
+  std::atomic<bool> joined{false};
+  std::thread rank_zero([&] {
+    while (!joined || center->reported() < 2) {
+      center->receive(0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    center.reset();
+  });
+  const Invitation invitation = center->invitation();
+  for (std::size_t i = 0; i < 2; ++i)
+    watchdogs.push_back(std::make_unique<Watchdog>(std::make_unique<Member>(static_cast<int>(i) + 1, "K", invitation),
+                                                   std::vector<const Activity*>{&activities[i]},
+                                                   options(kLong, reported[i], "K")));
+  joined = true;
+  rank_zero.join();
+  int speakers = 0;
+  for (Reported& report : reported) {
+    const WatchdogReport found = report.await();
+    EXPECT_THAT(found.text, StartsWith("[watchdog] needed every rank to stay; rank 0, host G, is gone ("));
+    speakers += found.speaks ? 1 : 0;
+  }
+  EXPECT_EQ(speakers, 1);
+}
+
+}  // namespace
+}  // namespace lockstep::allreduce

@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "apps/lockstep/element_types.h"
+#include "tests/apps/program.h"
+
+namespace lockstep::apps {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const std::string kThree = "allreduce-bench --devices cpu:0,cpu:0,cpu:0 --iterations 2 ";
+
+std::vector<std::size_t> sizes_of(const Result& result) {
+  std::vector<std::size_t> sizes;
+  for (const auto& row : result.events()) sizes.push_back(row["bytes"]);
+  return sizes;
+}
+
+TEST(AllreduceBench, PrintsAnObjectForEachSizeAndRoute) {
+  const Result result =
+      run_lockstep(kThree + "--allreduce in-process,auto --min-bytes 1024 --max-bytes 16KiB --factor 4 --json --check");
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(sizes_of(result), ElementsAre(1024, 1024, 4096, 4096, 16384, 16384));
+  const auto rows = result.events();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i]["route"], i % 2 == 0 ? "in-process" : "auto");
+    EXPECT_EQ(rows[i]["carrier"], "in-process");
+    EXPECT_EQ(rows[i]["dtype"], "float32");
+    EXPECT_EQ(rows[i]["world_size"], 3);
+    EXPECT_EQ(rows[i]["ranks"], 1);
+    EXPECT_EQ(rows[i]["nodes"], 1);
+    EXPECT_EQ(rows[i]["errors"], 0);
+    EXPECT_EQ(rows[i]["iterations"], 2);
+    EXPECT_GE(rows[i]["calls_per_iteration"], 1);
+    const double microseconds = rows[i]["microseconds"];
+    EXPECT_GE(microseconds, rows[i]["best_microseconds"].get<double>());
+    const double algorithm = rows[i]["bytes"].get<double>() / microseconds / 1e3;
+    EXPECT_NEAR(rows[i]["algorithm_gb_per_second"].get<double>(), algorithm, 1e-6 * algorithm);
+    EXPECT_NEAR(rows[i]["bus_gb_per_second"].get<double>(), algorithm * 4 / 3, 1e-6 * algorithm);
+  }
+}
+
+TEST(AllreduceBench, PrintsATable) {
+  const Result result = run_lockstep(kThree + "--min-bytes 1MiB --max-bytes 1MiB --dtype int64");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.errors, "");
+  EXPECT_THAT(result.output, StartsWith("all-reduce of int64, sum, in place: 3 replicas on 1 rank, 1 node\n"
+                                        "       bytes  route "));
+  EXPECT_THAT(result.output, ContainsRegex("\n     1048576  auto: in-process +[0-9.]+ +[0-9.]+ +[0-9.]+ +-\n$"));
+  EXPECT_EQ(std::ranges::count(result.output, '\n'), 3);
+}
+
+TEST(AllreduceBench, ChoosesHowOftenItMeasures) {
+  const Result result = run_lockstep("allreduce-bench --devices cpu:0,cpu:0 --min-bytes 64 --max-bytes 64 --json");
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const auto row = result.events().front();
+  EXPECT_GE(row["iterations"], 3);
+  EXPECT_LE(row["iterations"], 500);
+  EXPECT_FALSE(row.contains("errors"));
+}
+
+TEST(AllreduceBench, ExplainsItself) {
+  const Result result = run_lockstep("allreduce-bench --help");
+  EXPECT_EQ(result.status, 0);
+  for (const char* option : {"--min-bytes", "--max-bytes", "--factor", "--dtype", "--allreduce", "--iterations",
+                             "--check", "--json", "--devices"})
+    EXPECT_THAT(result.output, HasSubstr(option));
+}
+
+class AllreduceBenchOf : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Types, AllreduceBenchOf, ::testing::ValuesIn(element_type_names()));
+
+TEST_P(AllreduceBenchOf, HasRightSums) {
+  const Result result =
+      run_lockstep(kThree + "--check --json --min-bytes 1 --max-bytes 100001 --factor 10 --dtype " + GetParam());
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const auto rows = result.events();
+  ASSERT_EQ(rows.size(), 6U);
+  EXPECT_THAT(rows.front()["bytes"], ::testing::AnyOf(2, 4, 8));  // one element
+  for (const auto& row : rows) {
+    EXPECT_EQ(row["dtype"], GetParam());
+    EXPECT_EQ(row["errors"], 0);
+  }
+}
+
+struct Refusal {
+  const char* name;
+  std::string arguments;
+  std::string message;
+};
+
+std::ostream& operator<<(std::ostream& out, const Refusal& refusal) { return out << refusal.name; }
+
+class AllreduceBenchRefuses : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(AllreduceBenchRefuses, InOneLine) {
+  const Result result = run_lockstep("allreduce-bench " + GetParam().arguments);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [" + GetParam().message));
+  EXPECT_EQ(std::ranges::count(result.errors, '\n'), 1) << result.errors;
+  EXPECT_EQ(result.output, "");
+}
+
+const std::string kTwo = "--devices cpu:0,cpu:0 ";
+
+INSTANTIATE_TEST_SUITE_P(
+    CommandLine, AllreduceBenchRefuses,
+    ::testing::Values(
+        Refusal{"one_replica", "",
+                "allreduce-bench] needed two replicas or more: mpirun -np 2, or --devices cpu:0,cpu:0; there is one"},
+        Refusal{"ring_alone", kTwo + "--allreduce ring",
+                "--allreduce] ring needs ranks started by mpirun; this process was started alone"},
+        Refusal{"mpi_alone", kTwo + "--allreduce in-process,mpi",
+                "--allreduce] mpi needs ranks started by mpirun; this process was started alone"},
+        Refusal{"unknown_route", kTwo + "--allreduce auto,tree", "--allreduce] needed auto, "},
+        Refusal{"no_route", kTwo + "--allreduce auto,", "--allreduce] needed auto, "},
+        Refusal{"unknown_dtype", kTwo + "--dtype float8",
+                "command line] needed options as lockstep allreduce-bench wants them"},
+        Refusal{"factor_of_1", kTwo + "--factor 1", "command line] --factor needs at least 2; got 1"},
+        Refusal{"size_of_0", kTwo + "--min-bytes 0", "command line] --min-bytes needs at least 1; got 0"},
+        Refusal{"size_that_is_none", kTwo + "--max-bytes many",
+                "command line] needed options as lockstep allreduce-bench wants them"},
+        Refusal{"sizes_the_wrong_way_round", kTwo + "--min-bytes 1MiB --max-bytes 1KiB",
+                "command line] --max-bytes needs at least --min-bytes, 1048576; got 1024"},
+        Refusal{"size_beyond_int", kTwo + "--max-bytes 4GiB",
+                "command line] --max-bytes needs at most 2147483647; got 4294967296"},
+        Refusal{"iterations_below_0", kTwo + "--iterations -1", "command line] --iterations needs at least 0; got -1"},
+        Refusal{"misspelt_option", kTwo + "--chek",
+                "command line] needed options of lockstep allreduce-bench: `lockstep allreduce-bench --help` lists "
+                "them; got \"--chek\" (did you mean --check?)"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace lockstep::apps

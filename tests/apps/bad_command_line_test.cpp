@@ -1,0 +1,103 @@
+// Command lines that cannot be carried out: one line says why, and the status says whose mistake it was.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/apps/program.h"
+#include "tests/apps/training.h"
+
+namespace lockstep::apps {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Refusal {
+  const char* name;
+  std::string arguments;
+  int status;
+  std::string message;
+};
+
+std::ostream& operator<<(std::ostream& out, const Refusal& refusal) { return out << refusal.name; }
+std::string name_of_refusal(const ::testing::TestParamInfo<Refusal>& info) { return info.param.name; }
+
+class Refused : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(Refused, InOneLine) {
+  const Result result = run_lockstep(GetParam().arguments);
+  EXPECT_EQ(result.status, GetParam().status) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [" + GetParam().message));
+  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1) << result.errors;
+  EXPECT_EQ(result.output, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    CommandLine, Refused,
+    ::testing::Values(
+        Refusal{"no_command", "", 2, "command line] needed a command: `lockstep --help` lists them; none was given"},
+        Refusal{"misspelt_command", "tarin", 2,
+                "command line] needed options of lockstep: `lockstep --help` lists them; got \"tarin\" (did you mean "
+                "train?)"},
+        Refusal{"misspelt_option", "train --modle cnn", 2,
+                "command line] needed options of lockstep train: `lockstep train --help` lists them; got \"--modle\" "
+                "(did you mean --model?)"},
+        Refusal{"without_data", "train --model cnn", 2, "command line] needed --data; it was not given"},
+        Refusal{"without_model", "train" + kData, 2,
+                "command line] needed --model NAME or --model FILE.json; it was not given"},
+        Refusal{"unknown_model", "train --model mpl" + kData, 2,
+                "model] needed one of linear, mlp, cnn, resnet18, resnet34, resnet50, or a FILE.json; got \"mpl\""},
+        Refusal{"global_batch_that_is_no_number", kTrain + "--global-batch x", 2,
+                "command line] needed options as lockstep train wants them"},
+        Refusal{"global_batch_of_0", kTrain + "--global-batch 0", 2,
+                "command line] --global-batch needs at least 1; got 0"},
+        Refusal{"accumulate_of_0", kTrain + "--accumulate 0", 2, "command line] --accumulate needs at least 1; got 0"},
+        Refusal{"unknown_optimizer", kTrain + "--optimizer lars", 2,
+                "command line] --optimizer needs one of sgd, adam, adamw; got \"lars\""},
+        Refusal{"momentum_without_sgd", kTrain + "--momentum 0.9", 2,
+                "command line] --momentum and --nesterov need --optimizer sgd; got adam"},
+        Refusal{"unknown_loss", kTrain + "--loss hinge", 2,
+                "loss] needed one of sparse-categorical-crossentropy, mean-squared-error; got \"hinge\""},
+        Refusal{"unknown_schedule", kTrain + "--lr-schedule triangle", 2, ""},
+        Refusal{"scaled_rate_without_its_batch", kTrain + "--lr-scaling linear", 2,
+                "lr-scaling] needed the global batch that the learning rate is meant for (--lr-base-batch); got 0"},
+        Refusal{"label_smoothing_above_1", kTrain + "--label-smoothing 2", 2,
+                "command line] --label-smoothing needs a number from 0 to 1; got 2"},
+        Refusal{"unknown_precision", kTrain + "--precision bfloat16", 2,
+                "command line] --precision needs float32, the only type of this version; got \"bfloat16\""},
+        Refusal{"unknown_shard_policy", kTrain + "--shard-policy file", 2, "command line] --shard-policy needs auto"},
+        Refusal{"unknown_strategy", kTrain + "--strategy mirorred", 2,
+                "strategy] needed auto, one-device, mirrored or multi-worker-mirrored; got \"mirorred\""},
+        Refusal{"one_device_with_two", kTrain + "--strategy one-device --devices cpu:0,cpu:0", 2,
+                "strategy] one-device needs exactly one device"},
+        Refusal{"ring_without_mpirun", kTrain + "--allreduce ring", 2,
+                "allreduce] ring needs ranks started by mpirun; this process was started alone"},
+        Refusal{"nccl_without_gpus", kTrain + "--allreduce nccl", 2, ""},
+        Refusal{"unknown_device", kTrain + "--devices tpu:0", 2, "devices] needed devices such as cpu:0"},
+        Refusal{"absent_gpu", kTrain + "--devices gpu:99", 5, "devices] "},
+        Refusal{"resume_without_directory", kTrain + "--resume must", 2,
+                "command line] --resume must needs --checkpoint-dir; it was not given"},
+        Refusal{"unknown_resume", kTrain + "--resume perhaps --checkpoint-dir x", 2, ""},
+        Refusal{"unknown_log_format", kTrain + "--log-format xml", 2,
+                "command line] needed options as lockstep train wants them"},
+        Refusal{"absent_data_set", "train --model mlp --data fashion_mnist", 2, "--data fashion_mnist] needed "},
+        Refusal{"absent_records", "train --model mlp --data nowhere/*.tfrecord", 3, ""},
+        Refusal{"absent_table", "train --model mlp --data csv:nowhere.csv", 3, ""},
+        Refusal{"image_too_small_for_the_model", "train --model cnn --data synthetic:4x4x1:4:100", 2, ""},
+        Refusal{"absent_network_file", "train --model nowhere.json" + kData, 2,
+                "model] needed the name of a network or a JSON file that can be read"},
+        Refusal{"checkpoint_directory_that_cannot_be", kTrain + "--checkpoint-dir /proc/lockstep", 3,
+                "/proc/lockstep] needed a directory for checkpoints that can be written"},
+        Refusal{"summary_directory_that_cannot_be", kTrain + "--summary-dir /proc/lockstep", 3, "/proc/lockstep"},
+        Refusal{"validation_data_of_another_shape", kTrain + "--validation-data synthetic:8x9x1:4:100", 3,
+                "100 synthetic samples of 8x9x1] needed samples of shape [8, 8, 1]"},
+        Refusal{"evaluate_without_checkpoint", "evaluate --data synthetic:8x8x1:4:10", 2,
+                "command line] needed --checkpoint DIR; it was not given"},
+        Refusal{"evaluate_absent_checkpoint", "evaluate --checkpoint nowhere --data synthetic:8x8x1:4:10", 3,
+                "nowhere] needed a directory with a complete checkpoint; it does not exist"},
+        Refusal{"predict_without_output", "predict --checkpoint nowhere --data synthetic:8x8x1:4:10", 2,
+                "command line] needed --output FILE.csv or FILE.jsonl; it was not given"}),
+    name_of_refusal);
+
+}  // namespace
+}  // namespace lockstep::apps

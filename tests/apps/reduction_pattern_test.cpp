@@ -1,0 +1,88 @@
+#include "apps/lockstep/reduction_pattern.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace lockstep::apps {
+namespace {
+
+constexpr std::size_t kCount = 10'007;  // several blocks, and a part of one
+
+template <typename T>
+float to_float(T value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return static_cast<float>(value);
+  } else {
+    float wide = 0;
+    device::widen(std::span<const T>(&value, 1), std::span(&wide, 1));
+    return wide;
+  }
+}
+
+template <typename T>
+T from_float(float value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return static_cast<T>(value);
+  } else {
+    T narrow;
+    device::narrow(std::span<const float>(&value, 1), std::span(&narrow, 1));
+    return narrow;
+  }
+}
+
+/// What the replicas' values add up to, one after the other, rounded to T each time.
+template <typename T>
+std::vector<T> sum_over(int replicas, const ReductionPattern<T>& pattern) {
+  std::vector<T> sum(kCount, T{});
+  std::vector<T> one(kCount);
+  for (int replica = 0; replica < replicas; ++replica) {
+    pattern.fill(replica, one);
+    for (std::size_t i = 0; i < kCount; ++i) sum[i] = from_float<T>(to_float(sum[i]) + to_float(one[i]));
+  }
+  return sum;
+}
+
+template <typename T>
+class ReductionPatternOf : public ::testing::Test {};
+using Types = ::testing::Types<float, double, device::Float16, device::BFloat16, std::int32_t, std::int64_t>;
+TYPED_TEST_SUITE(ReductionPatternOf, Types);
+
+TYPED_TEST(ReductionPatternOf, KnowsItsSum) {
+  for (const int replicas : {1, 2, 3, 4, 7, 64, 128, 500}) {
+    const ReductionPattern<TypeParam> pattern(replicas);
+    EXPECT_EQ(pattern.count_errors(sum_over(replicas, pattern)), 0) << replicas << " replicas";
+  }
+}
+
+TYPED_TEST(ReductionPatternOf, CountsWhatIsWrong) {
+  const ReductionPattern<TypeParam> pattern(4);
+  std::vector<TypeParam> sum = sum_over(4, pattern);
+  for (const std::size_t i : {std::size_t{0}, std::size_t{4096}, kCount - 1})
+    sum[i] = from_float<TypeParam>(to_float(sum[i]) + 1);
+  EXPECT_EQ(pattern.count_errors(sum), 3);
+}
+
+TYPED_TEST(ReductionPatternOf, SeesThatAReplicaIsMissing) {
+  const ReductionPattern<TypeParam> pattern(3);
+  std::vector<TypeParam> sum = sum_over(2, pattern);
+  const std::int64_t zeros_of_the_third = 1 + static_cast<std::int64_t>(kCount) / 3;
+  EXPECT_GT(pattern.count_errors(sum), static_cast<std::int64_t>(kCount) - zeros_of_the_third);
+}
+
+TYPED_TEST(ReductionPatternOf, SeesValuesInTheWrongPlace) {
+  const ReductionPattern<TypeParam> pattern(4);
+  std::vector<TypeParam> sum = sum_over(4, pattern);
+  std::swap_ranges(sum.begin(), sum.begin() + 1024, sum.begin() + 4096);
+  EXPECT_GT(pattern.count_errors(sum), 0);
+}
+
+TEST(ReductionPattern, TakesNaNForAnError) {
+  const ReductionPattern<float> pattern(2);
+  std::vector<float> sum = sum_over(2, pattern);
+  sum[7] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(pattern.count_errors(sum), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::apps

@@ -1,0 +1,254 @@
+// scripts/cluster: several hosts on one machine, and the program across them.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/apps/program.h"
+
+namespace lockstep::apps {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kScript = LOCKSTEP_SOURCE_DIR "/scripts/cluster";
+const std::string kTrain =
+    "train --model mlp --data synthetic:8x8x1:4:512 --global-batch 64 --log-format json --log-every 1 ";
+
+using Words = std::vector<std::string>;
+
+/// `scripts/cluster WORDS…`
+Words cluster(Words words) {
+  words.insert(words.begin(), kScript);
+  return words;
+}
+
+/// `scripts/cluster OPTIONS… -- lockstep ARGUMENTS`
+Words cluster(const Words& options, const std::string& arguments) {
+  Words words = cluster(options);
+  words.emplace_back("--");
+  for (const std::string& word : lockstep(arguments)) words.push_back(word);
+  return words;
+}
+
+/// What this machine lacks for hosts of its own; empty where it lacks nothing.
+std::string missing() {
+  if (geteuid() != 0) return "needs root";
+  for (const char* tool : {"ip", "tc"})
+    if (run({"sh", "-c", fmt::format("command -v {}", tool)}).status != 0)
+      return fmt::format("needs {}, of the package iproute2", tool);
+  const Result namespaces = run({"unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "true"});
+  return namespaces.status == 0 ? "" : "root may not make namespaces here: " + namespaces.errors;
+}
+
+class Hosts : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = missing(); !reason.empty()) GTEST_SKIP() << reason;
+  }
+  void TearDown() override {
+    if (stands()) run(cluster({"down", "--name", name()}));
+  }
+
+  /// A name of this test alone.
+  static std::string name() {
+    std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::ranges::replace(test, '/', '-');
+    return fmt::format("test-{}-{}", test, getpid());
+  }
+  static bool stands() { return run(cluster({"list"})).output.find(name()) != std::string::npos; }
+  /// Output of COMMAND on a host of the standing cluster.
+  static Result on(int host, Words command) {
+    Words words = cluster({"exec", "--name", name(), std::to_string(host), "--"});
+    words.insert(words.end(), command.begin(), command.end());
+    return run(words);
+  }
+};
+
+TEST_F(Hosts, TrainToTheLossesOfOneProcess) {
+  const Result one = run_lockstep(kTrain + "--devices cpu:0");
+  const Result three = run(cluster({"run", "--hosts", "3", "--name", name()}, kTrain));
+  ASSERT_EQ(three.status, 0) << three.errors;
+  EXPECT_EQ(three.event("start")["nodes"], 3);
+  EXPECT_EQ(three.event("start")["ranks"], 3);
+  const std::vector<double> expected = one.losses();
+  const std::vector<double> losses = three.losses();
+  ASSERT_EQ(expected.size(), 8U);
+  ASSERT_EQ(losses.size(), expected.size());
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(losses[i], expected[i], 1e-5 * std::abs(expected[i])) << "step " << i + 1;
+  EXPECT_FALSE(stands());
+}
+
+TEST_F(Hosts, GroupTheRanksThatTheyHold) {
+  const Result result = run(
+      cluster({"run", "--hosts", "2", "--ranks-per-host", "2"}, "train --model linear --data synthetic:8x8x1:4:64"));
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, ContainsRegex("\n +0 +0 +node0 .*\n +1 +1 +node0 .*\n +2 +2 +node1 .*\n +3 +3 +node1 "));
+}
+
+TEST_F(Hosts, AddUpOnEveryRouteBetweenThem) {
+  const Result result =
+      run(cluster({"run", "--hosts", "2", "--ranks-per-host", "2"},
+                  "allreduce-bench --min-bytes 1 --max-bytes 1MiB --factor 1000 --iterations 1 --check --json "
+                  "--allreduce auto,hierarchical,ring,mpi"));
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.events().size(), 12U);
+  for (const auto& row : result.events()) {
+    EXPECT_EQ(row["errors"], 0) << row;
+    EXPECT_EQ(row["world_size"], 4);
+    EXPECT_EQ(row["nodes"], 2);
+  }
+}
+
+TEST_F(Hosts, LeaveTheStatusOfTheCommandAndNothingElse) {
+  EXPECT_EQ(run(cluster({"run", "--name", name(), "--", "sh", "-c", "exit 7"})).status, 7);
+  EXPECT_FALSE(stands());
+  const Result refused = run(cluster({"run", "--name", name(), "--hosts", "2"}, "train --model nothing"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("lockstep: error: "));
+}
+
+TEST_F(Hosts, HaveNamesCablesAndSharedMemoryOfTheirOwn) {
+  ASSERT_EQ(run(cluster({"up", "--name", name(), "--hosts", "2", "--rate", "200mbit", "--burst", "64kb"})).status, 0);
+  EXPECT_EQ(on(1, {"cat", "/proc/sys/kernel/hostname"}).output, "node1\n");
+  EXPECT_EQ(on(0, {"getent", "ahostsv4", "node1"}).status, 0);
+  EXPECT_THAT(on(1, {"tc", "qdisc", "show", "dev", "eth0"}).output, HasSubstr("rate 200Mbit burst 64Kb lat 5ms"));
+  EXPECT_EQ(on(0, {"touch", "/dev/shm/mine"}).status, 0);
+  EXPECT_EQ(on(0, {"ls", "/dev/shm"}).output, "mine\n");
+  EXPECT_EQ(on(1, {"ls", "/dev/shm"}).output, "");
+  EXPECT_EQ(on(1, {"pwd"}).output, std::filesystem::current_path().string() + "\n");
+}
+
+TEST_F(Hosts, LoseTheirNetworkWhileTheCableIsCut) {
+  ASSERT_EQ(run(cluster({"up", "--name", name(), "--hosts", "2"})).status, 0);
+  const auto link = [](int host) { return on(host, {"ip", "link", "show", "eth0"}).output; };
+  EXPECT_EQ(run(cluster({"cut", "--name", name(), "node1"})).status, 0);
+  EXPECT_THAT(link(1), HasSubstr("NO-CARRIER"));
+  EXPECT_THAT(link(0), Not(HasSubstr("NO-CARRIER")));
+  EXPECT_EQ(run(cluster({"mend", "--name", name(), "1"})).status, 0);
+  EXPECT_THAT(link(1), Not(HasSubstr("NO-CARRIER")));
+  EXPECT_THAT(on(1, {"tc", "qdisc", "show", "dev", "eth0"}).output, HasSubstr("rate 1Gbit"));
+}
+
+TEST_F(Hosts, ThatStandServeSeveralJobs) {
+  ASSERT_EQ(run(cluster({"up", "--name", name(), "--hosts", "2"})).status, 0);
+  for (int job = 0; job < 2; ++job) {
+    const Result result = run(cluster({"run", "--name", name()}, kTrain + "--steps 2"));
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_EQ(result.event("start")["nodes"], 2);
+  }
+  EXPECT_TRUE(stands());
+  EXPECT_THAT(run(cluster({"run", "--name", name(), "--hosts", "3"}, kTrain)).errors,
+              HasSubstr("stands already, with 2 hosts, 1gbit each way; --hosts cannot change it"));
+  EXPECT_THAT(run(cluster({"up", "--name", name()})).errors, HasSubstr("needs a name that is free"));
+  EXPECT_TRUE(stands());
+  EXPECT_EQ(run(cluster({"down", "--name", name()})).status, 0);
+  EXPECT_FALSE(stands());
+}
+
+TEST_F(Hosts, OfTwoClustersDoNotMeet) {
+  Process other(cluster({"run", "--name", name()}, kTrain + "--epochs 100000"));
+  ASSERT_TRUE(other.wait_for(R"("event":"step","step":5)"));
+  const Result result = run(cluster({"run", "--name", name() + "-too"}, kTrain));
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_TRUE(stands());
+  other.kill(SIGTERM);
+  EXPECT_EQ(other.finish().status, 128 + SIGTERM);
+}
+
+/// The ranks among the processes that `process` started, and those started, and so on.
+std::vector<pid_t> ranks_under(pid_t process) {
+  std::vector<pid_t> ranks;
+  std::ifstream list(fmt::format("/proc/{0}/task/{0}/children", process));
+  for (pid_t child = 0; list >> child;) {
+    std::error_code ended;
+    if (std::filesystem::read_symlink(fmt::format("/proc/{}/exe", child), ended) == LOCKSTEP_PROGRAM)
+      ranks.push_back(child);
+    for (const pid_t rank : ranks_under(child)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+class EndOfARun : public Hosts, public ::testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Signals, EndOfARun, ::testing::Values(SIGTERM, SIGINT, SIGKILL));
+
+TEST_P(EndOfARun, IsThatOfItsRanks) {
+  Process process(cluster({"run", "--name", name(), "--hosts", "3"}, kTrain + "--epochs 100000"));
+  ASSERT_TRUE(process.wait_for(R"("event":"step","step":5)"));
+  const std::vector<pid_t> ranks = ranks_under(process.id());
+  ASSERT_EQ(ranks.size(), 3U);
+  const Watched first(ranks[0]);
+  const Watched second(ranks[1]);
+  const Watched third(ranks[2]);
+  ::kill(ranks[1], SIGSTOP);  // a rank that hears nothing must end too
+  process.kill(GetParam());
+  EXPECT_EQ(process.finish().status, 128 + GetParam());
+  for (const Watched* rank : {&first, &second, &third}) EXPECT_TRUE(rank->ends_within(15));
+  if (GetParam() == SIGKILL) {
+    EXPECT_THAT(run(cluster({"list"})).output, ContainsRegex(name() + " +dead; scripts/cluster clean removes"));
+    EXPECT_EQ(run(cluster({"clean"})).status, 0);
+  }
+  EXPECT_FALSE(stands());
+}
+
+struct Refusal {
+  std::string arguments;
+  std::string message;
+};
+
+std::ostream& operator<<(std::ostream& out, const Refusal& refusal) { return out << refusal.arguments; }
+
+class ClusterScript : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(ClusterScript, RefusesWhatItDoesNotKnow) {
+  std::istringstream stream(GetParam().arguments);
+  const Result result = run(cluster(Words(std::istream_iterator<std::string>(stream), {})));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("scripts/cluster: error: " + GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Arguments, ClusterScript,
+    ::testing::Values(Refusal{"", "needs run, up, exec, cut, mend, down, list or clean;"},
+                      Refusal{"start", "needs run, up, exec, cut, mend, down, list or clean; got 'start'"},
+                      Refusal{"run", "run needs -- and a command"}, Refusal{"up", "up needs --name NAME"},
+                      Refusal{"down", "down needs --name NAME"}, Refusal{"exec --name x", "exec needs a host"},
+                      Refusal{"cut --name x", "cut needs one host"},
+                      Refusal{"run --speed 1 -- true", "unknown option '--speed'"},
+                      Refusal{"run --hosts 0 -- true", "--hosts needs a whole number above 0; got '0'"},
+                      Refusal{"run --hosts 65 -- true", "--hosts needs at most 64; got 65"},
+                      Refusal{"run --ranks-per-host x -- true", "--ranks-per-host needs a whole number above 0"},
+                      Refusal{"run --rate 1gb -- true",
+                              "--rate needs bits a second, such as 1gbit, or none; got '1gb'"},
+                      Refusal{"run --burst big -- true", "--burst needs bytes, such as 1mb; got 'big'"},
+                      Refusal{"run --latency 5 -- true", "--latency needs a time, such as 5ms; got '5'"},
+                      Refusal{"run --name ../x -- true", "--name needs letters, digits, '-' and '_'; got '../x'"}),
+    [](const auto& test) { return "Case" + std::to_string(test.index); });
+
+TEST(ClusterScriptWithoutRoot, SaysThatItNeedsIt) {
+  // As nobody of a user namespace, where root of the machine runs the tests.
+  Words command = cluster({"run", "--", "true"});
+  if (geteuid() == 0) {
+    command.insert(command.begin(), {"unshare", "--user", "--"});
+    if (run({"unshare", "--user", "--", "true"}).status != 0) GTEST_SKIP() << "no user namespaces here";
+  }
+  const Result result = run(command);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.errors, HasSubstr("needs root for network namespaces; try: sudo scripts/cluster run"));
+}
+
+}  // namespace
+}  // namespace lockstep::apps

@@ -1,0 +1,150 @@
+// Batches made ahead by threads: always the same ones, no more than asked for, and an end at any moment, by an error
+// too.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "data/dataset.h"
+#include "tests/data/counting_source.h"
+#include "tests/data/support.h"
+
+namespace lockstep::data {
+namespace {
+
+TEST(Stream, ThreadsDoNotChangeABit) {
+  const Dataset dataset = counting(101, 10).shuffle();
+  const auto expected = ids_of(dataset, epochs(dataset, 3));
+  for (const int threads : {2, 3, 8}) {
+    for (const int prefetch : {1, 2, 5}) {
+      StreamOptions options = epochs(dataset, 3);
+      options.threads = threads;
+      options.prefetch = prefetch;
+      EXPECT_EQ(ids_of(dataset, options), expected) << threads << " threads, prefetch " << prefetch;
+    }
+  }
+}
+
+TEST(Stream, MemoryGoesRound) {
+  const Dataset dataset = counting(30, 8).shuffle();
+  StreamOptions options = epochs(dataset, 10);
+  const auto stream = dataset.stream(options);
+  std::vector<Batch> parts;
+  std::set<const float*> seen;
+  for (int step = 0; step < 12; ++step) {  // three epochs: ragged batches included
+    ASSERT_TRUE(stream->next(parts));
+    seen.insert(parts[0].features.data());
+  }
+  EXPECT_LE(seen.size(), 3u);  // those of two slots, and the caller's
+}
+
+TEST(Stream, ReadsNoFurtherAheadThanAsked) {
+  const auto source = std::make_shared<CountingSource>(1000);
+  std::latch third_begun(1);
+  std::atomic<bool> too_far = false;
+  const Dataset dataset = Dataset::from_source(source)
+                              .map([&](Sample&, const SampleKey& key) {
+                                if (key.record_id == 2) third_begun.count_down();
+                                if (key.record_id > 2) too_far = true;
+                              })
+                              .batch(1);
+  StreamOptions options;
+  options.prefetch = 3;
+  const auto stream = dataset.stream(options);
+  third_begun.wait();
+  EXPECT_FALSE(too_far);
+  EXPECT_EQ(source->reads(), 3);
+}
+
+TEST(Stream, DeliversTheStepsBeforeAnErrorThenThrowsIt) {
+  for (const int threads : {1, 2, 4}) {
+    const Dataset dataset = Dataset::from_source(std::make_shared<CountingSource>(100, 0, 57)).batch(10);
+    StreamOptions options;
+    options.threads = threads;
+    options.prefetch = 4;
+    const auto stream = dataset.stream(options);
+    std::vector<Batch> parts;
+    for (int step = 0; step < 5; ++step) {
+      ASSERT_TRUE(stream->next(parts));
+      ASSERT_EQ(parts[0].step, step);
+    }
+    // Records 57, 58 and 59 are all broken; the first in the order of the data is reported, whichever thread was
+    // faster. And again.
+    for (int again = 0; again < 2; ++again) {
+      EXPECT_EQ(data_error_of([&] { stream->next(parts); }), "[source] needed a whole record; record 57 is broken")
+          << threads << " threads";
+    }
+  }
+}
+
+TEST(Stream, ThrowsWhatAMapThrows) {
+  const Dataset dataset = counting(10, 5).map([](Sample&, const SampleKey& key) {
+    if (key.record_id == 7) throw std::runtime_error("a map's own");
+  });
+  const auto stream = dataset.stream({});
+  std::vector<Batch> parts;
+  ASSERT_TRUE(stream->next(parts));
+  EXPECT_THROW(stream->next(parts), std::runtime_error);
+}
+
+TEST(Stream, AnErrorNobodyAsksForIsDropped) {
+  const Dataset dataset = Dataset::from_source(std::make_shared<CountingSource>(10, 0, 0)).batch(5);
+  StreamOptions options;
+  options.threads = 2;
+  for (int i = 0; i < 50; ++i) dataset.stream(options);
+}
+
+TEST(Stream, StopsAtAnyMoment) {
+  const Dataset dataset = counting(1000, 64).shuffle();
+  for (int trial = 0; trial < 200; ++trial) {
+    StreamOptions options;
+    options.threads = 1 + trial % 4;
+    options.prefetch = 1 + trial % 3;
+    const auto stream = dataset.stream(options);
+    std::vector<Batch> parts;
+    for (int step = 0; step < trial % 7; ++step) ASSERT_TRUE(stream->next(parts));
+  }
+}
+
+TEST(Stream, StopsWithinABatch) {
+  const auto source = std::make_shared<CountingSource>(1'000'000'000);
+  std::latch begun(1);
+  const Dataset dataset = Dataset::from_source(source)
+                              .map([&](Sample&, const SampleKey& key) {
+                                if (key.record_id == 0) begun.count_down();
+                              })
+                              .batch(2'000'000);
+  dataset.stream({}).reset();
+  const auto stream = dataset.stream({});
+  begun.wait();
+}
+
+TEST(Stream, OutlivesItsDataset) {
+  std::unique_ptr<BatchStream> stream;
+  {
+    const Dataset dataset = counting(10, 5);
+    stream = dataset.stream({});
+  }
+  std::vector<Batch> parts;
+  for (int step = 0; step < 10; ++step) ASSERT_TRUE(stream->next(parts));
+}
+
+TEST(Stream, CountsTheSecondsItWaited) {
+  std::latch asked(1);
+  const Dataset dataset = counting(10, 5).map([&](Sample&, const SampleKey&) { asked.wait(); });
+  StreamOptions options;
+  options.last_step = 1;
+  const auto stream = dataset.stream(options);
+  EXPECT_EQ(stream->seconds_waited(), 0.0);
+  std::vector<Batch> parts;
+  std::jthread release([&] { asked.count_down(); });
+  ASSERT_TRUE(stream->next(parts));
+  EXPECT_GE(stream->seconds_waited(), 0.0);
+}
+
+}  // namespace
+}  // namespace lockstep::data

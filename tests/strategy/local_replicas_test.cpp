@@ -1,0 +1,87 @@
+#include "strategy/local_replicas.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "device/cpu.h"
+#include "strategy/trainer.h"
+#include "tests/strategy/training.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::error_of;
+
+// One bit of one number: the smallest difference there is.
+void flip_a_bit(float& value) { value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1U); }
+
+TEST(LocalReplicas, NameATensorThatDiffersInOneBit) {
+  Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 3);
+  Trainer trainer(*strategy, plain_network());
+  LocalReplicas& replicas = trainer.replicas();
+  replicas.check_agreement(0);
+  const auto& entry = replicas[2].model().parameter_table().entries().back();
+  flip_a_bit(replicas[2].model().parameters()[entry.offset]);
+  EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
+            fmt::format("[replicas] needed the same numbers on all replicas after step 7; {} is another on replica 2 "
+                        "(rank 0, host {}), since a step after 0",
+                        entry.name, device::host_name()));
+}
+
+TEST(LocalReplicas, NameASlotAndTheMinority) {
+  Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 3);
+  Trainer trainer(*strategy, plain_network());
+  LocalReplicas& replicas = trainer.replicas();
+  const std::string slot = replicas[0].optimizer().slot_names().back();
+  const auto& entry = replicas[0].model().parameter_table().entries().front();
+  flip_a_bit(replicas[0].optimizer().slot(slot)[entry.offset]);
+  EXPECT_EQ(
+      error_of([&] { replicas.check_agreement(7); }),
+      fmt::format("[replicas] needed the same numbers on all replicas after step 7; {} of {} is another on replica "
+                  "0 (rank 0, host {})",
+                  slot, entry.name, device::host_name()));
+}
+
+TEST(LocalReplicas, TakeMovingStatisticsAsTheMeanWeightedBySamples) {
+  Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 2);
+  Trainer trainer(*strategy, normalized_network());
+  LocalReplicas& replicas = trainer.replicas();
+  // 3 samples: one on the first replica, two on the second.
+  const auto stream = small_data(3).batch(3).stream({.last_step = 1, .replicas = 2, .local_replicas = 2});
+  std::vector<data::Batch> parts;
+  ASSERT_TRUE(stream->next(parts));
+  replicas.run([&](Replica& replica, int local) {
+    replica.train_step(parts[static_cast<std::size_t>(local)], {.learning_rate = 0.1F});
+  });
+  const auto copy = [&](int local) {
+    const auto buffers = replicas[local].model().buffers();
+    return std::vector<float>(buffers.begin(), buffers.end());
+  };
+  const std::vector<float> first = copy(0);
+  const std::vector<float> second = copy(1);
+  ASSERT_NE(first, second);
+
+  replicas.run([](Replica& replica, int) { replica.install_mean_statistics(); });
+  const std::vector<float> mean = copy(0);
+  EXPECT_EQ(mean, copy(1));
+  for (std::size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(mean[i], (first[i] + 2 * second[i]) / 3, 1e-6);
+  replicas.run([](Replica& replica, int) { replica.restore_statistics(); });
+  EXPECT_EQ(copy(0), first);
+  EXPECT_EQ(copy(1), second);
+
+  replicas.run([](Replica& replica, int) { replica.adopt_mean_statistics(); });
+  EXPECT_EQ(copy(0), mean);
+  EXPECT_EQ(copy(1), mean);
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

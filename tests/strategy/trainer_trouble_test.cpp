@@ -1,0 +1,92 @@
+// What a trainer does about losses that are not finite, damaged records, and data and options that make no sense.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+
+#include "strategy/trainer.h"
+#include "tests/strategy/training.h"
+#include "tests/strategy/watched_source.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::error_of;
+using ::testing::HasSubstr;
+
+TEST(Trainer, SkipsAStepWithoutAFiniteLossOnAllReplicas) {
+  const auto source = std::make_shared<WatchedSource>(40);
+  source->infinite = 25;  // in step 2 of 4, on the second of two replicas
+  const data::Dataset dataset = data::Dataset::from_source(source).batch(10);
+  ::testing::internal::CaptureStderr();
+  const Outcome outcome = train(2, normalized_network(), dataset, {}, {.epochs = 1});
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "lockstep: step 3 skipped: non-finite loss on rank 0 (replica 1)\n");
+  ASSERT_EQ(outcome.steps.size(), 4U);
+  EXPECT_TRUE(outcome.steps[2].skipped);
+  EXPECT_FALSE(outcome.steps[3].skipped);
+  const EpochLogs& epoch = outcome.history.epochs[0];
+  EXPECT_EQ(epoch.samples, 40);
+  EXPECT_EQ(epoch.skipped_samples, 10);
+  EXPECT_EQ(epoch.metrics.samples, 30);
+  EXPECT_TRUE(std::isfinite(epoch.metrics.loss));
+  for (const float value : outcome.parameters) ASSERT_TRUE(std::isfinite(value));
+  for (const float value : outcome.buffers) ASSERT_TRUE(std::isfinite(value));
+}
+
+TEST(Trainer, EndsWhereNoStepHasAFiniteLoss) {
+  const auto source = std::make_shared<WatchedSource>(1);
+  source->infinite = 0;
+  ::testing::internal::CaptureStderr();
+  const std::string error =
+      error_of([&] { train(1, plain_network(), data::Dataset::from_source(source).batch(1), {}, {.epochs = 1000}); });
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(error,
+            "[train] needed a finite loss; a smaller learning rate, warm-up or clipping may help; 100 steps in a row "
+            "were skipped, the last one (100) "
+            "for a non-finite loss on rank 0");
+}
+
+TEST(Trainer, GivesTheErrorOfADamagedRecord) {
+  const auto source = std::make_shared<WatchedSource>(40);
+  source->damaged = 17;
+  EXPECT_EQ(
+      error_of([&] { train(3, plain_network(), data::Dataset::from_source(source).batch(10), {}, {.epochs = 1}); }),
+      "[watched] needed a whole record; record 17 is damaged");
+}
+
+TEST(Trainer, RefusesDataThatDoNotFit) {
+  const auto error = [](const data::Dataset& dataset, const TrainerOptions& options = {}) {
+    return error_of([&] { train(1, plain_network(), dataset, options); });
+  };
+  EXPECT_EQ(error(data::Dataset::synthetic({4, 4, 1}, kClasses, 10).batch(2)),
+            "[10 synthetic samples of 4x4x1] needed samples of shape [16], the input of model plain; got [4, 4, 1]");
+  EXPECT_EQ(error(data::Dataset::synthetic({16}, 7, 10).batch(2)),
+            "[10 synthetic samples of 16] needed 4 classes, the outputs of model plain; got 7 classes");
+  EXPECT_THAT(error(small_data(10)), HasSubstr("[data] needed a data set cut into batches"));
+  EXPECT_THAT(error(small_data(10).batch(2), {.loss = model::MeanSquaredError{}}),
+              HasSubstr("needs 4 targets a sample"));
+}
+
+TEST(Trainer, RefusesValidationDataOfAnotherShape) {
+  FitOptions fit;
+  fit.validation = data::Dataset::synthetic({15}, kClasses, 10).batch(2);
+  EXPECT_THAT(error_of([&] { train(1, plain_network(), small_data().batch(40), {}, fit); }),
+              HasSubstr("needed samples of shape [16]"));
+}
+
+TEST(Trainer, RefusesOptionsThatMakeNoSense) {
+  EXPECT_THAT(error_of([] { train(1, plain_network(), small_data().batch(40), {.accumulate = 0}); }),
+              HasSubstr("[accumulate] needed at least 1"));
+  EXPECT_THAT(error_of([] { train(1, plain_network(), small_data().batch(40), {.clip_norm = -1}); }),
+              HasSubstr("[clip-norm]"));
+  EXPECT_THAT(
+      error_of([] { train(1, plain_network(), small_data().batch(40), {.rate_scaling = RateScaling::linear}); }),
+      HasSubstr("[lr-scaling] needed the global batch that the learning rate is meant for"));
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

@@ -1,0 +1,43 @@
+// Records that are watched, and some of them spoilt.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "device/error.h"
+#include "tests/strategy/training.h"
+
+namespace lockstep::strategy {
+
+/// Made-up samples that count how often each record was read, and spoil those they are told to.
+class WatchedSource final : public data::RecordSource {
+ public:
+  explicit WatchedSource(std::int64_t records)
+      : source_(small_data(records)), visits_(static_cast<std::size_t>(records)) {}
+
+  const data::SampleSpec& spec() const override { return source_.spec(); }
+  std::int64_t size() const override { return source_.size(); }
+  std::string description() const override { return "watched samples"; }
+  void read(std::int64_t id, data::Sample& sample) const override {
+    source_.source().read(id, sample);
+    ++visits_[static_cast<std::size_t>(id)];
+    if (id == infinite) sample.features[0] = std::numeric_limits<float>::infinity();
+    if (id == damaged)
+      throw Error(ErrorCategory::data, "watched", "needed a whole record",
+                  "record " + std::to_string(id) + " is damaged");
+  }
+  std::vector<int> visits() const { return {visits_.begin(), visits_.end()}; }
+
+  std::int64_t infinite = -1;
+  std::int64_t damaged = -1;
+
+ private:
+  data::Dataset source_;
+  mutable std::vector<std::atomic<int>> visits_;
+};
+
+}  // namespace lockstep::strategy
