@@ -87,9 +87,33 @@ void append(T* __restrict accumulated, const T* __restrict next, std::size_t cou
   for (std::size_t i = 0; i < count; ++i) accumulated[i] = Op::apply(accumulated[i], next[i]);
 }
 
+// In place on few members, as the most common case: one pass, and nothing written that is not a result.
+template <typename Op, typename T, typename... Others>
+void reduce_everywhere(std::size_t count, T* __restrict first, Others* __restrict... others) {
+  for (std::size_t i = 0; i < count; ++i) {
+    T total = first[i];
+    ((total = Op::apply(total, others[i])), ...);
+    first[i] = total;
+    ((others[i] = total), ...);
+  }
+}
+
+template <typename Op, typename T>
+bool reduce_few(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice) {
+  if (members.size() > 4 || !std::ranges::equal(members, results)) return false;
+  const auto values_of = [&](std::size_t member) { return reinterpret_cast<T*>(results[member]) + slice.begin; };
+  const std::size_t count = slice.end - slice.begin;
+  if (members.size() == 2) reduce_everywhere<Op>(count, values_of(0), values_of(1));
+  if (members.size() == 3) reduce_everywhere<Op>(count, values_of(0), values_of(1), values_of(2));
+  if (members.size() == 4) reduce_everywhere<Op>(count, values_of(0), values_of(1), values_of(2), values_of(3));
+  return true;
+}
+
 template <typename Op, typename T>
 void reduce_slice_as(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice) {
   using Total = typename Elements<T>::Total;
+  if constexpr (std::is_same_v<T, Total>)
+    if (reduce_few<Op, T>(members, results, slice)) return;
   constexpr std::size_t kBlock = kBlockBytes / sizeof(Total);
   alignas(kCacheLine) std::array<Total, kBlock> block;
   alignas(kCacheLine) std::array<Total, kBlock> room;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <numeric>
 
@@ -26,6 +27,9 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
 }
 
 void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
+  // Open MPI opens one TCP connection between two processes, which in effect carries one direction at a time; a ring
+  // needs both at once. What the user has set stays.
+  ::setenv("OMPI_MCA_btl_tcp_links", "2", 0);
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
   try {
