@@ -92,12 +92,14 @@ void GradientBuckets::start_step() {
   missing_.clear();
   for (const BucketRange& bucket : buckets_) missing_.push_back(bucket.entries);
   squared_error_ = squared_norm_ = 0;
+  waits_.clear();
 }
 
 void GradientBuckets::ready(std::size_t parameter) {
   LOCKSTEP_CHECK_OP(parameter, <, bucket_of_.size());
   LOCKSTEP_CHECK(!is_ready_[parameter]);
   is_ready_[parameter] = true;
+  if (group_.activity() != nullptr) group_.activity()->tick();
   --missing_[bucket_of_[parameter]];
   // Buckets go out in their order on every member, whatever the order in which parameters become ready. The last one
   // is left to finish().
@@ -112,7 +114,6 @@ void GradientBuckets::launch_next() {
 
 void GradientBuckets::finish() {
   const Clock::time_point begin = Clock::now();
-  const double waited_before = group_.seconds_waited();
   if (thread_) thread_->wait();
   for (; next_ < buckets_.size(); ++next_) {
     ++launched_;
@@ -120,13 +121,30 @@ void GradientBuckets::finish() {
   }
   const double exposed = std::chrono::duration<double>(Clock::now() - begin).count();
   times_.exposed += exposed;
-  times_.waited += std::min(exposed, group_.seconds_waited() - waited_before);
+  times_.waited += std::min(exposed, seconds_waited_since(begin));
   if (measures_error_ && squared_norm_ > 0) wire_error_.relative = std::sqrt(squared_error_ / squared_norm_);
   measures_error_ = false;
   start_step();
 }
 
+// A member waits for the others at the beginning of a reduction.
 void GradientBuckets::reduce(std::size_t bucket) {
+  const Clock::time_point begin = Clock::now();
+  const double waited_before = group_.seconds_waited();
+  reduce_values(bucket);
+  waits_.push_back({begin, group_.seconds_waited() - waited_before});
+}
+
+double GradientBuckets::seconds_waited_since(Clock::time_point begin) const {
+  double seconds = 0;
+  for (const Wait& wait : waits_) {
+    const double before = std::chrono::duration<double>(begin - wait.begin).count();
+    seconds += std::max(0.0, wait.seconds - std::max(0.0, before));
+  }
+  return seconds;
+}
+
+void GradientBuckets::reduce_values(std::size_t bucket) {
   const std::span<float> values =
       gradients_.subspan(buckets_[bucket].begin, buckets_[bucket].end - buckets_[bucket].begin);
   const Communicator group = group_.for_bucket(static_cast<int>(bucket));

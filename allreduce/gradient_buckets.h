@@ -1,6 +1,7 @@
 // Cuts the flat gradient into ranges that are reduced as soon as backward has completed them.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -89,6 +90,8 @@ class GradientBuckets {
   void start_step();
   void launch_next();
   void reduce(std::size_t bucket);
+  void reduce_values(std::size_t bucket);
+  double seconds_waited_since(std::chrono::steady_clock::time_point begin) const;
   template <typename Half>
   void reduce_as(const Communicator& group, std::span<float> values);
   static float scale_for(const Communicator& group, std::span<const float> values);
@@ -106,7 +109,12 @@ class GradientBuckets {
   std::size_t launched_ = 0;
   CommunicationTimes times_;
   // The rest is used by whoever reduces: one bucket at a time.
-  device::Buffer wire_;  // room for the largest bucket as 16-bit floats; nothing where all travels as float32
+  struct Wait {
+    std::chrono::steady_clock::time_point begin;
+    double seconds = 0;
+  };
+  std::vector<Wait> waits_;  // for other members to come, of each reduction of this step
+  device::Buffer wire_;      // room for the largest bucket as 16-bit floats; nothing where all travels as float32
   bool measures_error_ = false;
   double squared_error_ = 0;
   double squared_norm_ = 0;

@@ -3,27 +3,18 @@
 
 #include <mpi.h>
 
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "allreduce/communicator.h"
+#include "allreduce/route.h"
 
 namespace lockstep::allreduce {
-
-/// `automatic` picks by topology: in_process for replicas of one process, shared_memory for ranks of one node,
-/// hierarchical between nodes with several ranks, ring between nodes with one.
-enum class Route { automatic, in_process, shared_memory, ring, hierarchical, mpi };
-
-/// Reads the `--allreduce` option. Throws Error (input) that lists the names, and says so for routes of later versions.
-Route parse_route(std::string_view name);
-/// The name that parse_route reads.
-std::string to_string(Route route);
 
 /// `size` members (1 or more) that are threads of this process; element i is for replica i.
 std::vector<Communicator> make_in_process_group(int size);
 
-/// The calling rank as a member of `ranks`, one replica a rank. `route` is any but in_process.
+/// The calling rank as a member of `ranks`, one replica a rank. `route` is any but in_process;
+/// automatic takes the first of Topology::candidates.
 /// Collective over `ranks`, which the group duplicates; MPI must live longer than the group. Throws Error (input) for a
 /// route that does not connect these ranks.
 Communicator make_mpi_group(MPI_Comm ranks, Route route);

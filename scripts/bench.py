@@ -6,88 +6,22 @@ import importlib.metadata
 import itertools
 import json
 import os
-import pathlib
 import platform
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "release"
-LOCKSTEP = BUILD / "apps" / "lockstep" / "lockstep"
+from bench_allreduce import measure_allreduce, measure_cluster, measure_overlap
+from bench_tools import BUILD, LOCKSTEP, ROOT, Run, physical_cores, row, spread, title
+
 PRIMITIVES = BUILD / "apps" / "bench" / "lockstep_bench_primitives"
 TORCH = [sys.executable, str(ROOT / "scripts" / "bench_torch.py")]
 BATCH = 64
 
 
-class Run:
-    """A training as a child process on given cores; its JSON events, with the seconds since it was started."""
-
-    def __init__(self, command, cores, threads=1):
-        environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        if threads:
-            environment["OMP_NUM_THREADS"] = str(threads)
-        self.command = command
-        self.errors = tempfile.TemporaryFile("w+")
-        self.started = time.perf_counter()
-        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE,
-                                        stderr=self.errors, preexec_fn=lambda: os.sched_setaffinity(0, cores))
-
-    def finish(self):
-        """Waits for the end; the events as (seconds since the start, event). Leaves where the training failed."""
-        self.events = []
-        for line in self.process.stdout:
-            self.events.append((time.perf_counter() - self.started, json.loads(line)))
-        _, status, usage = os.wait4(self.process.pid, 0)
-        self.process.returncode = os.waitstatus_to_exitcode(status)
-        if self.process.returncode:
-            self.errors.seek(0)
-            sys.exit(f"scripts/bench: error: exit status {self.process.returncode} from {' '.join(self.command)}\n"
-                     + self.errors.read())
-        # Of the largest process in the child's life, this one before its exec included: so this program imports little.
-        self.resident_megabytes = usage.ru_maxrss * 1024 / 1e6
-        return self
-
-    def rate(self):
-        """Samples a second of the last epoch: the ones before it warm up."""
-        return [event for _, event in self.events if event["event"] == "epoch"][-1]["samples_per_second"]
-
-    def seconds_to_first_step(self):
-        return next(seconds for seconds, event in self.events if event["event"] == "step")
-
-
-def physical_cores(count):
-    """Processors of this process's affinity on `count` different cores."""
-    chosen, taken = [], set()
-    for processor in sorted(os.sched_getaffinity(0)):
-        siblings = pathlib.Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
-        core = siblings.read_text() if siblings.exists() else str(processor)
-        if core not in taken:
-            taken.add(core)
-            chosen.append(processor)
-    if len(chosen) < count:
-        sys.exit(f"scripts/bench: error: this part needs {count} cores; this process has {len(chosen)}")
-    return chosen[:count]
-
-
 def train(*more, batch=BATCH, epochs):
     return [str(LOCKSTEP), "train", "--model", "cnn", "--data", "fashion-mnist", "--global-batch", str(batch),
             "--epochs", str(epochs), "--log-format", "json", *more]
-
-
-def spread(values):
-    return f"{min(values):,.0f} to {max(values):,.0f}"
-
-
-def row(name, lockstep, other, ratio, note=""):
-    print(f"  {name:<44}{lockstep:>12}{other:>12}{ratio:>9}   {note}", flush=True)
-
-
-def title(other):
-    print()
-    row("", "Lockstep", other, "ratio")
 
 
 def best_torch(core):
@@ -189,7 +123,10 @@ def measure_primitives(options, result):
 
 
 PARTS = {"single": measure_single, "replicas": measure_replicas, "start": measure_start,
-         "primitives": measure_primitives}
+         "primitives": measure_primitives, "allreduce": measure_allreduce, "cluster": measure_cluster,
+         "overlap": measure_overlap}
+OF_TORCH = {"single", "start"}
+OF_ROOT = {"cluster", "overlap"}
 
 
 def processor():
@@ -204,15 +141,21 @@ def main():
     parser.add_argument("--only", action="append", choices=PARTS)
     options = parser.parse_args()
 
+    parts = options.only or [part for part in PARTS if os.geteuid() == 0 or part not in OF_ROOT]
     version = json.loads(subprocess.run([str(LOCKSTEP), "version", "--json"], check=True, stdout=subprocess.PIPE).stdout)
     result = {"date": datetime.date.today().isoformat(), "processor": processor(), "processors": os.cpu_count(),
-              "torch": importlib.metadata.version("torch"), "lockstep": version, "rounds": options.rounds, "epochs": options.epochs}
-    print(f"{result['date']}, {result['processor']}, {result['processors']} processors, PyTorch {result['torch']}")
+              "lockstep": version, "rounds": options.rounds, "epochs": options.epochs}
+    print(f"{result['date']}, {result['processor']}, {result['processors']} processors")
+    if OF_TORCH.intersection(parts):
+        result["torch"] = importlib.metadata.version("torch")
+        print(f"PyTorch {result['torch']}")
     if os.getloadavg()[0] > 0.5:
         print(f"note: the load average is {os.getloadavg()[0]:.1f}; something else runs here, and the figures will show it")
 
-    for part in options.only or PARTS:
+    for part in parts:
         PARTS[part](options, result)
+    for part in PARTS.keys() - parts if not options.only else ():
+        print(f"\nleft out: {part}, which needs root")
     (ROOT / "build" / "bench.json").write_text(json.dumps(result, indent=1) + "\n")
     print("\nevery figure: build/bench.json")
 

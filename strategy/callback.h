@@ -20,7 +20,8 @@ struct TrainBegin {
   std::int64_t parameters = 0;
   std::string strategy;
   std::string allreduce;
-  int world_size = 1;  ///< replicas
+  std::string allreduce_reason;  ///< empty where there is nothing to choose
+  int world_size = 1;            ///< replicas
   int ranks = 1;
   int nodes = 1;
   std::string data;

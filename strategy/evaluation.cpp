@@ -55,6 +55,7 @@ std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::D
   std::vector<data::Batch> parts;
   std::vector<model::MetricSums> sums(static_cast<std::size_t>(replicas.strategy().local_replicas()));
   const std::function<void(int)> body = [&](int local) {
+    const allreduce::PhaseScope evaluating(&replicas.strategy().activity(local), allreduce::Phase::evaluating);
     const auto i = static_cast<std::size_t>(local);
     sums[i] += replicas[local].evaluate(parts[i]);
   };

@@ -3,6 +3,7 @@
 
 #include "device/error.h"
 #include "strategy/fit_loop.h"
+#include "strategy/remembered_route.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -75,6 +76,7 @@ bool FitLoop::must_save() const {
 
 void FitLoop::save() {
   const auto start = std::chrono::steady_clock::now();
+  const allreduce::PhaseScope saving(&strategy_.activity(0), allreduce::Phase::saving);
   collect_metrics();
   replicas_.run([](Replica& replica, int) { replica.adopt_mean_statistics(); });
   replicas_.check_agreement(step_);
@@ -99,6 +101,7 @@ TrainingState FitLoop::state() const {
                    {"epoch_skipped_samples", static_cast<double>(skipped_samples_)}};
   state.configuration = fit_.checkpoint.configuration;
   state.configuration["records"] = dataset_.size();
+  remember_route(state.configuration, strategy_.selection().route);
   state.configuration["schedule_steps"] = schedule_.total_steps;
   state.configuration["slots"] = replicas_[0].optimizer().slot_names();
   return state;

@@ -62,6 +62,7 @@ History FitLoop::run() {
 }
 
 void FitLoop::begin() {
+  const allreduce::PhaseScope starting(&strategy_.activity(0), allreduce::Phase::starting);
   check_data_fits(dataset_, replicas_.network(), trainer_.loss);
   if (fit_.validation) check_data_fits(*fit_.validation, replicas_.network(), trainer_.loss, DataUse::evaluation);
   last_step_ = planned_steps(fit_, steps_per_epoch_);
@@ -103,6 +104,7 @@ void FitLoop::announce() const {
                          .parameters = static_cast<std::int64_t>(replicas_.network().parameters().element_count()),
                          .strategy = strategy_.name(),
                          .allreduce = strategy_.route(),
+                         .allreduce_reason = strategy_.selection().reason,
                          .world_size = static_cast<int>(world),
                          .ranks = strategy_.session().size(),
                          .nodes = strategy_.session().nodes(),

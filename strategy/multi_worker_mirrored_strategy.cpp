@@ -21,11 +21,22 @@ std::vector<allreduce::Communicator> group_of_ranks(const Session& session, std:
   return allreduce::make_multi_worker_group(session.ranks(), static_cast<int>(replicas), route);
 }
 
+allreduce::Selection select(const Session& session, const StrategyOptions& options) {
+  if (session.size() == 1) return {};
+  if (options.route != allreduce::Route::automatic) return {options.route, "as asked for"};
+  return allreduce::select_route(session.ranks(), options.remembered_route);
+}
+
 }  // namespace
 
 MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(Session& session, std::vector<device::Device> devices,
                                                          const StrategyOptions& options)
-    : Strategy(session, devices, group_of_ranks(session, devices.size(), options.route), one_member_a_rank(session),
-               options) {}
+    : MultiWorkerMirroredStrategy(session, std::move(devices), options, select(session, options)) {}
+
+MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(Session& session, std::vector<device::Device> devices,
+                                                         const StrategyOptions& options, allreduce::Selection selection)
+    : Strategy(session, devices, group_of_ranks(session, devices.size(), selection.route), one_member_a_rank(session),
+               options),
+      selection_(std::move(selection)) {}
 
 }  // namespace lockstep::strategy

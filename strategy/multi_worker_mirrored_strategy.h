@@ -16,6 +16,13 @@ class MultiWorkerMirroredStrategy final : public Strategy {
   explicit MultiWorkerMirroredStrategy(Session& session, std::vector<device::Device> devices = {device::Device{}},
                                        const StrategyOptions& options = {});
   std::string name() const override { return "multi-worker-mirrored"; }
+  allreduce::Selection selection() const override { return selection_; }
+
+ private:
+  MultiWorkerMirroredStrategy(Session& session, std::vector<device::Device> devices, const StrategyOptions& options,
+                              allreduce::Selection selection);
+
+  allreduce::Selection selection_;
 };
 
 }  // namespace lockstep::strategy

@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "allreduce/activity.h"
 #include "allreduce/communicator.h"
 #include "allreduce/groups.h"
+#include "allreduce/selection.h"
 #include "allreduce/watchdog.h"
 #include "device/device.h"
 #include "strategy/replica_threads.h"
@@ -31,6 +33,8 @@ struct StrategyOptions {
   /// How gradients travel: `in_process` only within one process, `shared_memory`, `ring`, `hierarchical` and `mpi` only
   /// between ranks.
   allreduce::Route route = allreduce::Route::automatic;
+  /// What an earlier run of the same training took; `automatic` takes it again where it is possible.
+  std::optional<allreduce::Route> remembered_route = {};
   /// Seconds without progress after which the job ends with exit status 4 and the name of the culprit (Watchdog); 0 for
   /// never.
   double stall_timeout = 120;
@@ -67,6 +71,8 @@ class Strategy {
   const allreduce::Communicator& ranks() const { return ranks_; }
   /// What moves the bytes of gradients: "in-process", "ring", …
   std::string route() const { return groups_.front().route(); }
+  /// The route between ranks and why it was taken; `automatic` and nothing where there is one rank.
+  virtual allreduce::Selection selection() const { return {}; }
   /// All replicas of the job in the order of their numbers; the same on every rank.
   const std::vector<Placement>& placements() const { return placements_; }
   /// The placements as a table for people, a line per replica.

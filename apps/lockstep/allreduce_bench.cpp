@@ -176,7 +176,8 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
   command
       ->add_option("--allreduce", arguments->routes,
                    "ROUTE[,ROUTE...], which take turns: auto, in-process (one process); shared-memory, ring, "
-                   "hierarchical, mpi (between ranks; mpi is MPI_Allreduce alone, for comparison)")
+                   "hierarchical, mpi (between ranks; mpi is MPI_Allreduce alone, for comparison). A turn begins "
+                   "with a call that is not timed, so that each route finds its own buffers in the caches")
       ->capture_default_str();
   command
       ->add_option("--iterations", arguments->iterations,

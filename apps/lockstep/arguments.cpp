@@ -126,10 +126,12 @@ std::vector<device::Device> choose_devices(const std::string& list) {
   return devices;
 }
 
-std::unique_ptr<strategy::Strategy> choose_strategy(strategy::Session& session, const PlaceArguments& arguments) {
-  return strategy::make_strategy(
-      session, arguments.strategy, choose_devices(arguments.devices),
-      {.route = allreduce::parse_route(arguments.allreduce), .stall_timeout = arguments.stall_timeout});
+std::unique_ptr<strategy::Strategy> choose_strategy(strategy::Session& session, const PlaceArguments& arguments,
+                                                    std::optional<allreduce::Route> remembered) {
+  return strategy::make_strategy(session, arguments.strategy, choose_devices(arguments.devices),
+                                 {.route = allreduce::parse_route(arguments.allreduce),
+                                  .remembered_route = remembered,
+                                  .stall_timeout = arguments.stall_timeout});
 }
 
 void check_places(const PlaceArguments& arguments) {

@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,9 @@ void check_places(const PlaceArguments& arguments);
 std::vector<device::Device> choose_devices(const std::string& list);
 
 /// The strategy that `arguments` ask for. Collective.
-std::unique_ptr<strategy::Strategy> choose_strategy(strategy::Session& session, const PlaceArguments& arguments);
+/// `remembered`: the route of the run that this one goes on from.
+std::unique_ptr<strategy::Strategy> choose_strategy(strategy::Session& session, const PlaceArguments& arguments,
+                                                    std::optional<allreduce::Route> remembered = {});
 
 /// Throws Error (input) unless `value` is at least `least`.
 void require_at_least(const char* option, std::int64_t value, std::int64_t least);

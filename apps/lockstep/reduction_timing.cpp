@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,6 +13,7 @@
 #include "allreduce/communicator.h"
 #include "apps/lockstep/element_types.h"
 #include "apps/lockstep/reduction_pattern.h"
+#include "apps/lockstep/warm_time.h"
 #include "device/buffer.h"
 #include "device/error.h"
 #include "strategy/core_share.h"
@@ -143,8 +143,6 @@ class Member {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   std::size_t contenders() const { return arena_.contenders.size(); }
   std::span<T> values(std::size_t contender) const { return buffers_[contender].template as<T>().first(count_); }
 
@@ -191,15 +189,14 @@ class Member {
     return slowest;
   }
 
-  /// Seconds of `calls` calls, from a barrier on.
+  /// Seconds of `calls` calls, from a barrier on. Another route was there before: this one begins with a call that does
+  /// not count, which brings its own buffers back into the caches.
   double time(std::size_t contender, int calls) const {
-    control_.barrier();
-    const auto start = Clock::now();
-    for (int call = 0; call < calls; ++call) reduce(contender);
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    return warm_time(
+        calls, [&] { reduce(contender); }, [&] { control_.barrier(); });
   }
 
-  /// Seconds of one call on each route, roughly and alike on all replicas. Warms up, too.
+  /// Seconds of one call on each route, roughly and alike on all replicas.
   std::vector<double> estimate() const {
     std::vector<double> seconds(contenders());
     for (std::size_t i = 0; i < contenders(); ++i) seconds[i] = time(i, 1);
@@ -212,10 +209,10 @@ class Member {
   void measure(const std::vector<std::int64_t>& wrong) const {
     const std::vector<double> seconds = estimate();
     std::vector<int> calls;
-    double round = 0;  // seconds of one iteration of every route
+    double round = 0;  // seconds of one iteration of every route, the call that does not count included
     for (const double each : seconds) {
       calls.push_back(static_cast<int>(std::clamp<double>(std::ceil(kIterationSeconds / each), 1, kMostCalls)));
-      round += each * calls.back();
+      round += each * (calls.back() + 1);
     }
     const double fit = kRouteSeconds * static_cast<double>(contenders()) / round;
     const int iterations = plan_.iterations > 0

@@ -30,7 +30,7 @@ struct ReductionTiming {
   double microseconds = 0;  ///< of one call: the median over the iterations of the slowest replica's time
   double best_microseconds = 0;
   int iterations = 0;
-  int calls = 0;                       ///< in each iteration, one after the other
+  int calls = 0;                       ///< timed in each iteration, one after the other
   std::optional<std::int64_t> errors;  ///< wrong elements over all replicas, if they were looked for
 };
 
@@ -41,10 +41,12 @@ struct ReductionListener {
 };
 
 /// Times in-place sums over `local_replicas` replicas of each rank. The routes take turns within a size, so that what
-/// disturbs the machine disturbs them alike; an iteration begins with a barrier, the same one for all routes, and holds
-/// as many calls as fill 200 microseconds. Route mpi is MPI_Allreduce alone, where every rank has one replica and MPI
-/// knows the type; elsewhere it is the group that stands on it. Collective. Returns the number of wrong elements, the
-/// same on all ranks. Throws Error (input) for routes that do not connect these replicas.
+/// disturbs the machine disturbs them alike. A turn begins with a call that does not count: without it each route would
+/// find the caches full of the other's buffers, which it would not in a training that uses one route. Then comes a
+/// barrier, the same one for all routes, and as many calls as fill 200 microseconds. Route mpi is MPI_Allreduce alone,
+/// where every rank has one replica and MPI knows the type; elsewhere it is the group that stands on it. Collective.
+/// Returns the number of wrong elements, the same on all ranks. Throws Error (input) for routes that do not connect
+/// these replicas.
 std::int64_t time_reductions(strategy::Session& session, int local_replicas, const ReductionPlan& plan,
                              const ReductionListener& chief);
 

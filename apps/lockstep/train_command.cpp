@@ -16,6 +16,7 @@
 #include "strategy/callbacks/progress.h"
 #include "strategy/callbacks/stragglers.h"
 #include "strategy/callbacks/summaries.h"
+#include "strategy/remembered_route.h"
 #include "strategy/trainer.h"
 
 namespace lockstep::apps {
@@ -84,7 +85,9 @@ int train(strategy::Session& session, const TrainArguments& arguments, const std
   if (arguments.shuffle) dataset = dataset.shuffle();
   dataset = dataset.batch(arguments.data.global_batch);
 
-  const auto strategy = choose_strategy(session, arguments.place);
+  const bool resumes = strategy::parse_resume(arguments.resume) != strategy::Resume::never;
+  const auto strategy = choose_strategy(session, arguments.place,
+                                        strategy::remembered_route(session, resumes ? arguments.checkpoint_dir : ""));
   strategy::FitOptions fit = fit_options(arguments);
   if (!arguments.validation_data.empty()) fit.validation = open_validation(arguments, dataset.spec());
   const Configuration configuration = describe(options, source);

@@ -45,6 +45,7 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
                 {"nodes", begin.nodes},
                 {"strategy", begin.strategy},
                 {"allreduce", begin.allreduce},
+                {"allreduce_reason", begin.allreduce_reason},
                 {"global_batch", begin.global_batch},
                 {"per_replica_batch", begin.per_replica_batch},
                 {"micro_batch", begin.micro_batch},

@@ -47,8 +47,9 @@ void Progress::on_train_begin(const TrainBegin& begin) {
   print_line(
       fmt::format("model {}, {} parameters; {}, {} records", begin.model, begin.parameters, begin.data, begin.records));
   print_line(
-      fmt::format("{} on {} replica{}, all-reduce {}; global batch {}, at most {} a replica in micro-batches of {}",
+      fmt::format("{} on {} replica{}, all-reduce {}{}; global batch {}, at most {} a replica in micro-batches of {}",
                   begin.strategy, begin.world_size, begin.world_size == 1 ? "" : "s", begin.allreduce,
+                  begin.allreduce_reason.empty() ? "" : fmt::format(" ({})", begin.allreduce_reason),
                   begin.global_batch, begin.per_replica_batch, begin.micro_batch));
   if (begin.global_batch < begin.world_size)
     print_line(fmt::format(

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "allreduce/selection.h"
 #include "device/error.h"
 #include "tests/support/ranks.h"
 
@@ -36,6 +37,20 @@ TEST(MpiGroup, RefusesARouteOfThreads) {
                     "for {} ranks",
                     world_size()));
   }
+}
+
+TEST(SelectRoute, TakesSharedMemoryWithinANodeWithoutMeasuring) {
+  if (world_size() == 1) GTEST_SKIP() << "one rank needs no route";
+  const Selection selection = select_route(MPI_COMM_WORLD);
+  EXPECT_EQ(selection.route, Route::shared_memory);
+  EXPECT_EQ(selection.reason, fmt::format("{} ranks on one node", world_size()));
+}
+
+TEST(SelectRoute, TakesWhatItRememberedWhereThatIsPossible) {
+  if (world_size() == 1) GTEST_SKIP() << "one rank needs no route";
+  EXPECT_EQ(select_route(MPI_COMM_WORLD, Route::ring).route, Route::ring);
+  // A training that began on several nodes and goes on, on one.
+  EXPECT_EQ(select_route(MPI_COMM_WORLD, Route::hierarchical).route, Route::shared_memory);
 }
 
 TEST(MpiGroup, LeavesTheCallersCommunicatorAlone) {

@@ -99,6 +99,24 @@ TEST_F(Hosts, GroupTheRanksThatTheyHold) {
   EXPECT_THAT(result.output, ContainsRegex("\n +0 +0 +node0 .*\n +1 +1 +node0 .*\n +2 +2 +node1 .*\n +3 +3 +node1 "));
 }
 
+TEST_F(Hosts, TakeTheRouteThatMeasuredFastestAndTakeItAgain) {
+  const std::filesystem::path directory = std::filesystem::temp_directory_path() / name();
+  const auto train = [&](int steps) {
+    return run(cluster({"run", "--hosts", "2", "--ranks-per-host", "2"},
+                       fmt::format("{} --steps {} --checkpoint-dir {}", kTrain, steps, directory.string())));
+  };
+  const Result first = train(4);
+  const Result second = train(8);
+  std::filesystem::remove_all(directory);
+  ASSERT_EQ(first.status, 0) << first.errors;
+  ASSERT_EQ(second.status, 0) << second.errors;
+  const std::string route = first.event("start")["allreduce"];
+  EXPECT_THAT(std::string(first.event("start")["allreduce_reason"]),
+              ContainsRegex("4 ranks on 2 nodes; [0-9]+ KiB take [0-9.]+ ms by hierarchical, [0-9.]+ ms by ring"));
+  EXPECT_EQ(second.event("start")["allreduce"], route);
+  EXPECT_EQ(second.event("start")["allreduce_reason"], "4 ranks on 2 nodes, as in the run that this one goes on from");
+}
+
 TEST_F(Hosts, AddUpOnEveryRouteBetweenThem) {
   const Result result =
       run(cluster({"run", "--hosts", "2", "--ranks-per-host", "2"},

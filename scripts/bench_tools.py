@@ -1,0 +1,87 @@
+"""What the parts of scripts/bench share: runs as child processes, cores, rows of the tables."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "release"
+LOCKSTEP = BUILD / "apps" / "lockstep" / "lockstep"
+
+
+def fail(message):
+    sys.exit(f"scripts/bench: error: {message}")
+
+
+class Run:
+    """A training as a child process on given cores; its JSON events, with the seconds since it was started."""
+
+    def __init__(self, command, cores, threads=1):
+        environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        if threads:
+            environment["OMP_NUM_THREADS"] = str(threads)
+        self.command = command
+        self.errors = tempfile.TemporaryFile("w+")
+        self.started = time.perf_counter()
+        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE,
+                                        stderr=self.errors, preexec_fn=lambda: os.sched_setaffinity(0, cores))
+
+    def finish(self):
+        """Waits for the end; the events as (seconds since the start, event). Leaves where the training failed."""
+        self.events = []
+        for line in self.process.stdout:
+            self.events.append((time.perf_counter() - self.started, json.loads(line)))
+        _, status, usage = os.wait4(self.process.pid, 0)
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        if self.process.returncode:
+            self.errors.seek(0)
+            fail(f"exit status {self.process.returncode} from {' '.join(self.command)}\n" + self.errors.read())
+        # Of the largest process in the child's life, this one before its exec included: so this program imports little.
+        self.resident_megabytes = usage.ru_maxrss * 1024 / 1e6
+        return self
+
+    def rate(self):
+        """Samples a second of the last epoch: the ones before it warm up."""
+        return [event for _, event in self.events if event["event"] == "epoch"][-1]["samples_per_second"]
+
+    def seconds_to_first_step(self):
+        return next(seconds for seconds, event in self.events if event["event"] == "step")
+
+
+def physical_cores(count):
+    """Processors of this process's affinity on `count` different cores."""
+    chosen, taken = [], set()
+    for processor in sorted(os.sched_getaffinity(0)):
+        siblings = pathlib.Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
+        core = siblings.read_text() if siblings.exists() else str(processor)
+        if core not in taken:
+            taken.add(core)
+            chosen.append(processor)
+    if len(chosen) < count:
+        fail(f"this part needs {count} cores; this process has {len(chosen)}")
+    return chosen[:count]
+
+
+def spread(values):
+    return f"{min(values):,.0f} to {max(values):,.0f}"
+
+
+def row(name, lockstep, other, ratio, note=""):
+    print(f"  {name:<44}{lockstep:>12}{other:>12}{ratio:>9}   {note}", flush=True)
+
+
+def title(other):
+    print()
+    row("", "Lockstep", other, "ratio")
+
+
+def table(head, rows):
+    """Columns as wide as they need to be, numbers to the right; a cell beyond the head is a note."""
+    widths = [max(len(cells[column]) for cells in [head, *rows]) for column in range(len(head))]
+    for cells in [head, *rows]:
+        aligned = [cell.rjust(width) for cell, width in zip(cells, widths)]
+        print("  " + "  ".join(aligned + cells[len(head):]), flush=True)

@@ -1,0 +1,42 @@
+#include "strategy/remembered_route.h"
+
+#include <string>
+
+#include "device/error.h"
+#include "strategy/checkpoint.h"
+#include "strategy/checkpoint_directory.h"
+#include "strategy/files.h"
+#include "strategy/manifest.h"
+
+namespace lockstep::strategy {
+namespace {
+
+constexpr const char* kKey = "allreduce_route";
+
+// Empty where there is none. A checkpoint that cannot be read is for the restore to complain of.
+std::string read_route(const std::filesystem::path& directory) {
+  try {
+    for (const CheckpointInfo& info : list_checkpoints(directory)) {
+      if (!info.complete()) continue;
+      const std::filesystem::path file = info.path / kStateFile;
+      return parse_training_state(read_small_file(file), file.string()).configuration.value(kKey, std::string());
+    }
+  } catch (const Error&) {
+  }
+  return "";
+}
+
+}  // namespace
+
+void remember_route(nlohmann::json& configuration, allreduce::Route route) {
+  if (route != allreduce::Route::automatic) configuration[kKey] = to_string(route);
+}
+
+std::optional<allreduce::Route> remembered_route(const Session& session, const std::filesystem::path& directory) {
+  if (directory.empty()) return std::nullopt;
+  const std::string name = session.all_gather(session.is_chief() ? read_route(directory) : std::string()).front();
+  if (name.empty()) return std::nullopt;
+  return allreduce::parse_route(name);
+}
+
+}  // namespace lockstep::strategy

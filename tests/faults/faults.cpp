@@ -1,0 +1,81 @@
+#include "tests/faults/faults.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <csignal>
+#include <stdexcept>
+#include <thread>
+
+namespace lockstep::faults {
+namespace {
+
+constexpr std::chrono::milliseconds kSlowness(200);  // of each step of a straggler
+
+[[noreturn]] void wait_for_ever() {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// The lowest bit of the mantissa, of a weight in the middle of the second layer's kernel: nothing that a loss would
+// show.
+void flip_one_bit(strategy::Replica& replica) {
+  const auto& entries = replica.model().parameter_table().entries();
+  const auto kernel = std::ranges::find(entries, "dense_1/kernel", &model::ParameterInfo::name);
+  float& weight = replica.model().parameters()[kernel->offset + kernel->count / 2];
+  weight = std::bit_cast<float>(std::bit_cast<std::uint32_t>(weight) ^ 1U);
+}
+
+}  // namespace
+
+const std::vector<std::pair<std::string, std::string>>& kinds() {
+  static const std::vector<std::pair<std::string, std::string>> all = {
+      {"none", "nothing"},
+      {"killed", "SIGKILL before a step"},
+      {"stopped", "SIGSTOP before a step"},
+      {"sleeps", "sleeps for ever before a step"},
+      {"sleeps-in-backward", "sleeps for ever when half of the gradients are complete"},
+      {"sleeps-in-input", "sleeps for ever while it reads"},
+      {"layout", "has one layer of another size"},
+      {"leaves", "ends without a word before a step, with status 0"},
+      {"leaves-before-training", "returns from main while the others begin to train"},
+      {"leaves-after-training", "ends without MPI_Finalize after the training, with status 0"},
+      {"throws", "throws an exception before a step"},
+      {"throws-in-backward", "throws an exception when half of the gradients are complete"},
+      {"flips-a-bit", "changes one bit of one weight before a step"},
+      {"slow-backward", "takes 200 ms more in every backward"},
+      {"slow-input", "takes 200 ms more to read each step's records"}};
+  return all;
+}
+
+void Mischief::strike_before(std::int64_t step, Trainer& trainer) const {
+  if (is("killed", step)) std::raise(SIGKILL);
+  if (is("stopped", step)) std::raise(SIGSTOP);
+  if (is("sleeps", step)) wait_for_ever();
+  if (is("leaves", step)) _exit(0);
+  if (is("throws", step)) throw std::runtime_error("a shard cannot be read");
+  if (is("flips-a-bit", step)) flip_one_bit(trainer.replicas()[0]);
+}
+
+void FaultyLayer::forward(const model::Tensors& tensors, const model::PassContext& /*pass*/) const {
+  std::ranges::copy(tensors.inputs[0], tensors.output.begin());
+}
+
+void FaultyLayer::backward(const model::Tensors& tensors, const model::PassContext& pass) const {
+  if (mischief_->is("sleeps-in-backward", pass.step)) wait_for_ever();
+  if (mischief_->is("throws-in-backward", pass.step)) throw std::runtime_error("a layer cannot go on");
+  if (mischief_->is("slow-backward")) std::this_thread::sleep_for(kSlowness);
+  if (!tensors.input_gradients[0].empty())
+    std::ranges::copy(tensors.output_gradient, tensors.input_gradients[0].begin());
+}
+
+Dataset with_faulty_reading(const Dataset& dataset, std::shared_ptr<const Mischief> mischief, std::int64_t part) {
+  return dataset.map([mischief = std::move(mischief), part](data::Sample& /*sample*/, const data::SampleKey& key) {
+    if (mischief->is("slow-input")) std::this_thread::sleep_for(kSlowness / part);
+    // Records come in the order of their ids, `part` to a step.
+    if (mischief->is("sleeps-in-input") && key.record_id >= part * mischief->step()) wait_for_ever();
+  });
+}
+
+}  // namespace lockstep::faults

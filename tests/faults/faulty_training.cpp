@@ -1,0 +1,124 @@
+// A small training that goes wrong on one rank as it is told to: what the fault tests start under mpirun.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "strategy/callbacks/stragglers.h"
+#include "tests/faults/faults.h"
+
+namespace lockstep::faults {
+namespace {
+
+struct Arguments {
+  Fault fault;
+  std::string job;
+  std::string route = "auto";
+  double stall_timeout = 120;
+  std::int64_t steps = 20;
+  std::int64_t units = 32;
+  std::int64_t bucket_bytes = 1024;
+  std::int64_t check_replicas = 1000;
+  std::int64_t log_every = 0;
+};
+
+constexpr std::int64_t kPart = 4;  // records of a step and rank
+constexpr std::int64_t kClasses = 4;
+
+int parse(int argc, char** argv, Arguments& arguments) {
+  CLI::App program("A small training that goes wrong on one rank", "faulty_training");
+  std::string faults = "What happens:";
+  std::vector<std::string> names;
+  for (const auto& [name, meaning] : kinds()) {
+    names.push_back(name);
+    faults += fmt::format("\n  {}: {}", name, meaning);
+  }
+  program.add_option("--fault", arguments.fault.kind, faults)->check(CLI::IsMember(names));
+  program.add_option("--rank", arguments.fault.rank, "Where it happens");
+  program.add_option("--step", arguments.fault.step, "When it happens: steps done before");
+  program.add_option("--job", arguments.job, "A name by which all processes of the job can be told");
+  program.add_option("--allreduce", arguments.route, "As that of lockstep train");
+  program.add_option("--stall-timeout", arguments.stall_timeout, "As that of lockstep train");
+  program.add_option("--check-replicas", arguments.check_replicas, "As that of lockstep train");
+  program.add_option("--steps", arguments.steps, "Of the training");
+  program.add_option("--units", arguments.units, "Of each hidden layer");
+  program.add_option("--bucket-bytes", arguments.bucket_bytes, "Of a gradient bucket");
+  program.add_option("--log-every", arguments.log_every, "Steps between looks for stragglers; 0 for none");
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? -1 : 2;
+  }
+  return 0;
+}
+
+Network make_network(const Arguments& arguments, const std::shared_ptr<const Mischief>& mischief) {
+  Network network({16}, "faulty");
+  network.add(Dense({.units = arguments.units}));
+  network.add(ReLU());
+  network.add(Dense({.units = mischief->is("layout") ? arguments.units + 1 : arguments.units}));
+  network.add(FaultyLayer(mischief));
+  network.add(ReLU());
+  network.add(Dense({.units = arguments.units}));
+  network.add(ReLU());
+  network.add(Dense({.units = kClasses}));
+  return network;
+}
+
+/// Strikes at its step, and says where the training is.
+class Steps final : public Callback {
+ public:
+  Steps(std::shared_ptr<const Mischief> mischief, Trainer& trainer, bool speaks)
+      : mischief_(std::move(mischief)), trainer_(trainer), speaks_(speaks) {}
+
+  void on_batch_begin(std::int64_t step) override { mischief_->strike_before(step, trainer_); }
+  void on_batch_end(const strategy::StepLogs& logs) override {
+    if (speaks_) say(fmt::format("step {} done\n", logs.step));
+  }
+  void on_train_end(const strategy::TrainEnd& end) override {
+    if (speaks_) say(fmt::format("trained {} steps\n", end.steps));
+  }
+  bool may_stop_at_batches() const override { return false; }
+
+ private:
+  static void say(const std::string& line) {
+    fmt::print("{}", line);
+    std::fflush(stdout);
+  }
+
+  std::shared_ptr<const Mischief> mischief_;
+  Trainer& trainer_;
+  bool speaks_;
+};
+
+int train(Session& session, const Arguments& arguments) {
+  const auto mischief = std::make_shared<const Mischief>(arguments.fault, session.rank());
+  fmt::print("rank {} is process {}\n", session.rank(), getpid());
+  std::fflush(stdout);
+  MultiWorkerMirroredStrategy strategy(
+      session, {{}},
+      {.route = allreduce::parse_route(arguments.route), .stall_timeout = arguments.stall_timeout});
+  if (mischief->is("leaves-before-training")) return 0;
+  const std::int64_t batch = kPart * strategy.num_replicas_in_sync();
+  const Dataset records = Dataset::synthetic({16}, kClasses, batch * arguments.steps).batch(batch);
+  const auto bytes = static_cast<std::size_t>(arguments.bucket_bytes);
+  Trainer trainer(strategy, make_network(arguments, mischief), {.buckets = {.first_bytes = bytes, .bytes = bytes}});
+  strategy::FitOptions fit{.epochs = 1, .check_replicas = arguments.check_replicas};
+  fit.callbacks.push_back(std::make_shared<Steps>(mischief, trainer, session.is_chief()));
+  if (arguments.log_every > 0 && session.is_chief())
+    fit.callbacks.push_back(std::make_shared<strategy::Stragglers>(strategy, arguments.log_every));
+  const strategy::History history = trainer.fit(with_faulty_reading(records, mischief, kPart), fit);
+  if (mischief->is("leaves-after-training")) _exit(0);
+  return history.end.signal == 0 ? 0 : 128 + history.end.signal;
+}
+
+}  // namespace
+}  // namespace lockstep::faults
+
+int main(int argc, char** argv) {
+  lockstep::faults::Arguments arguments;
+  if (const int status = lockstep::faults::parse(argc, argv, arguments); status != 0) return status < 0 ? 0 : status;
+  lockstep::Session session(argc, argv);
+  return session.guard([&] { return lockstep::faults::train(session, arguments); });
+}

@@ -1,0 +1,63 @@
+// A job of ranks as a user starts it, and what it leaves behind.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lockstep::faults {
+
+/// How a job ended.
+struct Outcome {
+  int status = -1;         ///< exit status of what was started, or 128 + the signal that ended it; -1: it did not end
+  double seconds = 0;      ///< from the start of the job, or since `Job::restart_clock`, to the end of its last process
+  std::string output;      ///< standard output and standard error of all ranks
+  std::string left_behind; ///< processes, shared memory and directories; empty where there are none
+
+  /// Lines of the output that contain `text`.
+  std::vector<std::string> lines_with(const std::string& text) const;
+};
+
+/// mpirun with the program faulty_training. All processes of it are known by a name in their command lines. The
+/// destructor ends them.
+class Job {
+ public:
+  /// `arguments`: words for the program. `launcher`: in place of mpirun and its options.
+  Job(int ranks, const std::string& arguments);
+  Job(std::vector<std::string> launcher, const std::string& arguments);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  ~Job();
+
+  pid_t launcher() const { return launcher_; }
+  std::string output() const;
+  /// Waits for a line that contains `text`. False where the job ends before, or says nothing of it for long.
+  bool wait_for(const std::string& text) const;
+  /// The process that is rank `rank`, as it has told; waits for that. 0 where it does not.
+  pid_t rank(int rank) const;
+  void restart_clock() { start_ = Clock::now(); }
+  /// Waits for the end of all processes, `seconds` at most, and ends by force what is still there then.
+  Outcome finish(double seconds);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void start(std::vector<std::string> command, const std::string& arguments);
+  bool has_ended();
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  std::vector<pid_t> processes() const;
+  void end_all() const;
+  std::string left_behind() const;
+
+  std::string name_;
+  std::filesystem::path log_;
+  Clock::time_point start_ = Clock::now();
+  std::filesystem::file_time_type begin_ = std::filesystem::file_time_type::clock::now();
+  pid_t launcher_ = 0;
+  int status_ = -1;
+};
+
+}  // namespace lockstep::faults
