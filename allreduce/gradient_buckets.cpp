@@ -69,20 +69,36 @@ std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const
 
 GradientBuckets::GradientBuckets(Communicator group, std::span<float> gradients, std::span<const std::size_t> offsets,
                                  const BucketOptions& options, std::size_t exact_entries)
-    : group_(std::move(group)), gradients_(gradients), options_(options), is_ready_(offsets.size()) {
+    : group_(std::move(group)),
+      gradients_(gradients),
+      options_(options),
+      counts_(counts_between(offsets, gradients.size())),
+      exact_entries_(exact_entries),
+      is_ready_(offsets.size()) {
   LOCKSTEP_CHECK_OP(offsets.empty() ? gradients.size() : offsets[0], ==, 0U);
   LOCKSTEP_CHECK_OP(exact_entries, <=, offsets.size());
-  const std::vector<std::size_t> counts = counts_between(offsets, gradients.size());
-  const bool narrow = options.wire != WireType::float32;
-  const std::size_t together = narrow ? counts.size() - exact_entries : counts.size();
-  buckets_ = plan_buckets(std::span(counts).first(together), options);
+  plan();
+}
+
+void GradientBuckets::set_bytes(std::size_t bytes) {
+  LOCKSTEP_CHECK(std::ranges::none_of(is_ready_, [](bool is_ready) { return is_ready; }));
+  options_.bytes = bytes;
+  options_.first_bytes = std::min(options_.first_bytes, bytes);
+  plan();
+}
+
+void GradientBuckets::plan() {
+  const bool narrow = options_.wire != WireType::float32;
+  const std::size_t together = narrow ? counts_.size() - exact_entries_ : counts_.size();
+  buckets_ = plan_buckets(std::span(counts_).first(together), options_);
   first_exact_ = narrow ? buckets_.size() : 0;
-  if (narrow && exact_entries > 0)
-    buckets_.push_back({buckets_.empty() ? 0 : buckets_.back().end, gradients.size(), exact_entries});
+  if (narrow && exact_entries_ > 0)
+    buckets_.push_back({buckets_.empty() ? 0 : buckets_.back().end, gradients_.size(), exact_entries_});
+  bucket_of_.clear();
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
     bucket_of_.insert(bucket_of_.end(), buckets_[bucket].entries, bucket);
   if (narrow) wire_ = group_.allocate(largest_of(std::span(buckets_).first(first_exact_)) * sizeof(std::uint16_t));
-  if (group_.overlaps() && buckets_.size() > 1) thread_ = std::make_unique<CommunicationThread>();
+  if (!thread_ && group_.overlaps() && buckets_.size() > 1) thread_ = std::make_unique<CommunicationThread>();
   start_step();
 }
 

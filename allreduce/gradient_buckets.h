@@ -76,6 +76,10 @@ class GradientBuckets {
   /// buckets. Throws Error (communication) if a reduction failed: then the gradient is not to be used.
   void finish();
 
+  /// Cuts anew, into buckets of `bytes` (BucketOptions::bytes; the first is no larger). Between steps, the same on all
+  /// members.
+  void set_bytes(std::size_t bytes);
+
   std::span<const BucketRange> buckets() const { return buckets_; }
   /// Reductions launched since construction; a test counts them.
   std::size_t launched() const { return launched_; }
@@ -87,6 +91,7 @@ class GradientBuckets {
   const WireError& wire_error() const { return wire_error_; }
 
  private:
+  void plan();
   void start_step();
   void launch_next();
   void reduce(std::size_t bucket);
@@ -100,6 +105,8 @@ class GradientBuckets {
   Communicator group_;
   std::span<float> gradients_;
   BucketOptions options_;
+  std::vector<std::size_t> counts_;  // elements of each parameter
+  std::size_t exact_entries_;
   std::vector<BucketRange> buckets_;
   std::size_t first_exact_ = 0;         // the first bucket that travels as float32
   std::vector<std::size_t> bucket_of_;  // for each parameter

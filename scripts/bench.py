@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 from bench_allreduce import measure_allreduce, measure_cluster, measure_overlap
-from bench_tools import BUILD, LOCKSTEP, ROOT, Run, physical_cores, row, spread, title
+from bench_tools import BUILD, LOCKSTEP, ROOT, Run, fail, physical_cores, row, spread, title
 
 PRIMITIVES = BUILD / "apps" / "bench" / "lockstep_bench_primitives"
 TORCH = [sys.executable, str(ROOT / "scripts" / "bench_torch.py")]
@@ -141,6 +141,8 @@ def main():
     parser.add_argument("--only", action="append", choices=PARTS)
     options = parser.parse_args()
 
+    if os.geteuid() != 0 and (refused := OF_ROOT.intersection(options.only or ())):
+        fail(f"--only {min(refused)} makes hosts of network namespaces, for which it needs root; try: sudo scripts/bench")
     parts = options.only or [part for part in PARTS if os.geteuid() == 0 or part not in OF_ROOT]
     version = json.loads(subprocess.run([str(LOCKSTEP), "version", "--json"], check=True, stdout=subprocess.PIPE).stdout)
     result = {"date": datetime.date.today().isoformat(), "processor": processor(), "processors": os.cpu_count(),

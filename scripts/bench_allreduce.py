@@ -1,13 +1,14 @@
 """The parts of scripts/bench that time the all-reduce: in the memory of one machine, across hosts of scripts/cluster, and
 beside backward."""
 
+import itertools
 import json
 import os
 import pathlib
 import statistics
 import tempfile
 
-from bench_tools import BUILD, LOCKSTEP, ROOT, Run, fail, physical_cores, table
+from bench_tools import BUILD, LOCKSTEP, ROOT, Run, physical_cores, table
 
 PLAIN_LOOP = BUILD / "apps" / "bench" / "lockstep_bench_plain_loop"
 CLUSTER = ROOT / "scripts" / "cluster"
@@ -58,11 +59,20 @@ SMALLEST, LARGEST = 64, 128 * MIB
 SMALLEST_LOOP = 64 * KIB
 
 
+def mpirun(ranks, command, cores):
+    """Ranks with a core each are bound to it, as Open MPI does by itself; more of them share the cores."""
+    if ranks > len(cores):
+        return ["mpirun", "-np", str(ranks), "--oversubscribe", "--bind-to", "none", *command]
+    bound = (["-np", "1", "taskset", "-c", str(core), *command] for core in cores[:ranks])
+    return ["mpirun", "--oversubscribe", "--bind-to", "none", *itertools.chain.from_iterable(
+        [":", *rank] if number else rank for number, rank in enumerate(bound))]
+
+
 def measure_in_memory(members, cores, times):
     """One round: ranks on both routes, which take turns; replicas of one process; for two of them the plain loop."""
     sizes = (SMALLEST, LARGEST, FACTORS[members])
-    ranks = ["mpirun", "-np", str(members), "--oversubscribe", "--bind-to", "none"]
-    times.add_run(Run(ranks + allreduce_bench("shared-memory,mpi", *sizes), cores, threads=None))
+    ranks = mpirun(members, allreduce_bench("shared-memory,mpi", *sizes), cores)
+    times.add_run(Run(ranks, cores, threads=None))
     times.add_run(Run(allreduce_bench("in-process", *sizes, devices=",".join(["cpu:0"] * members)), cores, threads=None))
     if members == 2:
         loop = [str(PLAIN_LOOP), "--min-bytes", str(SMALLEST_LOOP), "--max-bytes", str(LARGEST), "--factor", "2"]
@@ -83,6 +93,8 @@ def print_in_memory(members, times):
             cells += [micro(loop), f"{loop / shared:.0%}", f"{mpi / loop:.1f} x"]
             if mpi < 4 * loop:
                 cells.append("the loop itself is not 4 x MPI")
+        elif loops:
+            cells += ["", "", ""]
         rows.append(cells)
     print(f"\n{members} members on 2 cores, float32, sum, in place, microseconds:")
     table(head, rows)
@@ -101,11 +113,6 @@ def measure_allreduce(options, result):
 
 
 # ---- Across hosts
-
-def require_root(part):
-    if os.geteuid() != 0:
-        fail(f"--only {part} makes hosts of network namespaces, for which it needs root; try: sudo scripts/bench --only {part}")
-
 
 def across(hosts, command, ranks_per_host=1, cores_per_host=0, mpirun=()):
     """A run of `command` on hosts of scripts/cluster, with cables of RATE."""
@@ -126,7 +133,6 @@ PLACEMENTS = {"two by two": ((), 1.5), "round robin": (("--map-by", "node"), 3.0
 
 def measure_cluster(options, result):
     """The ring on 2, 3 and 4 hosts, and hierarchical on 2 hosts of 2 ranks, against what the cables carry and against MPI."""
-    require_root("cluster")
     size = 64 * MIB
     rings = {hosts: Times() for hosts in (2, 3, 4)}
     pairs = {placement: Times() for placement in PLACEMENTS}
@@ -215,7 +221,6 @@ def measure_together(model, batch, times):
 
 def measure_overlap(options, result):
     """A step on two hosts against the longer of its computation and its communication, each measured alone."""
-    require_root("overlap")
     cores = physical_cores(2)
     times = Times()
     with tempfile.TemporaryDirectory() as folder:

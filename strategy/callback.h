@@ -39,10 +39,10 @@ struct TrainBegin {
 };
 
 struct StepLogs {
-  std::int64_t step = 0;      ///< steps done, this one included
-  std::int64_t epoch = 0;     ///< from 0
-  model::MetricSums metrics;  ///< of this step, over all replicas; 0 samples where it was skipped
-  std::int64_t samples = 0;   ///< of this step's global batch
+  std::int64_t step = 0;           ///< steps done, this one included
+  std::int64_t epoch = 0;          ///< from 0
+  model::MetricSums metrics = {};  ///< of this step, over all replicas; 0 samples where it was skipped
+  std::int64_t samples = 0;        ///< of this step's global batch
   float learning_rate = 0;
   double gradient_norm = 0;       ///< before clipping; 0 without clipping
   double input_wait_seconds = 0;  ///< that this rank has waited for input since the start

@@ -8,6 +8,8 @@
 namespace lockstep::strategy {
 namespace {
 
+constexpr const char* kBucketKey = "bucket_bytes";
+
 /// A number that a checkpoint must share with the run that goes on from it.
 void check_same(const std::filesystem::path& path, std::string_view what, std::int64_t saved, std::int64_t given) {
   if (saved == given) return;
@@ -39,6 +41,7 @@ void FitLoop::restore() {
   epochs_done_ = restored->state.epoch;
   updates_ = count("updates");
   skipped_samples_ = count("epoch_skipped_samples");
+  if (trainer_.tune_buckets) tuned_bytes_ = restored->state.configuration.value(kBucketKey, std::size_t{0});
   epoch_sums_ = {.loss = number("epoch_loss_sum"),
                  .samples = count("epoch_samples"),
                  .correct = count("epoch_correct"),
@@ -102,6 +105,7 @@ TrainingState FitLoop::state() const {
   state.configuration = fit_.checkpoint.configuration;
   state.configuration["records"] = dataset_.size();
   remember_route(state.configuration, strategy_.selection().route);
+  if (tuned_bytes_ > 0) state.configuration[kBucketKey] = tuned_bytes_;
   state.configuration["schedule_steps"] = schedule_.total_steps;
   state.configuration["slots"] = replicas_[0].optimizer().slot_names();
   return state;

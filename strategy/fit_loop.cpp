@@ -72,6 +72,10 @@ void FitLoop::begin() {
   replicas_.check_agreement(step_);
   if (trainer_.buckets.wire != allreduce::WireType::float32)
     replicas_.run([](Replica& replica, int) { replica.buckets().measure_wire_error(); });
+  if (tuned_bytes_ > 0)
+    set_bucket_bytes(tuned_bytes_);
+  else if (trainer_.tune_buckets && strategy_.group(0).overlaps())
+    tuner_.emplace(replicas_.network().parameters().element_count() * sizeof(float));
   // Ranks may have different callbacks: the chief alone writes logs.
   callbacks_may_stop_ = strategy_.ranks().any(
       std::ranges::any_of(fit_.callbacks, [](const auto& callback) { return callback->may_stop_at_batches(); }));
@@ -139,7 +143,9 @@ void FitLoop::train_step() {
               .learning_rate = schedule_.rate(step_),
               .signal = signals_.received(),
               .input_seconds = stream_->seconds_waited() - waited_before};
+  const Clock::time_point begin = Clock::now();
   strategy_.run(step_body_);
+  if (tuner_) tune_buckets(seconds_since(begin));
   ++step_;
   note_step(results_.front());
   if (fit_.check_replicas > 0 && step_ % fit_.check_replicas == 0) replicas_.check_agreement(step_);
@@ -170,6 +176,20 @@ void FitLoop::note_step(const StepResult& result) {
   logs.metrics.has_accuracy = replicas_.has_accuracy();
   tell([&](Callback& callback) { callback.on_batch_end(logs); });
   if (callbacks_may_stop_) agree_on_stop();
+}
+
+void FitLoop::set_bucket_bytes(std::size_t bytes) {
+  replicas_.run([bytes](Replica& replica, int) { replica.set_bucket_bytes(bytes); });
+}
+
+void FitLoop::tune_buckets(double step_seconds) {
+  if (const auto next = tuner_->add_step(step_seconds)) return set_bucket_bytes(*next);
+  if (!tuner_->has_tried_all()) return;
+  strategy_.ranks().all_reduce(std::span(tuner_->seconds_of_sizes()), allreduce::ReduceOp::max).wait();
+  tuned_bytes_ = tuner_->choose();
+  set_bucket_bytes(tuned_bytes_);
+  if (strategy_.is_chief()) strategy_.session().logger()->info("buckets of {}", tuner_->describe());
+  tuner_.reset();
 }
 
 void FitLoop::note_wire_error() const {

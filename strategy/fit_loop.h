@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "strategy/bucket_tuner.h"
 #include "strategy/checkpoint_directory.h"
 #include "strategy/local_replicas.h"
 #include "strategy/signals.h"
@@ -42,6 +43,8 @@ class FitLoop {
   /// What a 16-bit wire type costs, said once.
   void note_wire_error() const;
   void agree_on_stop();
+  void tune_buckets(double step_seconds);
+  void set_bucket_bytes(std::size_t bytes);
 
   void begin_epoch();
   void end_epoch(bool complete);
@@ -77,6 +80,8 @@ class FitLoop {
   std::optional<CheckpointDirectory> checkpoints_;
   std::optional<std::filesystem::path> restored_from_;
   std::unique_ptr<data::BatchStream> stream_;
+  std::optional<BucketTuner> tuner_;  // while it has something to try
+  std::size_t tuned_bytes_ = 0;       // what it chose, now or in an earlier run; 0 for nothing
 
   std::int64_t step_ = 0;         // steps done
   std::int64_t first_step_ = 0;   // of this run

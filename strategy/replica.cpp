@@ -41,7 +41,16 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
       feature_count_(static_cast<std::size_t>(model::element_count(model_.network().input_shape()))),
       kept_buffers_(model_.buffers().size()),
       busy_(static_cast<std::size_t>(group_.size())) {
+  describe_buckets();
+}
+
+void Replica::describe_buckets() {
   if (group_.activity() != nullptr) group_.activity()->describe_buckets(bucket_contents());
+}
+
+void Replica::set_bucket_bytes(std::size_t bytes) {
+  buckets_.set_bytes(bytes);
+  describe_buckets();
 }
 
 std::vector<std::string> Replica::bucket_contents() const {

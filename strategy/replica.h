@@ -59,6 +59,8 @@ class Replica {
   model::Optimizer& optimizer() { return optimizer_; }
   const allreduce::Communicator& group() const { return group_; }
   allreduce::GradientBuckets& buckets() { return buckets_; }
+  /// Between steps, the same on all replicas.
+  void set_bucket_bytes(std::size_t bytes);
   std::uint64_t parameter_hash() { return model_.parameter_table().hash(model_.parameters()); }
 
   /// Throws the same Error (communication) on all replicas unless they mean the same by their flat arrays. Collective.
@@ -95,6 +97,7 @@ class Replica {
   std::vector<int> replicas_with(bool mine) const;
   /// The layers of each bucket, for people.
   std::vector<std::string> bucket_contents() const;
+  void describe_buckets();
 
   ReplicaOptions options_;
   allreduce::Communicator group_;

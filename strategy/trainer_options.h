@@ -36,6 +36,9 @@ struct TrainerOptions {
   int accumulate = 1;           ///< micro-batches of a step on each replica; the result does not depend on it
   std::uint64_t seed = 1;       ///< of initial weights, dropout and the order of records
   allreduce::BucketOptions buckets = {};
+  /// Tries several bucket sizes in the first steps, where a wire lies between replicas, and keeps the best
+  /// (BucketTuner); a training that goes on from a checkpoint keeps what was found before.
+  bool tune_buckets = false;
 };
 
 /// `options.schedule` as it applies to a training of `total_steps` at `global_batch`. Throws Error (input) where

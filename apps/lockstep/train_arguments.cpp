@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "apps/lockstep/model_source.h"
 #include "device/error.h"
@@ -72,9 +73,10 @@ void add_communication_options(CLI::App& command, TrainArguments& a) {
       ->capture_default_str()
       ->group(group);
   command
-      .add_option("--bucket-mib", a.bucket_mib,
-                  "MiB of gradients that are reduced together, beside backward, where a wire lies between replicas; "
-                  "the first bucket has at most 1")
+      .add_option(
+          "--bucket-mib", a.bucket_mib,
+          "MiB of gradients that are reduced together, beside backward, where a wire lies between replicas (the "
+          "first bucket has at most 1), or auto: the best of six sizes, tried in the first 90 steps")
       ->capture_default_str()
       ->group(group);
   command
@@ -174,6 +176,14 @@ void check_between(const char* option, double value, double least, double most) 
     refuse(fmt::format("{} needs a number from {} to {}", option, least, most), fmt::format("got {}", value));
 }
 
+std::size_t bucket_bytes(const std::string& mebibytes) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(mebibytes.data(), mebibytes.data() + mebibytes.size(), value);
+  if (error != std::errc{} || end != mebibytes.data() + mebibytes.size() || !(value > 0 && value <= kMebibyte))
+    refuse("--bucket-mib needs a number above 0, or auto", fmt::format("got \"{}\"", mebibytes));
+  return static_cast<std::size_t>(value * kMebibyte);
+}
+
 model::OptimizerOptions optimizer_options(const TrainArguments& a) {
   const auto narrow = [](double value) { return static_cast<float>(value); };
   constexpr std::array<std::string_view, 3> kNames{"sgd", "adam", "adamw"};
@@ -218,7 +228,6 @@ void check_arguments(const TrainArguments& a) {
   require_at_least("--keep", a.keep, 1);
   require_at_least("--log-every", a.log_every, 0);
   require_at_least("--check-replicas", a.check_replicas, 0);
-  if (!(a.bucket_mib > 0)) refuse("--bucket-mib needs a number above 0", fmt::format("got {}", a.bucket_mib));
   check_between("--label-smoothing", a.label_smoothing, 0, 1);
   check_between("--beta1", a.beta1, 0, 1);
   check_between("--beta2", a.beta2, 0, 1);
@@ -245,7 +254,8 @@ strategy::TrainerOptions trainer_options(const TrainArguments& a) {
   options.clip_norm = a.clip_norm;
   options.accumulate = a.accumulate;
   options.seed = a.seed;
-  options.buckets.bytes = static_cast<std::size_t>(a.bucket_mib * kMebibyte);
+  options.tune_buckets = a.bucket_mib == "auto";
+  if (!options.tune_buckets) options.buckets.bytes = bucket_bytes(a.bucket_mib);
   options.buckets.first_bytes = std::min(options.buckets.first_bytes, options.buckets.bytes);
   options.buckets.wire = allreduce::parse_wire_type(a.comm_dtype);
   return options;

@@ -56,7 +56,7 @@ struct TrainArguments {
   std::int64_t log_every = 100;
 
   std::string comm_dtype = "float32";
-  double bucket_mib = 25;
+  std::string bucket_mib = "25";
   std::int64_t check_replicas = 1000;
 };
 

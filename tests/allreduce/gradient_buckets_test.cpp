@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -118,6 +119,24 @@ TEST(GradientBuckets, ReadsNoGradientBeforeItIsReady) {
         ASSERT_EQ(gradients[i], static_cast<float>(3 + 3 * step) + 3 * static_cast<float>(i % kEach % 5)) << i;
     }
     EXPECT_EQ(buckets.launched(), 20 * buckets.buckets().size());
+  });
+}
+
+TEST(GradientBuckets, CanBeCutAnewBetweenSteps) {
+  run_members(make_overlapping_group(2), [](const Communicator& group) {
+    std::vector<float> gradients(kElements);
+    GradientBuckets buckets(group, gradients, kOffsets, kOptions);
+    std::size_t launched = 0;
+    for (const std::size_t bytes : {4U, 1000U, 16U}) {
+      buckets.set_bytes(bytes);
+      std::ranges::fill(gradients, 1.5F);
+      for (std::size_t parameter = 0; parameter < 4; ++parameter) buckets.ready(parameter);
+      buckets.finish();
+      EXPECT_EQ(gradients, std::vector<float>(kElements, 3.0F)) << bytes;
+      launched += buckets.buckets().size();
+      EXPECT_EQ(buckets.launched(), launched);
+    }
+    EXPECT_THAT(entries_of(buckets.buckets()), ElementsAre(1, 2, 1)) << "the first bucket stays as small as it was";
   });
 }
 

@@ -1,0 +1,51 @@
+#include "strategy/callbacks/stragglers.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "device/cpu.h"
+#include "tests/strategy/training.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// What is written to standard error while `steps` steps with these times are reported, two to a log interval.
+std::string warnings_of(const std::array<allreduce::BusySeconds, 3>& busy, int steps) {
+  ::testing::internal::CaptureStderr();
+  {
+    Session session(0, nullptr);
+    const auto strategy = local_strategy(session, 3);
+    Stragglers stragglers(*strategy, 2);
+    for (int step = 1; step <= steps; ++step) stragglers.on_batch_end({.step = step, .busy = busy});
+  }
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(Stragglers, NamesWhoTheOthersWaitForAndWithWhat) {
+  const std::string warnings =
+      warnings_of({{{.input = 0.001, .compute = 0.012}, {.compute = 0.212}, {.compute = 0.012}}}, 2);
+  EXPECT_THAT(warnings, AllOf(HasSubstr("step 2: "), HasSubstr("replica 1 (rank 0, host " + device::host_name()),
+                              HasSubstr("compute 212 ms a step where the median is 12 ms"), Not(HasSubstr("replica 0")),
+                              Not(HasSubstr("replica 2"))));
+}
+
+TEST(Stragglers, KnowsInputFromComputation) {
+  EXPECT_THAT(warnings_of({{{.compute = 0.01}, {.compute = 0.01}, {.input = 0.1, .compute = 0.01}}}, 2),
+              AllOf(HasSubstr("replica 2"), HasSubstr("input 100 ms")));
+}
+
+TEST(Stragglers, SaysNothingOfEqualsAndNothingWithinAnInterval) {
+  EXPECT_THAT(warnings_of({{{.compute = 0.010}, {.compute = 0.0105}, {.compute = 0.0099}}}, 10), IsEmpty());
+  EXPECT_THAT(warnings_of({{{.compute = 0.012}, {.compute = 0.212}, {.compute = 0.012}}}, 1), IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep::strategy
