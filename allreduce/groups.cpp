@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "allreduce/communicator_impl.h"
+#include "allreduce/mpi_ranks.h"
 #include "allreduce/routes/hierarchical.h"
 #include "allreduce/routes/in_process.h"
 #include "allreduce/routes/mpi_library.h"
@@ -16,12 +17,6 @@
 
 namespace lockstep::allreduce {
 namespace {
-
-int size_of(MPI_Comm ranks) {
-  int size = 0;
-  MPI_Comm_size(ranks, &size);
-  return size;
-}
 
 std::shared_ptr<MpiGroup> make_between_ranks(MPI_Comm ranks, Route route) {
   if (route == Route::mpi) return make_mpi_library(ranks);

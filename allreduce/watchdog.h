@@ -41,7 +41,8 @@ struct WatchdogOptions {
 ///   - a rank is not heard of for stall_timeout: it was stopped, or its host cannot be reached;
 ///   - a replica has been in a collective for stall_timeout, and those that have not entered it made no progress (no
 ///     call on their Activity) for as long: they are named. While they make progress, the others wait for ever;
-///   - no replica made progress for stall_timeout, unless none is in a collective and one is idle or starting.
+///   - no replica made progress for stall_timeout, unless none is in a collective and one is idle or starting: where a
+///     rank has left, it is named.
 /// Time in which a process was suspended does not count as its own waiting, so a job that is suspended as a whole goes
 /// on afterwards.
 ///

@@ -114,10 +114,10 @@ def measure_allreduce(options, result):
 
 # ---- Across hosts
 
-def across(hosts, command, ranks_per_host=1, cores_per_host=0, mpirun=()):
+def across(hosts, command, ranks_per_host=1, cores_per_host=0, placement=()):
     """A run of `command` on hosts of scripts/cluster, with cables of RATE."""
     return Run([str(CLUSTER), "run", "--hosts", str(hosts), "--ranks-per-host", str(ranks_per_host), "--rate", RATE,
-                "--cores-per-host", str(cores_per_host), "--", *mpirun, *command],
+                "--cores-per-host", str(cores_per_host), "--", *placement, *command],
                sorted(os.sched_getaffinity(0)), threads=None)
 
 
@@ -126,26 +126,35 @@ def seconds_on_cable(size, share):
     return size * share / TCP_BYTES_A_SECOND
 
 
+SHORT = (64, KIB)  # bytes, from and to: what a message costs by itself
+
 # Placement of four ranks on two hosts: what mpirun is told, and what part of the buffer the ring puts on a cable, which
 # is 2 (n - 1) / n for each pair of neighbours that it connects.
 PLACEMENTS = {"two by two": ((), 1.5), "round robin": (("--map-by", "node"), 3.0)}
 
 
 def measure_cluster(options, result):
-    """The ring on 2, 3 and 4 hosts, and hierarchical on 2 hosts of 2 ranks, against what the cables carry and against MPI."""
+    """The ring on 2, 3 and 4 hosts, and hierarchical on 2 hosts of 2 ranks, against what the cables carry and against MPI.
+    Short messages too; those in between pass in a burst, faster than the cable's rate, and would tell nothing."""
     size = 64 * MIB
+    short = Times()
     rings = {hosts: Times() for hosts in (2, 3, 4)}
     pairs = {placement: Times() for placement in PLACEMENTS}
     for _ in range(options.rounds):
+        short.add_run(across(2, allreduce_bench("ring,mpi", *SHORT, 16), cores_per_host=1))
         for hosts, times in rings.items():
             times.add_run(across(hosts, allreduce_bench("ring,mpi", size, size)))
-        for placement, times in pairs.items():
+        for name, times in pairs.items():
             times.add_run(across(2, allreduce_bench("hierarchical,ring,mpi", size, size), ranks_per_host=2,
-                                 mpirun=PLACEMENTS[placement][0]))
-    result["cluster"] = {f"{hosts} hosts": times.all for hosts, times in rings.items()} | {
+                                 placement=PLACEMENTS[name][0]))
+    result["cluster"] = {"short": short.all} | {f"{hosts} hosts": times.all for hosts, times in rings.items()} | {
         f"2 hosts x 2 ranks, {placement}": times.all for placement, times in pairs.items()}
     print_rings(size, rings)
     print_pairs(size, pairs)
+    print("\nshort messages between 2 hosts of 1 core, microseconds:")
+    table(["bytes", "ring", "mpi", "mpi / ring"],
+          [[size_name(each), micro(ring := short.median("ring", each)), micro(mpi := short.median("mpi", each)),
+            f"{mpi / ring:.2f} x"] for each in short.sizes("ring")])
 
 
 def print_rings(size, rings):

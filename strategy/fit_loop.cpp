@@ -129,8 +129,9 @@ void FitLoop::announce() const {
 
 void FitLoop::train_step() {
   if (!epoch_begun_) begin_epoch();
+  // Before the callbacks, which may hang too; counted from 1, as in all messages.
+  for (int local = 0; local < strategy_.local_replicas(); ++local) strategy_.activity(local).set_step(step_ + 1);
   tell([this](Callback& callback) { callback.on_batch_begin(step_); });
-  for (int local = 0; local < strategy_.local_replicas(); ++local) strategy_.activity(local).set_step(step_);
   const double waited_before = stream_->seconds_waited();
   {
     const allreduce::PhaseScope input(&strategy_.activity(0), allreduce::Phase::input);

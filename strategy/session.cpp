@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <numeric>
+#include <thread>
 
 #include "device/error.h"
 #include "strategy/failure.h"
@@ -27,9 +27,6 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
 }
 
 void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
-  // Open MPI opens one TCP connection between two processes, which in effect carries one direction at a time; a ring
-  // needs both at once. What the user has set stays.
-  ::setenv("OMPI_MCA_btl_tcp_links", "2", 0);
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
   try {
@@ -74,9 +71,19 @@ Session::~Session() {
     fmt::print(stderr, "lockstep: rank {} leaves because of an exception; the job ends\n", rank_);
     MPI_Abort(ranks_, 1);
   }
+  wait_for_others();
   MPI_Comm_free(&failures_);
   MPI_Comm_free(&ranks_);
   MPI_Finalize();
+}
+
+// Where a rank dies while another waits for it in MPI_Finalize, the mpirun of Open MPI 4 (its PMIx server, 4.2) crashes
+// or hangs for ever. So all come here first.
+void Session::wait_for_others() const {
+  MPI_Request everyone = MPI_REQUEST_NULL;
+  MPI_Ibarrier(ranks_, &everyone);
+  for (int here = 0; MPI_Test(&everyone, &here, MPI_STATUS_IGNORE), here == 0;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 double Session::seconds() const {

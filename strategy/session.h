@@ -64,6 +64,7 @@ class Session {
  private:
   void initialize_mpi(int argc, char** argv, const Launch& launch);
   void find_nodes();
+  void wait_for_others() const;
 
   MPI_Comm ranks_ = MPI_COMM_NULL;
   MPI_Comm failures_ = MPI_COMM_NULL;

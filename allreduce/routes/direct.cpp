@@ -1,18 +1,17 @@
 #include "allreduce/routes/direct.h"
 
 #include <array>
+#include <bit>
 #include <cstring>
 
 namespace lockstep::allreduce {
 namespace {}  // namespace
 
 Place ProcessAddresses::place_of(const std::byte* data, std::size_t /*bytes*/) {
-  return {.segment = 0, .offset = reinterpret_cast<std::uintptr_t>(data)};
+  return {.segment = 0, .offset = std::bit_cast<std::uint64_t>(data)};
 }
 
-std::byte* ProcessAddresses::at(int /*member*/, const Place& place) {
-  return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(place.offset));
-}
+std::byte* ProcessAddresses::at(int /*member*/, const Place& place) { return std::bit_cast<std::byte*>(place.offset); }
 
 std::vector<std::byte*> buffers_of_all(const Meeting& meeting, Addresses& addresses) {
   std::vector<std::byte*> buffers;

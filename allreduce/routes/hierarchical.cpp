@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "allreduce/mpi_ranks.h"
 #include "allreduce/routes/direct.h"
 #include "allreduce/routes/node_memory.h"
 #include "allreduce/routes/recursive_doubling.h"
@@ -10,18 +11,6 @@
 
 namespace lockstep::allreduce {
 namespace {
-
-int size_of(MPI_Comm ranks) {
-  int size = 0;
-  MPI_Comm_size(ranks, &size);
-  return size;
-}
-
-int rank_in(MPI_Comm ranks) {
-  int rank = 0;
-  MPI_Comm_rank(ranks, &rank);
-  return rank;
-}
 
 int smallest_node(MPI_Comm ranks, MPI_Comm node) {
   int lanes = size_of(node);

@@ -81,7 +81,7 @@ Meeting::Meeting(std::shared_ptr<std::byte> memory, int members, int member, Mee
 
 Meeting::Line& Meeting::line(int member, std::uint32_t round) const {
   auto* lines = reinterpret_cast<Line*>(memory_.get() + round_up(sizeof(Board)));
-  return *std::launder(lines + 2 * member + round % 2);
+  return *std::launder(lines + 2 * static_cast<std::size_t>(member) + round % 2);
 }
 
 const Call& Meeting::call(int member) const { return line(member, round_).call; }

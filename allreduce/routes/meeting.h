@@ -39,7 +39,7 @@ struct MeetingOptions {
 /// for a while, then sleeps until the other comes.
 class Meeting {
  public:
-  static constexpr std::size_t kNoteBytes = 8192;
+  static constexpr std::size_t kNoteBytes = 2048;
 
   /// Bytes of shared memory for a meeting of `members`.
   static std::size_t bytes_for(int members);

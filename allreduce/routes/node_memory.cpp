@@ -7,18 +7,13 @@
 #include <optional>
 #include <string>
 
+#include "allreduce/mpi_ranks.h"
 #include "device/error.h"
 
 namespace lockstep::allreduce {
 namespace {
 
 using device::SharedSegment;
-
-int size_of(MPI_Comm ranks) {
-  int size = 0;
-  MPI_Comm_size(ranks, &size);
-  return size;
-}
 
 // An id names the descriptor by which others find the segment, and differs from that of every earlier one.
 std::uint64_t make_id(std::uint64_t number, const SharedSegment& segment) {
@@ -29,8 +24,7 @@ std::int32_t descriptor_of(std::uint64_t id) { return static_cast<std::int32_t>(
 
 }  // namespace
 
-NodeMemory::NodeMemory(MPI_Comm ranks) : processes_(static_cast<std::size_t>(size_of(ranks))) {
-  MPI_Comm_rank(ranks, &rank_);
+NodeMemory::NodeMemory(MPI_Comm ranks) : processes_(static_cast<std::size_t>(size_of(ranks))), rank_(rank_in(ranks)) {
   const std::int32_t mine = ::getpid();
   MPI_Allgather(&mine, 1, MPI_INT32_T, processes_.data(), 1, MPI_INT32_T, ranks);
 }
@@ -66,8 +60,7 @@ std::byte* NodeMemory::at(int member, const Place& place) {
 }
 
 std::shared_ptr<std::byte> make_common_memory(MPI_Comm ranks, std::size_t bytes) {
-  int rank = 0;
-  MPI_Comm_rank(ranks, &rank);
+  const int rank = rank_in(ranks);
   SharedSegment segment;
   std::string failure;
   const auto attempt = [&](auto make) {

@@ -38,7 +38,7 @@ class NodeMemory final : public Addresses {
   };
 
   std::vector<std::int32_t> processes_;  // of all ranks
-  int rank_ = 0;
+  int rank_;
   std::uint64_t made_ = 0;
   std::map<std::byte*, Owned> own_;  // by address
   std::map<std::pair<int, std::uint64_t>, device::SharedSegment> mapped_;

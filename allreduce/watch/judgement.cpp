@@ -128,10 +128,10 @@ std::optional<Verdict> find_absent(std::span<const ReplicaPlace> all, double tim
   const std::string next = awaited(last, in_it, absent.front().view->state, words);
   std::vector<std::string> parts;
   for (const ReplicaPlace& place : absent) parts.push_back(describe_absent(place, next, words));
-  return Verdict{.kind = Kind::absent,
-                 .ranks = ranks_of(absent),
-                 .text = fmt::format("[watchdog] needed progress within {:g} s; {}; {} in it{}", timeout, join(parts),
-                                     words.replicas_are(in_it), words.who_left())};
+  std::string text = fmt::format("[watchdog] needed progress within {:g} s; {}; {} in it", timeout, join(parts),
+                                 words.replicas_are(in_it));
+  if (const auto left = words.who_left(); !left.empty()) text += "; " + join(left);
+  return Verdict{.kind = Kind::absent, .ranks = ranks_of(absent), .text = std::move(text)};
 }
 
 /// "all ranks are at step 3, in x", or "ranks 0,1 at step 3, in x; rank 2 at step 3, in y".
@@ -167,12 +167,12 @@ std::optional<Verdict> find_standstill(std::span<const ReplicaPlace> all, double
   const double still = std::ranges::min_element(all, {}, [](const auto& place) {
                          return place.view->still_seconds;
                        })->view->still_seconds;
-  return Verdict{
-      .kind = anyone_waits ? Kind::stuck : Kind::still,
-      .ranks = {},
-      .text = fmt::format("[watchdog] needed progress within {:g} s; nobody has moved for {:.0f} s: {}{}{}", timeout,
-                          still, positions(all, words), words.who_left(),
-                          anyone_waits ? "; nobody is missing, so a connection between them may be broken" : "")};
+  const auto left = words.who_left();
+  std::string text = fmt::format("[watchdog] needed progress within {:g} s; ", timeout);
+  if (!left.empty()) text += fmt::format("{}; ", join(left));
+  text += fmt::format("nobody{} has moved for {:.0f} s: {}", left.empty() ? "" : " else", still, positions(all, words));
+  if (anyone_waits && left.empty()) text += "; nobody is missing, so a connection between them may be broken";
+  return Verdict{.kind = anyone_waits ? Kind::stuck : Kind::still, .ranks = {}, .text = std::move(text)};
 }
 
 }  // namespace

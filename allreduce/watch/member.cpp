@@ -66,12 +66,13 @@ Connection reach(const Hello& hello, const Invitation& invitation) {
 
 Member::Member(int rank, std::string host, const Invitation& invitation)
     : rank_(rank),
+      host_(std::move(host)),
       job_(invitation.token),
       stall_timeout_(invitation.stall_timeout),
       // Rank 0 judges first: it knows more.
       grace_(2 * invitation.heartbeat + 1) {
   rank_zero_.host = invitation.host;
-  connection_ = reach({.token = invitation.token, .rank = rank, .host = std::move(host)}, invitation);
+  connection_ = reach({.token = invitation.token, .rank = rank, .host = host_}, invitation);
 }
 
 void Member::add_interests(std::vector<pollfd>& interests) const {
@@ -108,8 +109,8 @@ std::optional<Finding> Member::take(const Message& message, double now) {
 
 std::optional<Finding> Member::beat(double now, const std::vector<ReplicaView>& mine,
                                     const std::vector<std::string>& buckets) {
-  if (!connection_) return std::nullopt;
   buckets_ = buckets;
+  if (!connection_) return stuck_without_rank_zero(mine);
   if (connection_->is_flushed()) connection_->send({.kind = Kind::beat, .body = write_beat(mine)});
   rank_zero_.silent_seconds = now - heard_at_;
   if (rank_zero_.silent_seconds < stall_timeout_ + grace_) return std::nullopt;
@@ -119,7 +120,22 @@ std::optional<Finding> Member::beat(double now, const std::vector<ReplicaView>& 
 std::optional<Finding> Member::lost_rank_zero() const {
   const auto verdict = judge_signs_of_life(std::span(&rank_zero_, 1), stall_timeout_, buckets_);
   if (!verdict) return std::nullopt;
-  return Finding{.text = verdict->text,
+  return found_by_all(verdict->text);
+}
+
+// Who waits for rank 0 in a collective waits in vain, and nobody is left to say so.
+std::optional<Finding> Member::stuck_without_rank_zero(const std::vector<ReplicaView>& mine) const {
+  std::vector<RankView> views(static_cast<std::size_t>(rank_) + 1);
+  views.front() = rank_zero_;
+  views.back().host = host_;
+  views.back().replicas = mine;
+  const auto verdict = judge_progress(views, stall_timeout_, buckets_);
+  if (!verdict) return std::nullopt;
+  return found_by_all(verdict->text);
+}
+
+Finding Member::found_by_all(std::string text) const {
+  return Finding{.text = std::move(text),
                  .voice = Finding::Voice::one_a_host,
                  .patience = milliseconds(50) * std::min(rank_ - 1, 20),
                  .job = job_};

@@ -1,4 +1,5 @@
-// The part of every rank but 0 in the watch: reports to rank 0, obeys its verdicts, and watches rank 0 itself.
+// The part of every rank but 0 in the watch: reports to rank 0, obeys its verdicts, and watches rank 0 itself. Once
+// rank 0 has left, this rank watches itself.
 #pragma once
 
 #include <optional>
@@ -28,8 +29,11 @@ class Member final : public Post {
  private:
   std::optional<Finding> take(const Message& message, double now);
   std::optional<Finding> lost_rank_zero() const;
+  std::optional<Finding> stuck_without_rank_zero(const std::vector<ReplicaView>& mine) const;
+  Finding found_by_all(std::string text) const;
 
   int rank_;
+  std::string host_;
   std::string job_;
   double stall_timeout_;
   double grace_;

@@ -75,13 +75,15 @@ std::string Words::whereabouts(const ActivityState& state) const {
   return fmt::format("{}, in {}{}", step_of(state), to_string(state.phase), next.empty() ? "" : ", before " + next);
 }
 
-std::string Words::who_left() const {
-  std::string text;
+std::vector<std::string> Words::who_left() const {
+  std::vector<std::string> clauses;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    if (ranks_[r].link == RankView::Link::left) text += fmt::format("; rank {} has left", r);
-    if (ranks_[r].link == RankView::Link::failed) text += fmt::format("; rank {} has left after an error", r);
+    const RankView::Link link = ranks_[r].link;
+    if (link != RankView::Link::left && link != RankView::Link::failed) continue;
+    const char* error = link == RankView::Link::failed ? " after an error" : "";
+    clauses.push_back(fmt::format("{}, has left{}", rank(static_cast<int>(r)), error));
   }
-  return text;
+  return clauses;
 }
 
 }  // namespace lockstep::allreduce

@@ -40,8 +40,8 @@ class Words {
   std::string whereabouts(const ActivityState& state) const;
   /// "bucket 3 (…)", the one that follows the last entered; empty where that is not known.
   std::string next_bucket(const ActivityState& state) const;
-  /// "; rank 2 has left, rank 3 has left after an error", or nothing.
-  std::string who_left() const;
+  /// "rank 2, host H, has left", "rank 3, host H, has left after an error": one for each that has.
+  std::vector<std::string> who_left() const;
 
  private:
   std::span<const RankView> ranks_;

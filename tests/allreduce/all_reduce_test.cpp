@@ -22,7 +22,10 @@ class ExactAllReduce : public ::testing::TestWithParam<GroupKind> {};
 template <typename T>
 std::vector<T> values_of(int rank, int size, std::size_t count) {
   std::vector<T> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(rank + static_cast<int>(i % 97) * size);
+  for (std::size_t i = 0; i < count; ++i) {
+    const int multiple = static_cast<int>(i % 97) * size;
+    values[i] = static_cast<T>(rank) + static_cast<T>(multiple);
+  }
   return values;
 }
 
@@ -37,7 +40,7 @@ void expect_sums(const GroupKind& kind) {
 
       // sum over r of (r + k*n) = n(n-1)/2 + k*n*n: small integers, exact in every type.
       for (std::size_t i = 0; i < count; ++i)
-        ASSERT_EQ(values[i], static_cast<T>(n * (n - 1) / 2 + static_cast<int>(i % 97) * n * n))
+        ASSERT_EQ(values[i], static_cast<T>(sum_of_ranks(n) + static_cast<int>(i % 97) * n * n))
             << "element " << i << " of " << count << " on rank " << group.rank();
     }
   });
@@ -89,7 +92,7 @@ TEST_P(AllReduce, SumsALargeBufferThatStartsAnywhere) {
     for (std::size_t i = 0; i < 3; ++i)
       ASSERT_EQ(storage[i], static_cast<float>(group.rank() + static_cast<int>(i) * n));
     for (std::size_t i = 3; i < storage.size(); ++i)
-      ASSERT_EQ(storage[i], static_cast<float>(n * (n - 1) / 2 + static_cast<int>(i % 97) * n * n)) << "element " << i;
+      ASSERT_EQ(storage[i], static_cast<float>(sum_of_ranks(n) + static_cast<int>(i % 97) * n * n)) << "element " << i;
   });
 }
 

@@ -42,7 +42,7 @@ void expect_exact_sums(const GroupKind& kind) {
       const std::vector<float> sums = widened(halves);
       const std::vector<float> maxima = widened(largest);
       for (std::size_t i = 0; i < count; ++i) {
-        ASSERT_EQ(sums[i], static_cast<float>(n * (n - 1) / 2 + n * static_cast<int>(i % 13))) << i << " of " << count;
+        ASSERT_EQ(sums[i], static_cast<float>(sum_of_ranks(n) + n * static_cast<int>(i % 13))) << i << " of " << count;
         ASSERT_EQ(maxima[i], static_cast<float>(n - 1 + static_cast<int>(i % 13))) << i << " of " << count;
       }
     }

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -14,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/apps/program.h"
+#include "tests/cluster/hosts.h"
 
 namespace lockstep::apps {
 namespace {
@@ -23,59 +22,10 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::string kScript = LOCKSTEP_SOURCE_DIR "/scripts/cluster";
 const std::string kTrain =
     "train --model mlp --data synthetic:8x8x1:4:512 --global-batch 64 --log-format json --log-every 1 ";
 
-using Words = std::vector<std::string>;
-
-/// `scripts/cluster WORDS…`
-Words cluster(Words words) {
-  words.insert(words.begin(), kScript);
-  return words;
-}
-
-/// `scripts/cluster OPTIONS… -- lockstep ARGUMENTS`
-Words cluster(const Words& options, const std::string& arguments) {
-  Words words = cluster(options);
-  words.emplace_back("--");
-  for (const std::string& word : lockstep(arguments)) words.push_back(word);
-  return words;
-}
-
-/// What this machine lacks for hosts of its own; empty where it lacks nothing.
-std::string missing() {
-  if (geteuid() != 0) return "needs root";
-  for (const char* tool : {"ip", "tc"})
-    if (run({"sh", "-c", fmt::format("command -v {}", tool)}).status != 0)
-      return fmt::format("needs {}, of the package iproute2", tool);
-  const Result namespaces = run({"unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "true"});
-  return namespaces.status == 0 ? "" : "root may not make namespaces here: " + namespaces.errors;
-}
-
-class Hosts : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string reason = missing(); !reason.empty()) GTEST_SKIP() << reason;
-  }
-  void TearDown() override {
-    if (stands()) run(cluster({"down", "--name", name()}));
-  }
-
-  /// A name of this test alone.
-  static std::string name() {
-    std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::ranges::replace(test, '/', '-');
-    return fmt::format("test-{}-{}", test, getpid());
-  }
-  static bool stands() { return run(cluster({"list"})).output.find(name()) != std::string::npos; }
-  /// Output of COMMAND on a host of the standing cluster.
-  static Result on(int host, Words command) {
-    Words words = cluster({"exec", "--name", name(), std::to_string(host), "--"});
-    words.insert(words.end(), command.begin(), command.end());
-    return run(words);
-  }
-};
+class Hosts : public HostsTest {};
 
 TEST_F(Hosts, TrainToTheLossesOfOneProcess) {
   const Result one = run_lockstep(kTrain + "--devices cpu:0");

@@ -18,6 +18,9 @@ namespace lockstep::allreduce {
 /// What one member does.
 using MemberBody = std::function<void(const Communicator&)>;
 
+/// 0 + 1 + … + (members - 1): what the ranks add up to.
+inline int sum_of_ranks(int members) { return members * (members - 1) / 2; }
+
 /// Runs `body` as one member. An exception fails the test with the member's rank; either that or a fatal assertion
 /// makes the other members leave too, so that they do not wait for this one.
 inline void run_member(const Communicator& member, const MemberBody& body) {

@@ -127,7 +127,18 @@ TEST(JudgeProgress, DoesNotWaitForWhoHasLeft) {
                                  leaving(rank_with({outside(7, 2, 500)}), Link::left)});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::stuck);
-  EXPECT_THAT(verdict->text, HasSubstr("; rank 1 has left after an error; rank 2 has left"));
+  EXPECT_EQ(verdict->text,
+            "[watchdog] needed progress within 120 s; rank 1, host H, has left after an error; rank 2, host H, has "
+            "left; nobody else has moved for 130 s: rank 0 is at step 100, in all_reduce of bucket 3 (layers conv4 .. "
+            "fc1)");
+}
+
+TEST(JudgeProgress, SaysWhoHasLeftWhereItNamesAnother) {
+  const auto verdict = progress({rank_with({inside(8, 3, 130)}), rank_with({outside(7, 2, 130)}),
+                                 leaving(rank_with({outside(7, 2, 500)}), Link::left)});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::absent);
+  EXPECT_THAT(verdict->text, HasSubstr(" s in compute; rank 0 is in it; rank 2, host H, has left"));
 }
 
 TEST(JudgeProgress, PassesOverRanksThatHaveNotReported) {

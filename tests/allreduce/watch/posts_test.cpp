@@ -217,7 +217,7 @@ TEST_F(Posts, NameRankZeroWhenItIsNotHeardOf) {
   EXPECT_THAT(finding->text, HasSubstr("rank 0, host G, has not been heard of for 124 s"));
 }
 
-TEST_F(Posts, GoOnWithoutRankZeroAfterItsGoodbye) {
+TEST_F(Posts, WatchThemselvesAfterTheGoodbyeOfRankZero) {
   start(2);
   std::thread leaves([&] { center_->say_goodbye(false, kSoon); });
   for (int i = 0; i < 100; ++i) {
@@ -227,7 +227,14 @@ TEST_F(Posts, GoOnWithoutRankZeroAfterItsGoodbye) {
   leaves.join();
   center_.reset();
   EXPECT_FALSE(member(1).receive(2));
-  EXPECT_FALSE(member(1).beat(5000, {inside(8, 3, 5000)}, kBuckets));
+  EXPECT_FALSE(member(1).beat(5000, {outside(8, 3, 5000, Phase::idle)}, kBuckets));
+  EXPECT_FALSE(member(1).beat(5100, {inside(9, 0, 100)}, kBuckets)) << "it may be at the end of its last collective";
+  const auto finding = member(1).beat(5121, {inside(9, 0, 121)}, kBuckets);
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(finding->voice, Finding::Voice::one_a_host);
+  EXPECT_EQ(finding->text,
+            "[watchdog] needed progress within 120 s; rank 0, host G, has left; nobody else has moved for 121 s: rank "
+            "1 is at step 100, in all_reduce of bucket 0 (layers fc3)");
   member(1).say_goodbye(false, kSoon);
 }
 
