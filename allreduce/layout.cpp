@@ -53,18 +53,18 @@ Layout unpack(const Bytes& packed) {
   return layout;
 }
 
-// How parameter `index` differs between rank 0 and `rank`, in words; nothing where it does not.
+// How parameter `index` differs between replicas 0 and `replica`, in words; nothing where it does not.
 std::optional<std::string> difference_at(std::size_t index, const Layout& first, const Layout& other,
-                                         std::size_t rank) {
+                                         std::size_t replica) {
   if (index >= first.size() && index >= other.size()) return std::nullopt;
-  if (index >= first.size()) return fmt::format("{} is on rank {} and not on rank 0", other[index].name, rank);
-  if (index >= other.size()) return fmt::format("{} is on rank 0 and not on rank {}", first[index].name, rank);
+  if (index >= first.size()) return fmt::format("{} is on replica {} and not on replica 0", other[index].name, replica);
+  if (index >= other.size()) return fmt::format("{} is on replica 0 and not on replica {}", first[index].name, replica);
   const LayoutEntry& a = first[index];
   const LayoutEntry& b = other[index];
   if (a.name != b.name)
-    return fmt::format("parameter {} is {} on rank 0 and {} on rank {}", index, a.name, b.name, rank);
+    return fmt::format("parameter {} is {} on replica 0 and {} on replica {}", index, a.name, b.name, replica);
   if (a.elements != b.elements)
-    return fmt::format("{} has {} elements on rank 0 and {} on rank {}", a.name, a.elements, b.elements, rank);
+    return fmt::format("{} has {} elements on replica 0 and {} on replica {}", a.name, a.elements, b.elements, replica);
   return std::nullopt;
 }
 
@@ -72,8 +72,8 @@ std::string first_difference(const std::vector<Layout>& layouts) {
   std::size_t longest = 0;
   for (const Layout& layout : layouts) longest = std::max(longest, layout.size());
   for (std::size_t index = 0; index < longest; ++index)
-    for (std::size_t rank = 1; rank < layouts.size(); ++rank)
-      if (const auto difference = difference_at(index, layouts[0], layouts[rank], rank)) return *difference;
+    for (std::size_t replica = 1; replica < layouts.size(); ++replica)
+      if (const auto difference = difference_at(index, layouts[0], layouts[replica], replica)) return *difference;
   LOCKSTEP_CHECK(!"layouts of different hashes are equal");
   return "";
 }
@@ -87,7 +87,7 @@ void check_layout(const Communicator& group, std::span<const LayoutEntry> layout
   if (std::ranges::all_of(hashes, [&](const Bytes& other) { return other == hashes.front(); })) return;
   std::vector<Layout> layouts;
   for (const Bytes& other : group.all_gather(packed)) layouts.push_back(unpack(other));
-  throw Error(ErrorCategory::communication, "all_reduce", "needed the same parameters on all ranks",
+  throw Error(ErrorCategory::communication, "all_reduce", "needed the same parameters on all replicas",
               first_difference(layouts));
 }
 

@@ -20,6 +20,7 @@ class Stragglers final : public Callback {
   /// Looks after every `steps` steps, 1 or more.
   Stragglers(const Strategy& strategy, std::int64_t steps);
 
+  void on_train_begin(const TrainBegin& begin) override { first_step_ = begin.first_step + 1; }
   void on_batch_end(const StepLogs& logs) override;
   bool may_stop_at_batches() const override { return false; }
 
@@ -27,6 +28,7 @@ class Stragglers final : public Callback {
   std::shared_ptr<device::Logger> logger_;
   std::vector<std::string> names_;  // of all replicas
   std::int64_t steps_;
+  std::int64_t first_step_ = 0;
   allreduce::StragglerReport report_;
 };
 

@@ -21,9 +21,10 @@ class LayoutDifference : public ::testing::TestWithParam<GroupKind> {
     run(GetParam(), [&](const Communicator& group) {
       const int last = group.size() - 1;
       const Layout& layout = group.rank() == last ? odd : usual;
-      EXPECT_EQ(error_of([&] { check_layout(group, layout); }),
-                "[all_reduce] needed the same parameters on all ranks; " + fmt::format(fmt::runtime(difference), last))
-          << "on rank " << group.rank();
+      EXPECT_EQ(
+          error_of([&] { check_layout(group, layout); }),
+          "[all_reduce] needed the same parameters on all replicas; " + fmt::format(fmt::runtime(difference), last))
+          << "on replica " << group.rank();
       group.barrier();  // the group lives on
     });
   }
@@ -39,19 +40,19 @@ TEST_P(CheckLayout, AcceptsEqualLayouts) {
 
 TEST_P(LayoutDifference, NamesAParameterOfAnotherSize) {
   expect_difference({{"conv1/kernel", 288}, {"dense/bias", 10}}, {{"conv1/kernel", 288}, {"dense/bias", 11}},
-                    "dense/bias has 10 elements on rank 0 and 11 on rank {}");
+                    "dense/bias has 10 elements on replica 0 and 11 on replica {}");
 }
 
 TEST_P(LayoutDifference, NamesParametersInAnotherOrder) {
-  expect_difference({{"a", 1}, {"b", 1}}, {{"b", 1}, {"a", 1}}, "parameter 0 is a on rank 0 and b on rank {}");
+  expect_difference({{"a", 1}, {"b", 1}}, {{"b", 1}, {"a", 1}}, "parameter 0 is a on replica 0 and b on replica {}");
 }
 
 TEST_P(LayoutDifference, NamesAMissingParameter) {
-  expect_difference({{"a", 1}, {"b", 1}}, {{"a", 1}}, "b is on rank 0 and not on rank {}");
+  expect_difference({{"a", 1}, {"b", 1}}, {{"a", 1}}, "b is on replica 0 and not on replica {}");
 }
 
 TEST_P(LayoutDifference, NamesAnExtraParameter) {
-  expect_difference({{"a", 1}}, {{"a", 1}, {"b", 1}}, "b is on rank {} and not on rank 0");
+  expect_difference({{"a", 1}}, {{"a", 1}, {"b", 1}}, "b is on replica {} and not on replica 0");
 }
 
 TEST_P(LayoutDifference, IsAnErrorOfCommunication) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "allreduce/routes/meeting_of_threads.h"
+#include "device/buffer.h"
 #include "device/error.h"
 #include "tests/support/ranks.h"
 
@@ -67,10 +68,8 @@ TEST(Meeting, WakesThoseWhoSleepWhenAMemberIsLate) {
 }
 
 TEST(Meeting, LooksAroundDuringALongWait) {
-  const std::shared_ptr<std::byte> memory(new std::byte[Meeting::bytes_for(2) + 64]{},
-                                          std::default_delete<std::byte[]>());
-  const auto aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory.get()) + 63) / 64 * 64);
-  Meeting alone(std::shared_ptr<std::byte>(memory, aligned), 2, 0, {.look_around = [] {
+  const auto buffer = std::make_shared<device::Buffer>(device::HostAllocator().allocate(Meeting::bytes_for(2)));
+  Meeting alone(std::shared_ptr<std::byte>(buffer, static_cast<std::byte*>(buffer->data())), 2, 0, {.look_around = [] {
                   throw Error(ErrorCategory::communication, "test", "needed company", "got none");
                 }});
   EXPECT_EQ(error_of([&] { alone.wait(); }), "[test] needed company; got none");

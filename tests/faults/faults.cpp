@@ -63,9 +63,11 @@ void FaultyLayer::forward(const model::Tensors& tensors, const model::PassContex
 }
 
 void FaultyLayer::backward(const model::Tensors& tensors, const model::PassContext& pass) const {
-  if (mischief_->is("sleeps-in-backward", pass.step)) wait_for_ever();
-  if (mischief_->is("throws-in-backward", pass.step)) throw std::runtime_error("a layer cannot go on");
-  if (mischief_->is("slow-backward")) std::this_thread::sleep_for(kSlowness);
+  if (mischief_->is_of(pass)) {
+    if (mischief_->is("sleeps-in-backward", pass.step)) wait_for_ever();
+    if (mischief_->is("throws-in-backward", pass.step)) throw std::runtime_error("a layer cannot go on");
+    if (mischief_->is("slow-backward")) std::this_thread::sleep_for(kSlowness);
+  }
   if (!tensors.input_gradients[0].empty())
     std::ranges::copy(tensors.output_gradient, tensors.input_gradients[0].begin());
 }

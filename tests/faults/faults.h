@@ -24,14 +24,17 @@ const std::vector<std::pair<std::string, std::string>>& kinds();
 /// A fault as one rank has it: nothing happens on the others.
 class Mischief {
  public:
-  /// `rank`: the calling one.
-  Mischief(Fault fault, int rank) : fault_(std::move(fault)), is_here_(rank == fault_.rank) {}
+  /// `rank`: the calling one. `sample`: the first of a global batch that its last replica computes.
+  Mischief(Fault fault, int rank, std::int64_t sample)
+      : fault_(std::move(fault)), is_here_(rank == fault_.rank), sample_(sample) {}
 
   /// Whether it is this rank's, and of this kind.
   bool is(const std::string& kind) const { return is_here_ && fault_.kind == kind; }
   /// The same, at this step.
   bool is(const std::string& kind, std::int64_t step) const { return is(kind) && step == fault_.step; }
   std::int64_t step() const { return fault_.step; }
+  /// Whether `pass` is that of the replica that fails.
+  bool is_of(const model::PassContext& pass) const { return pass.first_sample == sample_; }
 
   /// What happens between two steps.
   void strike_before(std::int64_t step, Trainer& trainer) const;
@@ -39,10 +42,11 @@ class Mischief {
  private:
   Fault fault_;
   bool is_here_;
+  std::int64_t sample_;
 };
 
-/// A layer that hands on what it gets, both ways, and in backward does what the fault asks: between the layers behind
-/// it, whose gradients are complete by then, and those before it.
+/// A layer that hands on what it gets, both ways, and in backward does what the fault asks, on the last replica of its
+/// rank: between the layers behind it, whose gradients are complete by then, and those before it.
 class FaultyLayer final : public CustomLayer {
  public:
   explicit FaultyLayer(std::shared_ptr<const Mischief> mischief) : mischief_(std::move(mischief)) {}

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "strategy/callbacks/stragglers.h"
 #include "tests/faults/faults.h"
@@ -21,10 +23,13 @@ struct Arguments {
   std::int64_t bucket_bytes = 1024;
   std::int64_t check_replicas = 1000;
   std::int64_t log_every = 0;
+  std::int64_t pause = 0;
+  std::size_t replicas = 1;
 };
 
-constexpr std::int64_t kPart = 4;  // records of a step and rank
+constexpr std::int64_t kPart = 4;  // records of a step and replica
 constexpr std::int64_t kClasses = 4;
+constexpr std::int64_t kSpokenSteps = 20;
 
 int parse(int argc, char** argv, Arguments& arguments) {
   CLI::App program("A small training that goes wrong on one rank", "faulty_training");
@@ -45,6 +50,8 @@ int parse(int argc, char** argv, Arguments& arguments) {
   program.add_option("--units", arguments.units, "Of each hidden layer");
   program.add_option("--bucket-bytes", arguments.bucket_bytes, "Of a gradient bucket");
   program.add_option("--log-every", arguments.log_every, "Steps between looks for stragglers; 0 for none");
+  program.add_option("--pause", arguments.pause, "Milliseconds before each step");
+  program.add_option("--replicas", arguments.replicas, "Of each rank");
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -69,12 +76,15 @@ Network make_network(const Arguments& arguments, const std::shared_ptr<const Mis
 /// Strikes at its step, and says where the training is.
 class Steps final : public Callback {
  public:
-  Steps(std::shared_ptr<const Mischief> mischief, Trainer& trainer, bool speaks)
-      : mischief_(std::move(mischief)), trainer_(trainer), speaks_(speaks) {}
+  Steps(std::shared_ptr<const Mischief> mischief, Trainer& trainer, std::chrono::milliseconds pause, bool speaks)
+      : mischief_(std::move(mischief)), trainer_(trainer), pause_(pause), speaks_(speaks) {}
 
-  void on_batch_begin(std::int64_t step) override { mischief_->strike_before(step, trainer_); }
+  void on_batch_begin(std::int64_t step) override {
+    std::this_thread::sleep_for(pause_);
+    mischief_->strike_before(step, trainer_);
+  }
   void on_batch_end(const strategy::StepLogs& logs) override {
-    if (speaks_) say(fmt::format("step {} done\n", logs.step));
+    if (speaks_ && logs.step <= kSpokenSteps) say(fmt::format("step {} done\n", logs.step));
   }
   void on_train_end(const strategy::TrainEnd& end) override {
     if (speaks_) say(fmt::format("trained {} steps\n", end.steps));
@@ -89,26 +99,31 @@ class Steps final : public Callback {
 
   std::shared_ptr<const Mischief> mischief_;
   Trainer& trainer_;
+  std::chrono::milliseconds pause_;
   bool speaks_;
 };
 
 int train(Session& session, const Arguments& arguments) {
-  const auto mischief = std::make_shared<const Mischief>(arguments.fault, session.rank());
   fmt::print("rank {} is process {}\n", session.rank(), getpid());
   std::fflush(stdout);
   MultiWorkerMirroredStrategy strategy(
-      session, {{}},
+      session, std::vector<device::Device>(arguments.replicas),
       {.route = allreduce::parse_route(arguments.route), .stall_timeout = arguments.stall_timeout});
+  const std::int64_t last_replica = strategy.first_replica() + strategy.local_replicas() - 1;
+  const auto mischief = std::make_shared<const Mischief>(arguments.fault, session.rank(), kPart * last_replica);
   if (mischief->is("leaves-before-training")) return 0;
   const std::int64_t batch = kPart * strategy.num_replicas_in_sync();
   const Dataset records = Dataset::synthetic({16}, kClasses, batch * arguments.steps).batch(batch);
   const auto bytes = static_cast<std::size_t>(arguments.bucket_bytes);
   Trainer trainer(strategy, make_network(arguments, mischief), {.buckets = {.first_bytes = bytes, .bytes = bytes}});
   strategy::FitOptions fit{.epochs = 1, .check_replicas = arguments.check_replicas};
-  fit.callbacks.push_back(std::make_shared<Steps>(mischief, trainer, session.is_chief()));
+  fit.callbacks.push_back(
+      std::make_shared<Steps>(mischief, trainer, std::chrono::milliseconds(arguments.pause), session.is_chief()));
   if (arguments.log_every > 0 && session.is_chief())
     fit.callbacks.push_back(std::make_shared<strategy::Stragglers>(strategy, arguments.log_every));
-  const strategy::History history = trainer.fit(with_faulty_reading(records, mischief, kPart), fit);
+  const strategy::History history =
+      trainer.fit(with_faulty_reading(records, mischief, kPart * strategy.local_replicas()), fit);
+  session.barrier();  // everyone has said what it has to say
   if (mischief->is("leaves-after-training")) _exit(0);
   return history.end.signal == 0 ? 0 : 128 + history.end.signal;
 }

@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLook(5);
-constexpr double kPatience = 60;      // seconds for a word of a job that is well
-constexpr double kTidyingSeconds = 3;  // that mpirun's end may be ahead of its last files' and processes'
+constexpr double kPatience = 60;       // seconds for a word of a job that is well
+constexpr double kTidyingSeconds = 5;  // that mpirun's end may be ahead of its last files' and processes'
 
 std::string read_file(const fs::path& path) {
   std::ifstream file(path);
@@ -71,8 +71,16 @@ bool is_mapped_somewhere(const fs::path& file) {
 
 // Ranks may outnumber cores, and the tests may run as root in a container.
 std::vector<std::string> mpirun(int ranks) {
-  return {LOCKSTEP_MPIEXEC, "--oversubscribe", "--allow-run-as-root", "--bind-to",           "none",
-          "--mca",          "mpi_yield_when_idle", "1",               "-np", std::to_string(ranks)};
+  return {LOCKSTEP_MPIEXEC,
+          "--oversubscribe",
+          "--allow-run-as-root",
+          "--bind-to",
+          "none",
+          "--mca",
+          "mpi_yield_when_idle",
+          "1",
+          "-np",
+          std::to_string(ranks)};
 }
 
 }  // namespace
@@ -93,8 +101,7 @@ void Job::start(std::vector<std::string> command, const std::string& arguments) 
   static int number = 0;
   name_ = fmt::format("faults-{}-{}.", getpid(), number++);
   log_ = fs::temp_directory_path() / fmt::format("lockstep-{}log", name_);
-  for (const std::string& word : {std::string(LOCKSTEP_FAULTY_TRAINING), std::string("--job"), name_})
-    command.push_back(word);
+  for (const std::string& word : {std::string(LOCKSTEP_PROGRAM), std::string("--job"), name_}) command.push_back(word);
   std::istringstream words(arguments);
   for (std::string word; words >> word;) command.push_back(word);
   launcher_ = fork();
@@ -103,26 +110,29 @@ void Job::start(std::vector<std::string> command, const std::string& arguments) 
 }
 
 Job::~Job() {
+  if (!has_ended()) {
+    kill(launcher_, SIGKILL);
+    waitpid(launcher_, nullptr, 0);
+  }
   end_all();
-  if (status_ < 0) waitpid(launcher_, nullptr, 0);
   fs::remove(log_);
 }
 
 std::string Job::output() const { return read_file(log_); }
 
-bool Job::wait_for(const std::string& text) const {
+bool Job::wait_for(const std::string& text) {
   for (const auto begin = Clock::now(); Clock::now() - begin < std::chrono::duration<double>(kPatience);) {
-    const bool runs = !processes().empty();  // before the look, so that last words count
+    const bool ended = has_ended();  // before the look, so that last words count
     if (output().find(text) != std::string::npos) return true;
-    if (!runs) return false;
+    if (ended) return false;
     std::this_thread::sleep_for(kLook);
   }
   return false;
 }
 
-pid_t Job::rank(int rank) const {
+pid_t Job::rank(int rank) {
   const std::string words = fmt::format("rank {} is process ", rank);
-  if (!wait_for(words)) return 0;
+  if (!wait_for(words)) throw std::runtime_error("no " + words + ":\n" + output());
   const std::string text = output();
   return static_cast<pid_t>(std::stol(text.substr(text.find(words) + words.size())));
 }

@@ -47,5 +47,20 @@ TEST(Stragglers, SaysNothingOfEqualsAndNothingWithinAnInterval) {
   EXPECT_THAT(warnings_of({{{.compute = 0.012}, {.compute = 0.212}, {.compute = 0.012}}}, 1), IsEmpty());
 }
 
+TEST(Stragglers, ForgiveTheFirstStepOfATraining) {
+  const std::array<allreduce::BusySeconds, 2> slow{{{.compute = 0.01}, {.compute = 0.2}}};
+  const std::array<allreduce::BusySeconds, 2> equal{{{.compute = 0.01}, {.compute = 0.01}}};
+  Session session(0, nullptr);
+  const auto strategy = local_strategy(session, 2);
+  Stragglers stragglers(*strategy, 1);
+  TrainBegin begin;
+  begin.first_step = 40;
+  ::testing::internal::CaptureStderr();
+  stragglers.on_train_begin(begin);
+  stragglers.on_batch_end({.step = 41, .busy = slow});
+  stragglers.on_batch_end({.step = 42, .busy = equal});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace lockstep::strategy

@@ -1,0 +1,70 @@
+// What every end of a job has to be like, however it came.
+#pragma once
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/cpu.h"
+#include "tests/faults/job.h"
+
+namespace lockstep::faults {
+
+inline constexpr double kStallTimeout = 2;
+inline constexpr double kGrace = 15;     // that the end of a job may take beyond the timeout
+inline constexpr double kDeadline = 60;  // after which a test gives a job up
+
+/// Ways of gradients between ranks of one host, each with a number of ranks.
+struct Route {
+  const char* name;
+  int ranks;
+};
+inline constexpr std::array<Route, 2> kRoutes = {Route{"shared-memory", 2}, Route{"ring", 3}};
+
+/// "rank 1, host H"
+inline std::string name_of_rank(int rank) { return fmt::format("rank {}, host {}", rank, device::host_name()); }
+
+/// The lines that are an error's. mpirun and the library print others.
+inline std::vector<std::string> error_lines(const Outcome& outcome) { return outcome.lines_with("lockstep: error: "); }
+
+/// A failed job: by itself, in time, with one line, and leaving nothing. Returns that line.
+inline std::string expect_failure(const Outcome& outcome, double stall_timeout = kStallTimeout) {
+  EXPECT_GT(outcome.status, 0) << outcome.output;
+  EXPECT_LT(outcome.seconds, stall_timeout + kGrace);
+  EXPECT_EQ(outcome.left_behind, "");
+  const std::vector<std::string> lines = error_lines(outcome);
+  EXPECT_EQ(lines.size(), 1U) << outcome.output;
+  return lines.empty() ? "" : lines.front();
+}
+
+/// Jobs side by side, since most of what they do is to wait.
+class Jobs {
+ public:
+  Job& start(int ranks, const std::string& arguments) {
+    return *jobs_.emplace_back(std::make_unique<Job>(ranks, arguments));
+  }
+  std::vector<Outcome> finish() {
+    std::vector<Outcome> outcomes;
+    for (const auto& job : jobs_) outcomes.push_back(job->finish(kDeadline));
+    return outcomes;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Job>> jobs_;
+};
+
+/// A training for each of `arguments` on each route, all at once.
+inline std::vector<Outcome> on_all_routes(const std::vector<std::string>& arguments) {
+  Jobs jobs;
+  for (const std::string& words : arguments)
+    for (const Route& route : kRoutes)
+      jobs.start(route.ranks, fmt::format("--allreduce {} --stall-timeout {} {}", route.name, kStallTimeout, words));
+  return jobs.finish();
+}
+
+}  // namespace lockstep::faults

@@ -1,0 +1,148 @@
+// Trainings in which one rank fails: how they end, and whom they name.
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include "tests/faults/endings.h"
+
+namespace lockstep::faults {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+constexpr const char* kGoesOn = "the same command goes on from the last checkpoint, if the run had a --checkpoint-dir";
+
+/// The rank that fails in job `index` of two for rank 0 and two for rank 1.
+int rank_of(std::size_t index) { return static_cast<int>(index / kRoutes.size()); }
+
+// --- At once
+
+TEST(AKilledRank, IsNamed) {
+  const auto outcomes = on_all_routes({"--fault killed --rank 0", "--fault killed --rank 1"});
+  for (std::size_t i = 0; i < outcomes.size(); ++i)
+    EXPECT_THAT(expect_failure(outcomes[i]),
+                AllOf(HasSubstr("[watchdog] needed every rank to stay; " + name_of_rank(rank_of(i)) + ", is gone ("),
+                      HasSubstr(kGoesOn)));
+}
+
+TEST(ARankThatEndsWithoutAWord, IsNamedAlthoughItsStatusIsZero) {
+  for (const Outcome& outcome : on_all_routes({"--fault leaves"}))
+    EXPECT_THAT(expect_failure(outcome), HasSubstr(name_of_rank(1) + ", is gone ("));
+}
+
+// Nobody waits for anybody any more, so it is the launcher that notices.
+TEST(ARankThatEndsWithoutMpi, FailsTheJob) {
+  for (const Outcome& outcome : on_all_routes({"--fault leaves-after-training"})) {
+    EXPECT_GT(outcome.status, 0) << outcome.output;
+    EXPECT_LT(outcome.seconds, kStallTimeout + kGrace);
+    EXPECT_EQ(outcome.left_behind, "");
+    EXPECT_THAT(outcome.output, HasSubstr("trained 20 steps"));
+  }
+}
+
+TEST(ARankOfAnotherLayout, EndsTheJobBeforeTheFirstStep) {
+  for (const Outcome& outcome : on_all_routes({"--fault layout"})) {
+    EXPECT_THAT(
+        expect_failure(outcome),
+        HasSubstr("[all_reduce] needed the same parameters on all replicas; dense_2/kernel has 1024 elements on "
+                  "replica 0 and 1056 on replica 1"));
+    EXPECT_EQ(outcome.status, 4);
+    EXPECT_TRUE(outcome.lines_with("step 1 done").empty());
+  }
+}
+
+// --- After the timeout
+
+TEST(AStoppedRank, IsNamed) {
+  for (const Outcome& outcome : on_all_routes({"--fault stopped --step 10"})) {
+    EXPECT_THAT(expect_failure(outcome),
+                AllOf(HasSubstr("[watchdog] needed a sign of life from every rank within 2 s; " + name_of_rank(1) +
+                                ", has not been heard of for "),
+                      HasSubstr(kGoesOn)));
+    EXPECT_EQ(outcome.status, 4);
+  }
+}
+
+/// A job in which rank 1 stood still in its sixth step, before `bucket`.
+void expect_standing(const Outcome& outcome, const std::string& bucket, const std::string& phase,
+                     const std::string& others) {
+  EXPECT_THAT(expect_failure(outcome),
+              AllOf(HasSubstr("[watchdog] needed progress within 2 s; " + name_of_rank(1) +
+                              ", step 6, waiting before " + bucket + " for "),
+                    ContainsRegex(" for [2-9] s in " + phase + "; " + others + " in it; " + kGoesOn)));
+  EXPECT_EQ(outcome.status, 4);
+}
+
+const std::string kFirstBucket = "bucket 0 (layers dense_3/kernel .. dense_2/kernel)";
+const std::string kSecondBucket = "bucket 1 (layers dense_2/bias .. dense_1/kernel)";
+
+// On the ring the first bucket has gone by the middle of backward; in shared memory all go at its end.
+TEST(ARankThatStandsStill, IsNamedWithStepAndBucket) {
+  const auto outcomes = on_all_routes({"--fault sleeps", "--fault sleeps-in-backward"});
+  expect_standing(outcomes[0], kFirstBucket, "idle", "rank 0 is");
+  expect_standing(outcomes[1], kFirstBucket, "idle", "ranks 0,2 are");
+  expect_standing(outcomes[2], kFirstBucket, "compute", "rank 0 is");
+  expect_standing(outcomes[3], kSecondBucket, "compute", "ranks 0,2 are");
+}
+
+TEST(AReplicaThatStandsStill, IsNamedAndNotItsRank) {
+  for (const Outcome& outcome : on_all_routes({"--fault sleeps-in-backward --replicas 2"}))
+    EXPECT_THAT(expect_failure(outcome),
+                AllOf(HasSubstr("; replica 3 (" + name_of_rank(1) + "), step 6, waiting before bucket "),
+                      ContainsRegex(" for [2-9] s in compute; replicas 0,1,2(,4,5)? are in it; ")));
+}
+
+TEST(ARankThatDoesNotGetItsRecords, IsNamedWithStepAndPhase) {
+  for (const Outcome& outcome : on_all_routes({"--fault sleeps-in-input"})) {
+    EXPECT_THAT(expect_failure(outcome),
+                AllOf(HasSubstr("[watchdog] needed progress within 2 s; " + name_of_rank(1) + ", step "),
+                      HasSubstr(", waiting before " + kFirstBucket + " for "), HasSubstr(" s in input; ")));
+    EXPECT_EQ(outcome.status, 4);
+  }
+}
+
+TEST(ARankThatReturnsEarly, IsNamed) {
+  const auto outcomes =
+      on_all_routes({"--fault leaves-before-training --rank 0", "--fault leaves-before-training --rank 1"});
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    EXPECT_THAT(expect_failure(outcomes[i]),
+                HasSubstr("[watchdog] needed progress within 2 s; " + name_of_rank(rank_of(i)) +
+                          ", has left; nobody else has moved for "));
+    EXPECT_EQ(outcomes[i].status, 4);
+  }
+}
+
+// --- At any moment
+
+/// Kills ranks while 12 MB a step are under way, on the two routes at once. `trial` decides which ranks, and when.
+void kill_in_mid_training(unsigned trial) {
+  std::mt19937 random(trial);
+  Jobs jobs;
+  std::vector<Job*> running;
+  for (const Route& route : kRoutes)
+    running.push_back(
+        &jobs.start(3, fmt::format("--allreduce {} --units 1024 --bucket-bytes 4194304 --steps 1000000", route.name)));
+  std::vector<int> killed;
+  for (Job* job : running) {
+    killed.push_back(static_cast<int>(random() % 3));
+    const pid_t process = job->rank(killed.back());
+    ASSERT_TRUE(job->wait_for("step 2 done")) << job->output();
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 60000));
+    job->restart_clock();
+    ASSERT_EQ(kill(process, SIGKILL), 0);
+  }
+  const auto outcomes = jobs.finish();
+  for (std::size_t i = 0; i < outcomes.size(); ++i)
+    EXPECT_THAT(expect_failure(outcomes[i], 0),
+                HasSubstr("[watchdog] needed every rank to stay; " + name_of_rank(killed[i]) + ", is gone ("))
+        << "trial " << trial << " on " << kRoutes[i].name;
+}
+
+TEST(ARankKilledAtAnyMoment, EndsTheJobAtOnce) {
+  for (unsigned trial = 0; trial < 10; ++trial) kill_in_mid_training(trial);
+}
+
+}  // namespace
+}  // namespace lockstep::faults

@@ -1,0 +1,43 @@
+// Trainings in which one rank is not what the others are, and says nothing: it computes something else, or is slow.
+#include "tests/faults/endings.h"
+
+namespace lockstep::faults {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+TEST(OneBitOfOneWeight, IsFoundAtTheNextCheckAndNamed) {
+  // Of two replicas nobody knows which one is right; the second is named.
+  for (const Outcome& outcome : on_all_routes({"--fault flips-a-bit --step 5 --check-replicas 4"})) {
+    EXPECT_THAT(expect_failure(outcome),
+                EndsWith(fmt::format("[replicas] needed the same numbers on all replicas after step 8; dense_1/kernel "
+                                     "is another on replica 1 (rank 1, host {}), since a step after 4",
+                                     device::host_name())));
+    EXPECT_EQ(outcome.status, 4);
+    EXPECT_TRUE(outcome.lines_with("step 9 done").empty());
+  }
+}
+
+/// Rank 1 and nobody else is slow, and by `phase`.
+void expect_straggler(const Outcome& outcome, const std::string& phase) {
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_EQ(outcome.left_behind, "");
+  const auto lines = outcome.lines_with(" is slow: ");
+  EXPECT_EQ(lines.size(), 3U) << outcome.output;
+  for (const std::string& line : lines)
+    EXPECT_THAT(line, MatchesRegex(fmt::format(".*step [369]: rank 1 .host {}. is slow: {} [1-3][0-9][0-9] ms a step "
+                                               "where the median is .* ms; the others wait .* ms a step for it",
+                                               device::host_name(), phase)));
+}
+
+TEST(ASlowRank, IsNamedWithWhatItIsSlowAtAndNobodyElse) {
+  const auto outcomes =
+      on_all_routes({"--fault slow-backward --steps 9 --log-every 3", "--fault slow-input --steps 9 --log-every 3"});
+  for (std::size_t i = 0; i < outcomes.size(); ++i)
+    expect_straggler(outcomes[i], i < kRoutes.size() ? "compute" : "input");
+}
+
+}  // namespace
+}  // namespace lockstep::faults
