@@ -1,6 +1,6 @@
 #include "allreduce/communicator.h"
 
-#include <algorithm>
+#include <cstring>
 #include <exception>
 #include <type_traits>
 #include <utility>
@@ -52,7 +52,24 @@ void Request::wait() {
   operation->wait();
 }
 
+void Request::wait(device::Stream& stream) {
+  if (!impl_) return;
+  const std::unique_ptr<Impl> operation = std::move(impl_);
+  operation->wait(stream);
+}
+
 bool Request::test() { return !impl_ || impl_->test(); }
+
+void Communicator::Impl::copy(const std::byte* from, std::byte* to, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+void Communicator::Impl::start_after(device::Stream& stream) {
+  if (stream.device().kind != device::DeviceKind::cpu)
+    throw Error(ErrorCategory::input, "all_reduce", "needed a group of GPU replicas to follow a stream of a GPU",
+                fmt::format("got a stream of {} for route {}", device::to_string(stream.device()), route()));
+  stream.synchronize();
+}
 
 device::Buffer Communicator::Impl::allocate(std::size_t bytes) { return device::HostAllocator().allocate(bytes); }
 
@@ -86,8 +103,15 @@ Request Communicator::all_reduce(std::span<T> values, ReduceOp op) const {
 template <Reducible T>
 Request Communicator::all_reduce(std::span<const T> values, std::span<T> results, ReduceOp op) const {
   LOCKSTEP_CHECK_OP(values.size(), ==, results.size());
-  std::ranges::copy(values, results.begin());
+  impl_->copy(reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(results.data()),
+              values.size_bytes());
   return all_reduce(results, op);
+}
+
+template <Reducible T>
+Request Communicator::all_reduce(std::span<T> values, ReduceOp op, device::Stream& stream) const {
+  impl_->start_after(stream);
+  return all_reduce(values, op);
 }
 
 template <Reducible T>
@@ -102,17 +126,32 @@ Request Communicator::reduce_scatter(std::span<T> values, ReduceOp op) const {
 }
 
 template <Reducible T>
+Request Communicator::reduce_scatter(std::span<T> values, ReduceOp op, device::Stream& stream) const {
+  impl_->start_after(stream);
+  return reduce_scatter(values, op);
+}
+
+template <Reducible T>
 Request Communicator::all_gather(std::span<T> values) const {
   const CollectiveScope scope(activity(), "all_gather", bucket_);
   return Request(impl_->gather_slices(erase(values)));
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                                                \
-  template Request Communicator::all_reduce(std::span<T>, ReduceOp) const;                     \
-  template Request Communicator::all_reduce(std::span<const T>, std::span<T>, ReduceOp) const; \
-  template Slice Communicator::slice<T>(std::size_t, int) const;                               \
-  template Request Communicator::reduce_scatter(std::span<T>, ReduceOp) const;                 \
-  template Request Communicator::all_gather(std::span<T>) const;
+template <Reducible T>
+Request Communicator::all_gather(std::span<T> values, device::Stream& stream) const {
+  impl_->start_after(stream);
+  return all_gather(values);
+}
+
+#define LOCKSTEP_INSTANTIATE(T)                                                                 \
+  template Request Communicator::all_reduce(std::span<T>, ReduceOp) const;                      \
+  template Request Communicator::all_reduce(std::span<const T>, std::span<T>, ReduceOp) const;  \
+  template Request Communicator::all_reduce(std::span<T>, ReduceOp, device::Stream&) const;     \
+  template Slice Communicator::slice<T>(std::size_t, int) const;                                \
+  template Request Communicator::reduce_scatter(std::span<T>, ReduceOp) const;                  \
+  template Request Communicator::reduce_scatter(std::span<T>, ReduceOp, device::Stream&) const; \
+  template Request Communicator::all_gather(std::span<T>) const;                                \
+  template Request Communicator::all_gather(std::span<T>, device::Stream&) const;
 
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)

@@ -12,6 +12,7 @@
 #include "allreduce/activity.h"
 #include "device/buffer.h"
 #include "device/float16.h"
+#include "device/stream.h"
 
 namespace lockstep::allreduce {
 
@@ -39,6 +40,10 @@ class [[nodiscard]] Request {
 
   /// Blocks until the operation is complete. Throws Error (communication) if it failed or a member was lost.
   void wait();
+  /// Orders everything later on `stream` after this operation and leaves it to the stream; the values must stay where
+  /// they are until that has come there. The host does not block, but for an operation that the host does itself.
+  /// Throws like wait() for what is known; a failure after this shows in the next operation, or the watchdog finds it.
+  void wait(device::Stream& stream);
   /// Whether the operation is complete. Throws like wait().
   bool test();
 
@@ -67,8 +72,8 @@ class Communicator {
   /// The same member, whose operations show that they are of gradient bucket `bucket`.
   Communicator for_bucket(int bucket) const;
 
-  /// What moves the bytes, for people: "in-process", "shared-memory", "ring", "mpi", "in-process + ring", "none" for
-  /// one member.
+  /// What moves the bytes, for people: "in-process", "shared-memory", "ring", "mpi", "nccl", "in-gpu",
+  /// "in-process + ring", "none" for one member.
   std::string route() const;
 
   /// Whether an operation waits for a wire rather than for memory, so that it is worth doing beside the computation.
@@ -76,20 +81,25 @@ class Communicator {
   /// Seconds that this member's operations have waited for other members to come to them, all in all.
   double seconds_waited() const;
 
-  /// Memory that this group reduces without a copy, zeroed.
+  /// Memory that this group reduces without a copy, zeroed; on this member's GPU where it has one.
   device::Buffer allocate(std::size_t bytes) const;
 
   /// values[i] becomes op over all members of their values[i]: the same bits on every member and in every run. In
   /// place. `values.size()` is in elements and may be 0. Integers wrap around, and a NaN on any member is the result,
   /// of max and min too; 16-bit floats are added in float32 and rounded once where members share memory, once a member
-  /// on a ring. On route mpi the library decides about bits and NaNs. The values must stay where they are until the
-  /// request is complete. Throws Error (communication), here or from the request.
+  /// on a ring. On the routes mpi and nccl the library decides about bits and NaNs. The values must stay where they are
+  /// until the request is complete; in a group of GPU replicas they lie on the member's GPU, or in host memory on all
+  /// members. Throws Error (communication), here or from the request.
   template <Reducible T>
   Request all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) const;
   /// The same out of place: `results`, of the same size, receives what all_reduce would make of `values`. They do not
   /// overlap.
   template <Reducible T>
   Request all_reduce(std::span<const T> values, std::span<T> results, ReduceOp op = ReduceOp::sum) const;
+  /// The same in place, after the work already on `stream`, which the host does not await where the values are on a
+  /// GPU. Throws Error (input) for the stream of a GPU in a group that is not of GPU replicas.
+  template <Reducible T>
+  Request all_reduce(std::span<T> values, ReduceOp op, device::Stream& stream) const;
 
   /// The range that reduce_scatter completes on member `rank` of `count` elements of T: whole cache lines, in rank
   /// order, sizes equal to within one line.
@@ -99,9 +109,13 @@ class Communicator {
   /// spoiled. Throws Error (communication).
   template <Reducible T>
   Request reduce_scatter(std::span<T> values, ReduceOp op = ReduceOp::sum) const;
+  template <Reducible T>
+  Request reduce_scatter(std::span<T> values, ReduceOp op, device::Stream& stream) const;  ///< after its work
   /// The second half: every member's own slice of `values` is brought to all. Throws Error (communication).
   template <Reducible T>
   Request all_gather(std::span<T> values) const;
+  template <Reducible T>
+  Request all_gather(std::span<T> values, device::Stream& stream) const;  ///< after its work
 
   /// Every member's `values` become those of member `root`. Same size everywhere. Throws Error (communication).
   void broadcast(std::span<std::byte> values, int root) const;
@@ -122,6 +136,8 @@ class Communicator {
   /// notice within milliseconds, but not from inside the MPI library's own reduction (route mpi); a replica that is not
   /// its rank's first reaches the other ranks when its rank's first replica comes to its next operation.
   void abort(const std::string& reason) const;
+
+  const std::shared_ptr<Impl>& impl() const { return impl_; }  ///< for routes that stand on another one
 
  private:
   std::shared_ptr<Impl> impl_;

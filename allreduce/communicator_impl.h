@@ -19,6 +19,8 @@ class Request::Impl {
   virtual ~Impl() = default;
   virtual void wait() = 0;
   virtual bool test() = 0;
+  /// Orders what comes later on `stream` after the operation.
+  virtual void wait(device::Stream& stream) = 0;
 };
 
 /// The operations of Communicator, on elements of a type known at run time.
@@ -33,6 +35,11 @@ class Communicator::Impl {
   virtual double seconds_waited() const = 0;
 
   virtual device::Buffer allocate(std::size_t bytes);
+  /// Copies a caller's values before an operation on `to`.
+  virtual void copy(const std::byte* from, std::byte* to, std::size_t bytes);
+  /// The next operation of this member starts after the work on `stream`. A route of the host awaits that, and throws
+  /// Error (input) for the stream of a GPU.
+  virtual void start_after(device::Stream& stream);
   virtual std::unique_ptr<Request::Impl> all_reduce(const Values& values, ReduceOp op) = 0;
   virtual std::unique_ptr<Request::Impl> reduce_scatter(const Values& values, ReduceOp op) = 0;
   virtual std::unique_ptr<Request::Impl> gather_slices(const Values& values) = 0;
@@ -43,6 +50,8 @@ class Communicator::Impl {
 
   /// Makes the current and later operations of all members throw `failure`. The first failure stays. Any thread.
   virtual void fail(const Failure& failure) = 0;
+  /// Throws the failure of the group, if any; for a member that waits for something else than the others.
+  virtual void throw_if_failed() = 0;
 };
 
 }  // namespace lockstep::allreduce

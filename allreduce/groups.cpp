@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "allreduce/communicator_impl.h"
+#include "allreduce/device_groups.h"
 #include "allreduce/mpi_ranks.h"
 #include "allreduce/routes/hierarchical.h"
 #include "allreduce/routes/in_process.h"
@@ -19,6 +20,7 @@ namespace lockstep::allreduce {
 namespace {
 
 std::shared_ptr<MpiGroup> make_between_ranks(MPI_Comm ranks, Route route) {
+  if (route == Route::nccl) require_nccl({});
   if (route == Route::mpi) return make_mpi_library(ranks);
   if (route == Route::ring) return make_ring(ranks);
   if (route == Route::in_process)

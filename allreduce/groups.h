@@ -13,7 +13,7 @@ namespace lockstep::allreduce {
 /// `size` members (1 or more) that are threads of this process; element i is for replica i.
 std::vector<Communicator> make_in_process_group(int size);
 
-/// The calling rank as a member of `ranks`, one replica a rank. `route` is any but in_process;
+/// The calling rank as a member of `ranks`, one replica a rank. `route` is any but in_process and nccl;
 /// automatic takes the first of Topology::candidates.
 /// Collective over `ranks`, which the group duplicates; MPI must live longer than the group. Throws Error (input) for a
 /// route that does not connect these ranks.

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <concepts>
 #include <cstring>
 #include <type_traits>
 
+#include "allreduce/element.h"
 #include "device/float16.h"
 
 namespace lockstep::allreduce {
@@ -15,42 +14,6 @@ namespace {
 constexpr std::size_t kCacheLine = 64;
 // Two blocks fit the first-level cache with room to spare: one that accumulates, one that streams in.
 constexpr std::size_t kBlockBytes = 4096;
-
-struct Sum {
-  template <typename T>
-  static T apply(T a, T b) {
-    if constexpr (std::integral<T>) {
-      // Integers wrap around, as they do in MPI; signed overflow would be undefined.
-      using Unsigned = std::make_unsigned_t<T>;
-      return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
-    } else {
-      return a + b;
-    }
-  }
-};
-
-// A NaN on any member must reach all: `b` is taken unless `a` is NaN or beats it, and a NaN `b` is never beaten.
-template <typename T>
-bool is_nan(T value) {
-  if constexpr (std::floating_point<T>)
-    return std::isnan(value);
-  else
-    return false;
-}
-
-struct Max {
-  template <typename T>
-  static T apply(T a, T b) {
-    return a > b || is_nan(a) ? a : b;
-  }
-};
-
-struct Min {
-  template <typename T>
-  static T apply(T a, T b) {
-    return a < b || is_nan(a) ? a : b;
-  }
-};
 
 // How elements of type T lie in memory and are added up: as they are, but for 16-bit floats, which widen to float32.
 template <typename T>

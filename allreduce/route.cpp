@@ -12,13 +12,14 @@ struct RouteName {
   std::string_view name;
 };
 
-constexpr std::array<RouteName, 6> kRoutes = {{{Route::automatic, "auto"},
+constexpr std::array<RouteName, 7> kRoutes = {{{Route::automatic, "auto"},
                                                {Route::in_process, "in-process"},
                                                {Route::shared_memory, "shared-memory"},
                                                {Route::ring, "ring"},
                                                {Route::hierarchical, "hierarchical"},
-                                               {Route::mpi, "mpi"}}};
-constexpr std::string_view kRouteNames = "auto, in-process, shared-memory, ring, hierarchical or mpi";
+                                               {Route::mpi, "mpi"},
+                                               {Route::nccl, "nccl"}}};
+constexpr std::string_view kRouteNames = "auto, in-process, shared-memory, ring, hierarchical, mpi or nccl";
 
 }  // namespace
 

@@ -7,7 +7,7 @@
 namespace lockstep::allreduce {
 
 /// `automatic` stands for a choice by topology and measurement (select_route).
-enum class Route { automatic, in_process, shared_memory, ring, hierarchical, mpi };
+enum class Route { automatic, in_process, shared_memory, ring, hierarchical, mpi, nccl };
 
 /// Reads the `--allreduce` option. Throws Error (input) that lists the names.
 Route parse_route(std::string_view name);

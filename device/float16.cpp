@@ -20,7 +20,9 @@ void convert(std::span<const From> from, std::span<To> to) {
 
 }  // namespace
 
-void widen(std::span<const Float16> from, std::span<float> to) { convert<Float16, float, Eigen::half, float>(from, to); }
+void widen(std::span<const Float16> from, std::span<float> to) {
+  convert<Float16, float, Eigen::half, float>(from, to);
+}
 void widen(std::span<const BFloat16> from, std::span<float> to) {
   convert<BFloat16, float, Eigen::bfloat16, float>(from, to);
 }

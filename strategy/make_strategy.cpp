@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "allreduce/device_groups.h"
 #include "device/error.h"
 #include "strategy/mirrored_strategy.h"
 #include "strategy/multi_worker_mirrored_strategy.h"
@@ -18,7 +19,8 @@ std::string_view choose(const Session& session, std::size_t devices) {
   return devices > 1 ? "mirrored" : "one-device";
 }
 
-void check_route(const Session& session, Route route) {
+void check_route(const Session& session, const std::vector<device::Device>& devices, Route route) {
+  if (route == Route::nccl) allreduce::require_nccl(devices);
   if (route == Route::in_process && session.size() > 1)
     throw Error(ErrorCategory::input, "allreduce", "in-process needs all replicas in one process; use auto",
                 fmt::format("this job has {} ranks", session.size()));
@@ -31,7 +33,7 @@ void check_route(const Session& session, Route route) {
 
 std::unique_ptr<Strategy> make_strategy(Session& session, std::string_view name, std::vector<device::Device> devices,
                                         const StrategyOptions& options) {
-  check_route(session, options.route);
+  check_route(session, devices, options.route);
   if (!(options.stall_timeout >= 0))
     throw Error(ErrorCategory::input, "--stall-timeout", "needed seconds, or 0 for none",
                 fmt::format("got {}", options.stall_timeout));

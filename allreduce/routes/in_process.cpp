@@ -63,6 +63,10 @@ class InProcess final : public Communicator::Impl {
 
   void fail(const Failure& failure) override { meeting_.fail(failure); }
 
+  void throw_if_failed() override {
+    if (const auto failure = meeting_.failure()) failure->raise();
+  }
+
  private:
   Meeting meeting_;
   ProcessAddresses addresses_;

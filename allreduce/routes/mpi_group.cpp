@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "allreduce/routes/ring_reduction.h"
 #include "device/error.h"
 
 namespace lockstep::allreduce {
@@ -193,6 +194,21 @@ void MpiGroup::wait(MPI_Request& request) {
   });
 }
 
+void MpiGroup::carry(RingReduction& reduction) {
+  const Operation operation(*this);
+  wait_until_done([&] {
+    const bool moved = reduction.advance();
+    if (reduction.is_done()) return Progress::done;
+    return moved ? Progress::some : Progress::none;
+  });
+  check(reduction.status(), "a message between ranks");
+}
+
+void MpiGroup::throw_if_failed() {
+  const Operation operation(*this);
+  receive_failure();
+}
+
 std::unique_ptr<Request::Impl> MpiGroup::all_reduce(const Values& values, ReduceOp op) {
   const Operation operation(*this);
   run_all_reduce(values, op);
@@ -248,7 +264,10 @@ std::vector<std::vector<std::byte>> MpiGroup::all_gather(std::span<const std::by
   return all;
 }
 
-void MpiGroup::barrier() { compare(Call::barrier()); }
+void MpiGroup::barrier() {
+  const Operation operation(*this);
+  compare(Call::barrier());
+}
 
 bool MpiGroup::any(bool mine) {
   const Operation operation(*this);

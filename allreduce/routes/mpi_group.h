@@ -21,6 +21,8 @@
 
 namespace lockstep::allreduce {
 
+class RingReduction;
+
 class MpiGroup : public Communicator::Impl {
  public:
   /// Duplicates `ranks`. Collective over it.
@@ -44,8 +46,13 @@ class MpiGroup : public Communicator::Impl {
   void barrier() final;
   bool any(bool mine) final;
   void fail(const Failure& failure) final;
+  void throw_if_failed() final;
 
   const std::optional<Failure>& failure() const { return failure_; }
+
+  /// Carries `reduction`, which may be between some of the ranks alone, to its end: for a route that stands on this
+  /// one. Throws Error (communication) when it fails or any rank of the group does.
+  void carry(RingReduction& reduction);
 
  protected:
   enum class Progress { none, some, done };

@@ -132,6 +132,20 @@ class MultiWorker final : public Communicator::Impl {
     if (is_leader()) worker_->between->fail(failure);
   }
 
+  void throw_if_failed() override {
+    if (const auto failure = meeting_.failure()) {
+      if (is_leader()) worker_->between->fail(*failure);
+      failure->raise();
+    }
+    if (!is_leader()) return;
+    try {
+      worker_->between->throw_if_failed();
+    } catch (const Error&) {
+      meeting_.fail(*worker_->between->failure());
+      throw;
+    }
+  }
+
  private:
   bool is_leader() const { return meeting_.member() == 0; }
   int first_of(int rank) const { return worker_->first_of_rank[static_cast<std::size_t>(rank)]; }

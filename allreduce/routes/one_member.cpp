@@ -15,25 +15,25 @@ class OneMember final : public Communicator::Impl {
   double seconds_waited() const override { return 0; }
 
   std::unique_ptr<Request::Impl> all_reduce(const Values&, ReduceOp) override {
-    check_alive();
+    throw_if_failed();
     return nullptr;
   }
   std::unique_ptr<Request::Impl> reduce_scatter(const Values&, ReduceOp) override {
-    check_alive();
+    throw_if_failed();
     return nullptr;
   }
   std::unique_ptr<Request::Impl> gather_slices(const Values&) override {
-    check_alive();
+    throw_if_failed();
     return nullptr;
   }
-  void broadcast(std::span<std::byte>, int) override { check_alive(); }
+  void broadcast(std::span<std::byte>, int) override { throw_if_failed(); }
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
-    check_alive();
+    throw_if_failed();
     return {{mine.begin(), mine.end()}};
   }
-  void barrier() override { check_alive(); }
+  void barrier() override { throw_if_failed(); }
   bool any(bool mine) override {
-    check_alive();
+    throw_if_failed();
     return mine;
   }
   void fail(const Failure& failure) override {
@@ -41,13 +41,13 @@ class OneMember final : public Communicator::Impl {
     if (!failure_) failure_ = failure;
   }
 
- private:
-  void check_alive() const {
+  void throw_if_failed() override {
     const std::lock_guard lock(mutex_);
     if (failure_) failure_->raise();
   }
 
-  mutable std::mutex mutex_;
+ private:
+  std::mutex mutex_;
   std::optional<Failure> failure_;
 };
 

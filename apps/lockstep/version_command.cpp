@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "allreduce/routes/nccl.h"
 #include "device/cpu.h"
 #include "device/gpu.h"
 
@@ -45,9 +46,9 @@ Json versions() {
           {"onednn", library(fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH),
                              onednn_loaded())},
           {"cuda", library(device::cuda_built_version(), device::cuda_loaded_version())},
-          // Neither is linked by this version; the keys are promises to scripts.
+          // Not linked by this version; the key is a promise to scripts.
           {"cudnn", library(kAbsent, kAbsent)},
-          {"nccl", library(kAbsent, kAbsent)}};
+          {"nccl", library(allreduce::nccl_built_version(), allreduce::nccl_loaded_version())}};
 }
 
 void print_text(const Json& versions) {

@@ -74,7 +74,7 @@ TEST_P(Failures, DifferentCallsAreAnErrorOnEveryMember) {
     EXPECT_EQ(
         communication_error_of([&] { is_last(group) ? group.barrier() : static_cast<void>(group.any(false)); }),
         fmt::format("[any] needed the same call on all members; member {} called any() and member {} called barrier()",
-                    GetParam().named_beside_last, group.size() - 1));
+                    GetParam().named_beside_last_in_control.value_or(GetParam().named_beside_last), group.size() - 1));
   });
 }
 

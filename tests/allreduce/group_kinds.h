@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ struct GroupKind {
   /// The member that an error names beside the last one when that differs: its neighbour where threads of one rank
   /// compare first.
   int named_beside_last = 0;
+  /// The same for calls that carry no values, where that is another.
+  std::optional<int> named_beside_last_in_control = {};
 };
 
 inline void run(const GroupKind& kind, const MemberBody& body) { run_members(kind.make(), body); }

@@ -10,8 +10,8 @@ namespace lockstep::allreduce {
 namespace {
 
 TEST(ParseRoute, ReadsWhatItWrites) {
-  for (const Route route :
-       {Route::automatic, Route::in_process, Route::shared_memory, Route::ring, Route::hierarchical, Route::mpi})
+  for (const Route route : {Route::automatic, Route::in_process, Route::shared_memory, Route::ring, Route::hierarchical,
+                            Route::mpi, Route::nccl})
     EXPECT_EQ(parse_route(to_string(route)), route);
   EXPECT_EQ(to_string(Route::automatic), "auto");
   EXPECT_EQ(to_string(Route::in_process), "in-process");
@@ -24,7 +24,7 @@ TEST(ParseRoute, ListsTheNames) {
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
     EXPECT_STREQ(error.what(),
-                 "[--allreduce] needed auto, in-process, shared-memory, ring, hierarchical or mpi; got \"tree\"");
+                 "[--allreduce] needed auto, in-process, shared-memory, ring, hierarchical, mpi or nccl; got \"tree\"");
   }
 }
 

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include "allreduce/routes/hierarchical.h"
+#include "allreduce/routes/nccl.h"
 #include "allreduce/routes/ring.h"
 #include "tests/allreduce/group_kinds.h"
+#include "tests/allreduce/on_gpus.h"
 
 namespace lockstep::allreduce {
 namespace {
@@ -73,6 +75,14 @@ std::vector<GroupKind> group_kinds() {
       kinds.push_back({.name = even ? "nodes_of_2" : "uneven_nodes", .size = ranks, .make = [even] {
                          return std::vector{make_nodes(even ? world_rank() / 2 : world_rank() > 0)};
                        }});
+  // With a real GPU for each rank, all on this node.
+  const device::Device gpu = {device::DeviceKind::gpu, world_rank()};
+  if (ranks > 1 && nccl_built_version() != "absent" && static_cast<int>(device::list_gpus().size()) >= ranks)
+    for (const Route route : {Route::nccl, Route::hierarchical})
+      kinds.push_back({.name = route == Route::nccl ? "nccl" : "nccl_and_ring",
+                       .size = ranks,
+                       .make = [=] { return on_gpus(make_device_group(MPI_COMM_WORLD, {gpu}, route), {gpu}); },
+                       .is_exact = false});
   return kinds;
 }
 

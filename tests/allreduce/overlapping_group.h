@@ -35,6 +35,7 @@ class Overlapping final : public Communicator::Impl {
   void barrier() override { inner_->barrier(); }
   bool any(bool mine) override { return inner_->any(mine); }
   void fail(const Failure& failure) override { inner_->fail(failure); }
+  void throw_if_failed() override { inner_->throw_if_failed(); }
 
  private:
   std::shared_ptr<Communicator::Impl> inner_;

@@ -1,0 +1,30 @@
+// How groups of replicas on given devices come to be; groups.h has those of the CPU.
+#pragma once
+
+#include <mpi.h>
+
+#include <vector>
+
+#include "allreduce/communicator.h"
+#include "allreduce/route.h"
+#include "device/device.h"
+
+namespace lockstep::allreduce {
+
+/// Throws Error (input) unless this build has NCCL, this machine a GPU, and all of `devices` are GPUs: what Route::nccl
+/// needs. An empty list stands for replicas on the CPU.
+void require_nccl(const std::vector<device::Device>& devices);
+
+/// Members that are threads of this process; element i is for devices[i]. On the CPU this is make_in_process_group.
+/// GPUs, one each, are served by NCCL; where all share one GPU a kernel on it reduces (route "in-gpu", or "none" for
+/// one member). `route` is automatic or in_process, or nccl for GPUs. Throws Error (input) for devices that cannot form
+/// a group, Error (device) for a GPU that is not available, Error (communication) where NCCL fails.
+std::vector<Communicator> make_device_group(const std::vector<device::Device>& devices, Route route = Route::automatic);
+
+/// Members that are replicas of all ranks of `ranks`, numbered as by make_multi_worker_group, which it is for the CPU.
+/// Each needs a GPU of its own. automatic is nccl on one node; hierarchical between nodes (NCCL within, a ring of the
+/// CPU between them), but nccl where ranks drive several GPUs. Collective over `ranks`. Throws like the other, the same
+/// on all ranks.
+std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<device::Device>& devices, Route route);
+
+}  // namespace lockstep::allreduce

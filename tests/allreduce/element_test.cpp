@@ -1,0 +1,140 @@
+// The arithmetic that the CPU and the GPU share, against that of the CPU's loops.
+#include "allreduce/element.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "allreduce/reduce.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+// Every 16-bit pattern that is a number, and floats around all of them.
+template <typename Half>
+std::vector<Half> all_halves() {
+  std::vector<Half> halves(std::size_t{1} << 16);
+  for (std::size_t i = 0; i < halves.size(); ++i) halves[i].bits = static_cast<std::uint16_t>(i);
+  return halves;
+}
+
+template <typename Half>
+std::vector<float> widened(const std::vector<Half>& halves) {
+  std::vector<float> wide(halves.size());
+  device::widen(std::span<const Half>(halves), wide);
+  return wide;
+}
+
+template <typename Half>
+std::vector<Half> narrowed(const std::vector<float>& values) {
+  std::vector<Half> halves(values.size());
+  device::narrow(values, std::span(halves));
+  return halves;
+}
+
+template <typename Half>
+class HalfElement : public ::testing::Test {};
+
+using Halves = ::testing::Types<device::Float16, device::BFloat16>;
+TYPED_TEST_SUITE(HalfElement, Halves);
+
+TYPED_TEST(HalfElement, LoadsEveryValueExactly) {
+  const std::vector<TypeParam> halves = all_halves<TypeParam>();
+  const std::vector<float> expected = widened(halves);
+  for (std::size_t i = 0; i < halves.size(); ++i) {
+    const float loaded = Element<TypeParam>::load(halves[i]);
+    if (std::isnan(expected[i]))
+      ASSERT_TRUE(std::isnan(loaded)) << i;
+    else
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(loaded), std::bit_cast<std::uint32_t>(expected[i])) << i;
+  }
+}
+
+TYPED_TEST(HalfElement, RoundsToTheNearestAndTiesToEven) {
+  std::vector<float> values;
+  for (const float exact : widened(all_halves<TypeParam>())) {
+    if (std::isnan(exact)) continue;
+    // The value, its neighbours among floats, and the middle between it and the next half with both neighbours.
+    const auto bits = std::bit_cast<std::uint32_t>(exact);
+    for (const std::uint32_t offset : {0U, 1U, 0xfffU, 0x1000U, 0x1001U, 0x7fffU, 0x8000U, 0x8001U})
+      for (const std::uint32_t nearby : {bits + offset, bits - offset}) values.push_back(std::bit_cast<float>(nearby));
+  }
+  for (const float value : {std::numeric_limits<float>::max(), 65519.0F, 65520.0F, 0x1p-24F, 0x1p-25F, 0x1.8p-25F,
+                            std::numeric_limits<float>::denorm_min(), std::numeric_limits<float>::infinity()})
+    for (const float sign : {1.0F, -1.0F}) values.push_back(sign * value);
+  const std::vector<TypeParam> expected = narrowed<TypeParam>(values);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const TypeParam stored = Element<TypeParam>::store(values[i]);
+    if (std::isnan(values[i]))
+      ASSERT_TRUE(std::isnan(Element<TypeParam>::load(stored))) << i;
+    else
+      ASSERT_EQ(stored.bits, expected[i].bits) << values[i];
+  }
+}
+
+template <typename T>
+struct MakeValue {
+  static T of(int i) { return static_cast<T>(i); }
+};
+template <>
+struct MakeValue<float> {
+  static float of(int i) { return std::sin(static_cast<float>(i)) * std::pow(10.0F, static_cast<float>(i % 7)); }
+};
+template <>
+struct MakeValue<double> {
+  static double of(int i) { return std::sin(i) * std::pow(10.0, i % 7); }
+};
+template <>
+struct MakeValue<device::Float16> {
+  static device::Float16 of(int i) { return narrowed<device::Float16>({MakeValue<float>::of(i) / 1024}).front(); }
+};
+template <>
+struct MakeValue<device::BFloat16> {
+  static device::BFloat16 of(int i) { return narrowed<device::BFloat16>({MakeValue<float>::of(i)}).front(); }
+};
+
+template <typename Op, typename T>
+void expect_bits_of_the_loops(ElementType type, ReduceOp op) {
+  constexpr std::size_t kCount = 3001;
+  for (const std::size_t members : {2U, 3U, 5U}) {
+    std::vector<std::vector<T>> values(members, std::vector<T>(kCount));
+    for (std::size_t member = 0; member < members; ++member)
+      for (std::size_t i = 0; i < kCount; ++i)
+        values[member][i] = MakeValue<T>::of(static_cast<int>(i * 31 + member * 1009) - 40'000);
+    std::vector<T> expected(kCount);
+    std::vector<const std::byte*> sources;
+    for (const std::vector<T>& each : values) sources.push_back(reinterpret_cast<const std::byte*>(each.data()));
+    reduce_slice(sources, std::array{reinterpret_cast<std::byte*>(expected.data())}, {0, kCount}, type, op);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const T reduced = reduce_element<Op, T>(static_cast<int>(members),
+                                              [&](int member) { return values[static_cast<std::size_t>(member)][i]; });
+      ASSERT_EQ(std::memcmp(&reduced, &expected[i], sizeof(T)), 0) << i << " of " << members << " members";
+    }
+  }
+}
+
+template <typename T>
+void expect_bits_of_the_loops(ElementType type) {
+  expect_bits_of_the_loops<Sum, T>(type, ReduceOp::sum);
+  expect_bits_of_the_loops<Max, T>(type, ReduceOp::max);
+  expect_bits_of_the_loops<Min, T>(type, ReduceOp::min);
+}
+
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat32) { expect_bits_of_the_loops<float>(ElementType::float32); }
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat64) { expect_bits_of_the_loops<double>(ElementType::float64); }
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat16) {
+  expect_bits_of_the_loops<device::Float16>(ElementType::float16);
+}
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForBFloat16) {
+  expect_bits_of_the_loops<device::BFloat16>(ElementType::bfloat16);
+}
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForInt32) { expect_bits_of_the_loops<std::int32_t>(ElementType::int32); }
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForInt64) { expect_bits_of_the_loops<std::int64_t>(ElementType::int64); }
+
+}  // namespace
+}  // namespace lockstep::allreduce

@@ -1,0 +1,120 @@
+// The work on a real GPU; skipped where there is none.
+#include "allreduce/cuda/gpu_work.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "device/gpu.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+constexpr device::Device kGpu = {device::DeviceKind::gpu, 0};
+
+std::vector<std::byte> random_bytes(std::size_t count, unsigned seed) {
+  std::minstd_rand dice(seed);
+  std::vector<std::byte> bytes(count);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(dice() >> 8);
+  return bytes;
+}
+
+// Numbers of moderate size: sums whose order shows, and no NaN, whose bits a GPU chooses for itself.
+std::vector<std::byte> values_of(ElementType type, std::size_t count, unsigned seed) {
+  std::vector<std::byte> bytes = random_bytes(count * bytes_per_element(type), seed);
+  const auto clear_top = [&](std::size_t width, std::byte kept) {
+    for (std::size_t i = width - 1; i < bytes.size(); i += width) bytes[i] &= kept;
+  };
+  // Half of all exponents of these types at most, and never all ones.
+  if (type == ElementType::float32) clear_top(4, std::byte{0xbf});
+  if (type == ElementType::float64) clear_top(8, std::byte{0xbf});
+  if (type == ElementType::float16) clear_top(2, std::byte{0xbf});
+  if (type == ElementType::bfloat16) clear_top(2, std::byte{0xbf});
+  return bytes;
+}
+
+class GpuWork : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!device::gpu_is_available()) GTEST_SKIP() << device::gpu_unavailable_reason();
+  }
+};
+
+struct Sizes {
+  std::size_t members;
+  std::size_t offset;  // of the buffers, in elements: 16-byte loads are possible at some only
+  Slice slice;
+};
+
+void expect_bits_of_the_cpu(ElementType type, ReduceOp op, const Sizes& sizes) {
+  constexpr std::size_t kCount = 100'003;
+  const std::size_t width = bytes_per_element(type);
+  device::Stream stream(kGpu);
+  const auto allocator = device::make_gpu_allocator(kGpu.index);
+  std::vector<std::vector<std::byte>> on_host;
+  std::vector<device::Buffer> on_gpu;
+  std::vector<const std::byte*> host_members;
+  std::vector<std::byte*> host_results;
+  std::vector<const std::byte*> members;
+  std::vector<std::byte*> results;
+  for (std::size_t member = 0; member < sizes.members; ++member)
+    on_host.push_back(values_of(type, kCount + sizes.offset, static_cast<unsigned>(member + 1)));
+  for (std::vector<std::byte>& values : on_host) {
+    on_gpu.push_back(allocator->allocate(values.size()));
+    gpu::copy(values.data(), on_gpu.back().data(), values.size(), stream);
+    results.push_back(static_cast<std::byte*>(on_gpu.back().data()) + sizes.offset * width);
+    members.push_back(results.back());
+    host_results.push_back(values.data() + sizes.offset * width);
+    host_members.push_back(host_results.back());
+  }
+
+  gpu::reduce_slice(members, results, sizes.slice, type, op, stream);
+  std::vector<std::byte> copied(on_host.front().size());
+  reduce_slice(host_members, host_results, sizes.slice, type, op);
+
+  for (std::size_t member = 0; member < sizes.members; ++member) {
+    gpu::copy(on_gpu[member].data(), copied.data(), copied.size(), stream);
+    stream.synchronize();
+    ASSERT_EQ(std::memcmp(copied.data(), on_host[member].data(), copied.size()), 0)
+        << name_of(type) << ' ' << name_of(op) << ", member " << member << " of " << sizes.members << ", offset "
+        << sizes.offset;
+  }
+}
+
+TEST_F(GpuWork, ReducesToTheBitsOfTheCpu) {
+  for (const ElementType type : {ElementType::float32, ElementType::float64, ElementType::float16,
+                                 ElementType::bfloat16, ElementType::int32, ElementType::int64})
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min})
+      for (const Sizes& sizes : {Sizes{2, 0, {0, 100'003}},
+                                 {3, 0, {64, 50'001}},
+                                 {5, 1, {0, 1}},
+                                 {2, 3, {7, 9999}},
+                                 {32, 0, {0, 100'003}},
+                                 {2, 0, {5, 5}}})
+        expect_bits_of_the_cpu(type, op, sizes);
+}
+
+TEST_F(GpuWork, KnowsWhoseMemoryItIs) {
+  std::vector<float> on_host(10);
+  EXPECT_FALSE(gpu::holds(on_host.data()));
+  EXPECT_FALSE(gpu::holds(device::make_pinned_allocator()->allocate(10).data()));
+  EXPECT_TRUE(gpu::holds(device::make_gpu_allocator(kGpu.index)->allocate(10).data()));
+}
+
+TEST_F(GpuWork, FillsWithZeros) {
+  device::Stream stream(kGpu);
+  const device::Buffer buffer = device::make_gpu_allocator(kGpu.index)->allocate(1000);
+  std::vector<std::byte> bytes = random_bytes(1000, 1);
+  gpu::copy(bytes.data(), buffer.data(), 1000, stream);
+  gpu::fill_with_zeros(buffer.data(), 999, stream);
+  const std::byte last = bytes.back();
+  gpu::copy(buffer.data(), bytes.data(), 1000, stream);
+  stream.synchronize();
+  for (std::size_t i = 0; i < 999; ++i) ASSERT_EQ(bytes[i], std::byte{0}) << i;
+  EXPECT_EQ(bytes.back(), last);
+}
+
+}  // namespace
+}  // namespace lockstep::allreduce

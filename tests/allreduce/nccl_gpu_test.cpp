@@ -1,0 +1,112 @@
+// The real NCCL on a real GPU, as far as one GPU shows it; skipped where there is none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "allreduce/cuda/gpu_work.h"
+#include "allreduce/groups.h"
+#include "allreduce/routes/nccl.h"
+#include "device/gpu.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+using ::testing::StartsWith;
+
+constexpr device::Device kGpu = {device::DeviceKind::gpu, 0};
+constexpr std::size_t kCount = 100'003;
+
+class NcclOnAGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!device::gpu_is_available()) GTEST_SKIP() << device::gpu_unavailable_reason();
+  }
+
+  static Communicator make_group_of_one() {
+    return Communicator(make_nccl({make_in_process_group(1).front().impl()}, {kGpu}, MPI_COMM_NULL).front());
+  }
+};
+
+std::vector<float> values_on_host() {
+  std::vector<float> values(kCount);
+  std::iota(values.begin(), values.end(), 0.0F);
+  return values;
+}
+
+void copy_to(const device::Buffer& buffer, const std::vector<float>& values, device::Stream& stream) {
+  gpu::copy(values.data(), buffer.data(), values.size() * sizeof(float), stream);
+}
+
+std::vector<float> copy_from(const device::Buffer& buffer, device::Stream& stream) {
+  std::vector<float> values(kCount);
+  gpu::copy(buffer.data(), values.data(), kCount * sizeof(float), stream);
+  stream.synchronize();
+  return values;
+}
+
+TEST_F(NcclOnAGpu, ServesAGroupOfOne) {
+  const Communicator group = make_group_of_one();
+  device::Stream stream(kGpu);
+  for (const bool own : {true, false}) {
+    const device::Buffer buffer = own ? group.allocate(kCount * sizeof(float))
+                                      : device::make_gpu_allocator(kGpu.index)->allocate(kCount * sizeof(float));
+    EXPECT_EQ(copy_from(buffer, stream), std::vector<float>(kCount));
+    const std::span<float> values = buffer.as<float>();
+    copy_to(buffer, values_on_host(), stream);
+    group.all_reduce(values, ReduceOp::sum, stream).wait(stream);
+    EXPECT_EQ(copy_from(buffer, stream), values_on_host());
+    group.reduce_scatter(values, ReduceOp::max).wait();
+    group.all_gather(values, stream).wait();
+    group.broadcast(std::as_writable_bytes(values), 0);
+    EXPECT_EQ(copy_from(buffer, stream), values_on_host());
+  }
+}
+
+TEST_F(NcclOnAGpu, ReducesEveryType) {
+  const Communicator group = make_group_of_one();
+  const device::Buffer buffer = group.allocate(4096);
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+    group.all_reduce(buffer.as<float>(), op).wait();
+    group.all_reduce(buffer.as<double>(), op).wait();
+    group.all_reduce(buffer.as<device::Float16>(), op).wait();
+    group.all_reduce(buffer.as<device::BFloat16>(), op).wait();
+    group.all_reduce(buffer.as<std::int32_t>(), op).wait();
+    group.all_reduce(buffer.as<std::int64_t>(), op).wait();
+  }
+}
+
+TEST_F(NcclOnAGpu, CanBeLeftInTheMiddle) {
+  const Communicator group = make_group_of_one();
+  const device::Buffer buffer = group.allocate(kCount * sizeof(float));
+  Request request = group.all_reduce(buffer.as<float>());
+  group.abort("enough");
+  const std::string expected = "[all_reduce] needed all 1 members of the group; member 0 left: enough";
+  EXPECT_EQ(error_of([&] { request.wait(); }), expected);
+  EXPECT_EQ(error_of([&] { group.all_reduce(buffer.as<float>()).wait(); }), expected);
+}
+
+TEST_F(NcclOnAGpu, BuffersMayOutliveTheGroup) {
+  device::Stream stream(kGpu);
+  device::Buffer buffer;
+  {
+    const Communicator group = make_group_of_one();
+    buffer = group.allocate(kCount * sizeof(float));
+    group.all_reduce(buffer.as<float>()).wait();
+  }
+  EXPECT_EQ(copy_from(buffer, stream), std::vector<float>(kCount));
+}
+
+TEST_F(NcclOnAGpu, RefusesASecondMember) {
+  std::vector<std::shared_ptr<Communicator::Impl>> hosts;
+  for (const Communicator& member : make_in_process_group(2)) hosts.push_back(member.impl());
+  EXPECT_THAT(error_of([&] {
+                make_nccl(hosts, {kGpu, kGpu}, MPI_COMM_NULL);
+              }),
+              StartsWith("[nccl] needed 2 members to join on member "));
+}
+
+}  // namespace
+}  // namespace lockstep::allreduce

@@ -1,0 +1,129 @@
+// What the routes of GPUs promise between ranks beyond what all routes do, on hosts that pretend to have GPUs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "allreduce/device_groups.h"
+#include "allreduce/mpi_ranks.h"
+#include "allreduce/routes/job_texts.h"
+#include "device/cpu.h"
+#include "device/error.h"
+#include "tests/support/pretend_gpu.h"
+#include "tests/support/pretend_nccl.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+using ::testing::HasSubstr;
+
+int world_size() { return size_of(MPI_COMM_WORLD); }
+int world_rank() { return rank_in(MPI_COMM_WORLD); }
+
+TEST(NcclBetweenRanks, NamesItsRoute) {
+  const auto route_of = [](Route route) {
+    return make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route).front().route();
+  };
+  const bool alone = world_size() == 1;
+  EXPECT_EQ(route_of(Route::automatic), alone ? "none" : "nccl");
+  EXPECT_EQ(route_of(Route::nccl), alone ? "none" : "nccl");
+  EXPECT_EQ(route_of(Route::hierarchical), alone ? "none" : "nccl + ring");
+}
+
+TEST(NcclBetweenRanks, RefusesTwoRanksOnOneGpu) {
+  if (world_size() == 1) GTEST_SKIP() << "one rank has its GPU for itself";
+  EXPECT_EQ(
+      error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::nccl); }),
+      fmt::format("[--allreduce] needed a GPU for each replica of a job of several ranks; replicas 0 and 1 have the "
+                  "same, GPU-00000000-0000-0000-0000-000000000000 of {}",
+                  device::host_name()));
+}
+
+TEST(NcclBetweenRanks, RefusesAMixture) {
+  if (world_size() == 1) GTEST_SKIP() << "one rank has one device";
+  const std::vector<device::Device> devices = {world_rank() == 0 ? device::Device{} : pretend::gpus(1).front()};
+  EXPECT_EQ(error_of([&] { make_device_group(MPI_COMM_WORLD, devices, Route::automatic); }),
+            fmt::format("[--allreduce] needed replicas that are all on the CPU or all on GPUs; got 1 of {} on the CPU",
+                        world_size()));
+}
+
+TEST(NcclBetweenRanks, RefusesRoutesOfTheCpu) {
+  if (world_size() == 1) GTEST_SKIP() << "one rank needs no route";
+  EXPECT_EQ(error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), Route::shared_memory); }),
+            "[--allreduce] needed auto, nccl or hierarchical between GPUs of several ranks; got shared-memory");
+  EXPECT_EQ(
+      error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(2, 2 * world_rank()), Route::hierarchical); }),
+      fmt::format("[--allreduce] needed one replica a rank for hierarchical between GPUs; got {} replicas of {} "
+                  "ranks",
+                  2 * world_size(), world_size()));
+}
+
+TEST(NcclBetweenRanks, NamesTheRankWithoutItsGpuOnAllRanks) {
+  if (world_size() == 1) GTEST_SKIP() << "one rank asks for itself";
+  const int last = world_size() - 1;
+  const int gpu = world_rank() == last ? 99 : world_rank();
+  EXPECT_EQ(
+      error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, gpu), Route::nccl); }),
+      fmt::format("[devices] needed the devices of rank {} on {}; [devices] needed gpu:99; this process sees 8 GPUs",
+                  last, device::host_name()));
+}
+
+TEST(NcclBetweenRanks, OfTheCpuIsAGroupOfTheCpu) {
+  run_member(make_device_group(MPI_COMM_WORLD, {device::Device{}}, Route::automatic).front(),
+             [](const Communicator& group) {
+               EXPECT_EQ(group.route(), world_size() == 1 ? "none" : "shared-memory");
+               std::vector<float> values(10, 1.0F);
+               sum_and_wait(group, values);
+               EXPECT_EQ(values[9], static_cast<float>(group.size()));
+             });
+}
+
+TEST(NcclBetweenRanks, AnAnswerOfNcclIsTheErrorOfAllRanks) {
+  if (world_size() == 1) GTEST_SKIP() << "one rank does not ask NCCL";
+  for (const Route route : {Route::nccl, Route::hierarchical}) {
+    const Communicator member = make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route).front();
+    run_member(member, [&](const Communicator& group) {
+      const device::Buffer buffer = group.allocate(400'000);
+      if (group.rank() == 1) pretend::answer_next_call(1, ncclSystemError);
+      const std::string message = error_of([&] { group.all_reduce(buffer.as<float>()).wait(); });
+      EXPECT_THAT(message, HasSubstr(" on member 1 (gpu:1 of "));
+      EXPECT_THAT(message, HasSubstr("; NCCL answered \"unhandled system error\""));
+      EXPECT_EQ(error_of([&] { group.barrier(); }), message);
+    });
+    pretend::mend();
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
+
+TEST(NcclBetweenRanks, ARankThatLeavesFreesThoseThatWaitOnTheirGpus) {
+  if (world_size() == 1) GTEST_SKIP() << "one rank waits for nobody";
+  for (const Route route : {Route::nccl, Route::hierarchical}) {
+    const Communicator member = make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route).front();
+    run_member(member, [&](const Communicator& group) {
+      const device::Buffer buffer = group.allocate(400'000);
+      if (group.rank() == 1) pretend::lose_operations(1);
+      const std::string message = error_of([&] {
+        Request request = group.all_reduce(buffer.as<float>());
+        if (group.rank() == 1) group.abort("out of memory");
+        request.wait();
+        group.barrier();
+      });
+      EXPECT_EQ(message, fmt::format("[all_reduce] needed all {} members of the group; member 1 left: out of memory",
+                                     world_size()));
+    });
+    pretend::mend();
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
+
+TEST(GatherTexts, GivesEveryRanksTextInOrder) {
+  const auto text_of = [](int rank) {
+    return std::string(static_cast<std::size_t>(rank), static_cast<char>('a' + rank));
+  };
+  const std::vector<std::string> texts = gather_texts(MPI_COMM_WORLD, text_of(world_rank()));
+  ASSERT_EQ(texts.size(), static_cast<std::size_t>(world_size()));
+  for (int rank = 0; rank < world_size(); ++rank) EXPECT_EQ(texts[static_cast<std::size_t>(rank)], text_of(rank));
+  EXPECT_EQ(gather_texts(MPI_COMM_NULL, "alone"), std::vector<std::string>{"alone"});
+}
+
+}  // namespace
+}  // namespace lockstep::allreduce

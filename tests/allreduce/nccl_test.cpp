@@ -1,0 +1,182 @@
+// What the route of NCCL does about memory and failures, on a machine that pretends to have both GPUs and NCCL.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "allreduce/device_groups.h"
+#include "allreduce/groups.h"
+#include "allreduce/routes/nccl.h"
+#include "device/cpu.h"
+#include "device/error.h"
+#include "tests/support/pretend_gpu.h"
+#include "tests/support/pretend_nccl.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class NcclGroup : public ::testing::Test {
+ protected:
+  ~NcclGroup() override { pretend::mend(); }
+};
+
+std::string place_of(int member) { return fmt::format("member {0} (gpu:{0} of {1})", member, device::host_name()); }
+
+const std::string kAdvice = "; NCCL_DEBUG=WARN in the environment makes it tell more";
+
+TEST_F(NcclGroup, IsWhatGpusOfOneProcessGet) {
+  for (const Route route : {Route::automatic, Route::in_process, Route::nccl}) {
+    const std::vector<Communicator> members = make_device_group(pretend::gpus(2), route);
+    EXPECT_EQ(members[1].route(), "nccl");
+    EXPECT_TRUE(members[1].overlaps());
+    EXPECT_EQ(members[1].allocate(64).device(), pretend::gpus(2)[1]);
+  }
+}
+
+TEST_F(NcclGroup, ReducesMemoryOfItsOwnWithoutACopy) {
+  const int before = pretend::operations_on_registered_memory();
+  run_members(make_device_group(pretend::gpus(3)), [](const Communicator& group) {
+    const device::Buffer buffer = group.allocate(40'000);
+    const std::span<float> values = buffer.as<float>();
+    for (const float value : values) ASSERT_EQ(value, 0.0F);
+    std::ranges::fill(values, 1.0F);
+    group.all_reduce(values.subspan(64)).wait();
+    EXPECT_EQ(values.front(), 1.0F);
+    EXPECT_EQ(values.back(), 3.0F);
+  });
+  EXPECT_EQ(pretend::operations_on_registered_memory(), before + 3);
+}
+
+// The pretended NCCL ends the program where registered memory meets other memory.
+TEST_F(NcclGroup, ReducesItsOwnAndOtherMemoryInOneCall) {
+  run_members(make_device_group(pretend::gpus(3)), [](const Communicator& group) {
+    const device::Buffer own = group.allocate(40'000);
+    float* other = static_cast<float*>(pretend::allocate_on_gpu(40'000));
+    const std::span<float> values = group.rank() == 1 ? own.as<float>() : std::span(other, 10'000);
+    for (int step = 0; step < 3; ++step) {
+      std::ranges::fill(values, static_cast<float>(group.rank()));
+      group.all_reduce(values).wait();
+      for (const float value : values) ASSERT_EQ(value, 3.0F);
+      group.reduce_scatter(values).wait();
+      group.all_gather(values).wait();
+      for (const float value : values) ASSERT_EQ(value, 9.0F);
+      group.broadcast(std::as_writable_bytes(values), 1);
+    }
+    group.barrier();
+    pretend::free_on_gpu(other);
+  });
+}
+
+TEST_F(NcclGroup, ReducesMemoryOfItsOwnAtDifferentOffsets) {
+  run_members(make_device_group(pretend::gpus(2)), [](const Communicator& group) {
+    const device::Buffer buffer = group.allocate(40'000);
+    const std::span<float> values = buffer.as<float>().subspan(static_cast<std::size_t>(group.rank()) * 16, 1000);
+    std::ranges::fill(values, 1.0F);
+    group.all_reduce(values).wait();
+    for (const float value : values) ASSERT_EQ(value, 2.0F);
+  });
+}
+
+TEST_F(NcclGroup, BuffersMayOutliveTheGroup) {
+  device::Buffer buffer;
+  {
+    const std::vector<Communicator> members = make_device_group(pretend::gpus(2));
+    buffer = members[0].allocate(1000);
+  }
+  EXPECT_EQ(buffer.as<std::uint8_t>()[999], 0);
+}
+
+TEST_F(NcclGroup, AnAnswerOfNcclIsTheErrorOfAllMembers) {
+  pretend::answer_next_call(1, ncclSystemError);
+  const std::string expected = "[nccl] needed ncclAllReduce on " + place_of(1) +
+                               "; NCCL answered \"unhandled system error\" (a pretended one)" + kAdvice;
+  run_members(make_device_group(pretend::gpus(3)), [&](const Communicator& group) {
+    const device::Buffer buffer = group.allocate(4000);
+    EXPECT_EQ(error_of([&] { group.all_reduce(buffer.as<float>()).wait(); }), expected);
+    EXPECT_EQ(error_of([&] { group.all_reduce(buffer.as<float>()).wait(); }), expected);
+    EXPECT_EQ(error_of([&] { group.barrier(); }), expected);
+  });
+}
+
+TEST_F(NcclGroup, AnErrorUnderWayIsTheErrorOfAllMembers) {
+  run_members(make_device_group(pretend::gpus(3)), [&](const Communicator& group) {
+    const device::Buffer buffer = group.allocate(4000);
+    group.barrier();
+    if (group.rank() == 0) pretend::lose_operations(2);
+    group.barrier();
+    Request request = group.all_reduce(buffer.as<float>());
+    group.barrier();
+    if (group.rank() == 0) pretend::break_communicators(1, ncclRemoteError);
+    const std::string message = error_of([&] {
+      request.wait();
+      // The member whose operation was lost has nothing to wait for.
+      group.barrier();
+      group.barrier();
+    });
+    EXPECT_EQ(message, "[nccl] needed its operations to go on on " + place_of(1) +
+                           "; NCCL answered \"remote process exited or there was a network error\" (a pretended one)" +
+                           kAdvice);
+  });
+}
+
+TEST_F(NcclGroup, AMemberThatLeavesFreesThoseThatWaitOnTheirGpus) {
+  run_members(make_device_group(pretend::gpus(3)), [&](const Communicator& group) {
+    const device::Buffer buffer = group.allocate(4000);
+    group.barrier();
+    if (group.rank() == 0) pretend::lose_operations(2);
+    group.barrier();
+    EXPECT_EQ(error_of([&] {
+                Request request = group.all_reduce(buffer.as<float>());
+                if (group.rank() == 2) group.abort("out of memory");
+                request.wait();
+                group.barrier();
+              }),
+              "[all_reduce] needed all 3 members of the group; member 2 left: out of memory");
+  });
+}
+
+TEST_F(NcclGroup, AStreamThatWaitsForALostMemberIsFreedToo) {
+  run_members(make_device_group(pretend::gpus(2)), [&](const Communicator& group) {
+    const device::Buffer buffer = group.allocate(4000);
+    device::Stream compute(pretend::gpus(1, group.rank()).front());
+    group.barrier();
+    if (group.rank() == 0) pretend::lose_operations(1);
+    group.barrier();
+    group.all_reduce(buffer.as<float>(), ReduceOp::sum, compute).wait(compute);
+    group.barrier();
+    if (group.rank() == 1) group.abort("gone");
+    compute.synchronize();
+    EXPECT_THAT(error_of([&] { group.barrier(); }), HasSubstr("member 1 left: gone"));
+  });
+}
+
+TEST_F(NcclGroup, IsNotWhatReplicasOfOneGpuGet) {
+  const std::vector<device::Device> one_gpu(2, pretend::gpus(1).front());
+  EXPECT_EQ(make_device_group(one_gpu, Route::nccl).front().route(), "in-gpu");
+}
+
+TEST_F(NcclGroup, RefusesTwoMembersOnOneGpu) {
+  const std::vector<device::Device> twice(2, pretend::gpus(1).front());
+  std::vector<std::shared_ptr<Communicator::Impl>> hosts;
+  for (const Communicator& member : make_in_process_group(2)) hosts.push_back(member.impl());
+  EXPECT_EQ(error_of([&] { make_nccl(hosts, twice, MPI_COMM_NULL); }),
+            fmt::format("[nccl] needed 2 members to join on member 0 (gpu:0 of {}); NCCL answered \"invalid usage\" (a "
+                        "pretended one){}",
+                        device::host_name(), kAdvice));
+}
+
+TEST_F(NcclGroup, NamesAMemberThatWaitsInVainForOthers) {
+  const std::vector<Communicator> all = make_in_process_group(3);
+  EXPECT_EQ(error_of([&] { make_nccl({all[1].impl()}, pretend::gpus(1), MPI_COMM_NULL, {.join_limit = 20ms}); }),
+            fmt::format("[nccl] needed 3 members to join within 0.02 s; member 1 on {} (gpu:0) still waits for others",
+                        device::host_name()));
+}
+
+}  // namespace
+}  // namespace lockstep::allreduce

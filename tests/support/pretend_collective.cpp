@@ -1,0 +1,165 @@
+#include "tests/support/pretend_collective.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "allreduce/reduce.h"
+
+namespace lockstep::pretend {
+namespace {
+
+using allreduce::ElementType;
+using allreduce::ReduceOp;
+
+constexpr std::size_t kChunkBytes = 16384;
+
+// What all members must agree on.
+struct Said {
+  int kind = 0;
+  int type = 0;
+  int op = 0;
+  int root = 0;
+  std::size_t count = 0;
+  bool operator==(const Said&) const = default;
+};
+
+ElementType type_of(ncclDataType_t type) {
+  switch (type) {
+    case ncclFloat32:
+      return ElementType::float32;
+    case ncclFloat64:
+      return ElementType::float64;
+    case ncclFloat16:
+      return ElementType::float16;
+    case ncclBfloat16:
+      return ElementType::bfloat16;
+    case ncclInt32:
+      return ElementType::int32;
+    case ncclInt64:
+      return ElementType::int64;
+    default:
+      misused("a type that no member has");
+  }
+}
+
+ReduceOp operation_of(ncclRedOp_t op) {
+  if (op == ncclSum) return ReduceOp::sum;
+  if (op == ncclMax) return ReduceOp::max;
+  if (op == ncclMin) return ReduceOp::min;
+  misused("an operation other than sum, max and min");
+}
+
+enum Kind { all_reduce, reduce, broadcast };
+
+}  // namespace
+
+struct alignas(64) MeetingPlace::Place {
+  std::atomic<std::uint64_t> round;
+  int gpu;
+  Said said;
+  std::size_t registered;
+  std::byte chunk[kChunkBytes];
+};
+
+struct MeetingPlace::Board {
+  std::atomic<int> joined;
+  Place places[kMostMembers];
+};
+
+void misused(const char* how) {
+  std::fprintf(stderr, "NCCL was misused: %s\n", how);
+  std::abort();
+}
+
+std::size_t width_of(ncclDataType_t type) {
+  return type == ncclUint8 ? 1 : allreduce::bytes_per_element(type_of(type));
+}
+
+device::SharedSegment MeetingPlace::create() { return device::SharedSegment::create(sizeof(Board)); }
+
+MeetingPlace::MeetingPlace(device::SharedSegment segment, int rank, int size)
+    : segment_(std::move(segment)),
+      board_(std::launder(reinterpret_cast<Board*>(segment_.data()))),
+      rank_(rank),
+      size_(size) {
+  if (size > kMostMembers) misused("too many members");
+}
+
+MeetingPlace::Place& MeetingPlace::place(int rank) const { return board_->places[rank]; }
+
+void MeetingPlace::join(int gpu) {
+  place(rank_).gpu = gpu;
+  board_->joined.fetch_add(1);
+}
+
+bool MeetingPlace::all_have_joined() const { return board_->joined == size_; }
+
+bool MeetingPlace::share_a_gpu() const {
+  for (int one = 0; one < size_; ++one)
+    for (int other = 0; other < one; ++other)
+      if (place(one).gpu == place(other).gpu) return true;
+  return false;
+}
+
+// False once aborted.
+bool MeetingPlace::meet() {
+  place(rank_).round.store(++round_, std::memory_order_release);
+  for (int rank = 0; rank < size_; ++rank)
+    while (place(rank).round.load(std::memory_order_acquire) < round_) {
+      if (aborted_) return false;
+      std::this_thread::yield();
+    }
+  return true;
+}
+
+void MeetingPlace::check_agreement() const {
+  for (int rank = 1; rank < size_; ++rank) {
+    if (place(rank).registered != place(0).registered) misused("registered memory met other memory, or another offset");
+    if (!(place(rank).said == place(0).said)) misused("members put different operations");
+  }
+}
+
+void MeetingPlace::take(const Collective& collective, std::size_t begin, std::size_t count) {
+  const std::size_t width = width_of(collective.type);
+  std::byte* to = collective.receive + begin * width;
+  if (collective.kind == Collective::broadcast) {
+    std::memcpy(to, place(collective.root).chunk, count * width);
+    return;
+  }
+  if (collective.kind == Collective::reduce && collective.root != rank_) return;
+  if (size_ == 1) {
+    std::memcpy(to, place(0).chunk, count * width);
+    return;
+  }
+  std::vector<const std::byte*> chunks;
+  for (int rank = 0; rank < size_; ++rank) chunks.push_back(place(rank).chunk);
+  allreduce::reduce_slice(chunks, std::array{to}, {0, count}, type_of(collective.type), operation_of(collective.op));
+}
+
+void MeetingPlace::perform(const Collective& collective) {
+  Place& own = place(rank_);
+  own.said = {collective.kind, collective.type, collective.op, collective.root, collective.count};
+  own.registered = collective.registered;
+  if (!meet()) return;
+  check_agreement();
+  if (!meet()) return;
+  const std::size_t width = width_of(collective.type);
+  const std::size_t most = kChunkBytes / width;
+  for (std::size_t begin = 0; begin < collective.count; begin += most) {
+    const std::size_t count = std::min(most, collective.count - begin);
+    if (collective.kind != Collective::broadcast || collective.root == rank_)
+      std::memcpy(own.chunk, collective.send + begin * width, count * width);
+    if (!meet()) return;
+    take(collective, begin, count);
+    if (!meet()) return;
+  }
+}
+
+}  // namespace lockstep::pretend

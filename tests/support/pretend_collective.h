@@ -1,0 +1,68 @@
+// How pretended members of one host reduce: by memory that all of them see, whether they are threads or processes.
+#pragma once
+
+#include <nccl.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "device/shared_segment.h"
+
+namespace lockstep::pretend {
+
+constexpr int kMostMembers = 8;
+
+/// Ends the program: NCCL would do anything.
+[[noreturn]] void misused(const char* how);
+
+struct Collective {
+  enum Kind { all_reduce, reduce, broadcast };
+  Kind kind{};
+  const std::byte* send = nullptr;
+  std::byte* receive = nullptr;
+  std::size_t count = 0;
+  ncclDataType_t type{};
+  ncclRedOp_t op = ncclSum;
+  int root = 0;
+  std::size_t registered = 0;  ///< 0, or 1 + the offset in registered memory
+};
+
+std::size_t width_of(ncclDataType_t type);
+
+/// One member's place where all meet. What is between the members is in shared memory.
+class MeetingPlace {
+ public:
+  static device::SharedSegment create();
+  MeetingPlace(device::SharedSegment segment, int rank, int size);
+
+  void join(int gpu);
+  bool all_have_joined() const;
+  bool share_a_gpu() const;  ///< once all have joined
+
+  /// Does the member's part, and waits for the others; gives up once aborted.
+  void perform(const Collective& collective);
+  void abort() { aborted_ = true; }
+  bool is_aborted() const { return aborted_; }
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+ private:
+  struct Place;
+  struct Board;
+
+  Place& place(int rank) const;
+  bool meet();
+  void check_agreement() const;
+  void take(const Collective& collective, std::size_t begin, std::size_t count);
+
+  device::SharedSegment segment_;
+  Board* board_;
+  int rank_;
+  int size_;
+  std::uint64_t round_ = 0;
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace lockstep::pretend

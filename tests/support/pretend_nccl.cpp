@@ -1,0 +1,324 @@
+#include "tests/support/pretend_nccl.h"
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "device/cuda/cuda.h"
+#include "device/cuda/stream.h"
+#include "tests/support/pretend_collective.h"
+#include "tests/support/pretend_gpu.h"
+
+namespace {
+
+using lockstep::device::SharedSegment;
+using lockstep::pretend::Collective;
+using lockstep::pretend::misused;
+using lockstep::pretend::width_of;
+namespace pretend = lockstep::pretend;
+
+thread_local int current_gpu = 0;
+
+struct Faults {
+  std::mutex mutex;
+  std::map<int, ncclResult_t> answers;
+  std::map<int, ncclResult_t> broken;
+  std::set<int> lost;
+};
+
+Faults& faults() {
+  static Faults faults;
+  return faults;
+}
+
+std::atomic<int> registered_operations{0};
+
+}  // namespace
+
+struct ncclComm {
+  ncclComm(SharedSegment segment, int rank, int size) : place(std::move(segment), rank, size) {}
+
+  pretend::MeetingPlace place;
+  std::atomic<bool> finalized{false};
+  std::atomic<int> inside{0};
+  int polls = 0;  // of its state, until what is pending is done
+  std::vector<std::pair<lockstep::device::Stream*, Collective>> pending;
+  std::map<const std::byte*, std::size_t> registered;
+};
+
+namespace {
+
+std::mutex communicators_mutex;
+std::map<ncclComm_t, std::shared_ptr<ncclComm>> communicators;
+
+std::shared_ptr<ncclComm> find(ncclComm_t comm) {
+  const std::lock_guard lock(communicators_mutex);
+  const auto found = communicators.find(comm);
+  if (found == communicators.end()) misused("a communicator that is gone");
+  return found->second;
+}
+
+// A call of NCCL on a communicator. Only one thread may be inside.
+class Inside {
+ public:
+  explicit Inside(ncclComm_t comm) : comm_(find(comm)) {
+    if (comm_->inside.fetch_add(1) != 0) misused("two threads inside one communicator");
+  }
+  ~Inside() { comm_->inside.fetch_sub(1); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  ncclComm& operator*() const { return *comm_; }
+  ncclComm* operator->() const { return comm_.get(); }
+  const std::shared_ptr<ncclComm>& shared() const { return comm_; }
+
+ private:
+  std::shared_ptr<ncclComm> comm_;
+};
+
+std::size_t registered_place(const ncclComm& comm, const std::byte* data) {
+  auto next = comm.registered.upper_bound(data);
+  if (next == comm.registered.begin()) return 0;
+  --next;
+  return data < next->first + next->second ? static_cast<std::size_t>(data - next->first) + 1 : 0;
+}
+
+// Collectives of a thread's group, until it ends.
+thread_local int group_depth = 0;
+thread_local std::vector<std::function<void()>> group;
+
+// What NCCL has not put on a stream yet when it returns.
+ncclResult_t put(ncclComm_t handle, Collective collective, cudaStream_t stream) {
+  const Inside comm(handle);
+  if (comm->place.is_aborted()) return ncclInvalidUsage;
+  const int rank = comm->place.rank();
+  {
+    const std::lock_guard lock(faults().mutex);
+    const auto answer = faults().answers.extract(rank);
+    if (!answer.empty()) return answer.mapped();
+    if (faults().lost.contains(rank)) return ncclSuccess;
+  }
+  if (collective.count == 0) return ncclSuccess;
+  const bool only_receives = collective.kind == Collective::broadcast && collective.root != rank;
+  collective.registered = registered_place(*comm, only_receives ? collective.receive : collective.send);
+  if (collective.registered > 0) ++registered_operations;
+  auto* queue = reinterpret_cast<lockstep::device::Stream*>(stream);
+  const auto pend = [shared = comm.shared(), queue, collective] {
+    shared->pending.emplace_back(queue, collective);
+    shared->polls = 2;
+  };
+  if (group_depth > 0) {
+    group.emplace_back(pend);
+    return ncclSuccess;
+  }
+  pend();
+  return ncclInProgress;
+}
+
+ncclResult_t state_of(const Inside& comm) {
+  {
+    const std::lock_guard lock(faults().mutex);
+    const auto broken = faults().broken.find(comm->place.rank());
+    if (broken != faults().broken.end()) return broken->second;
+  }
+  if (!comm->place.all_have_joined()) return ncclInProgress;
+  if (comm->place.share_a_gpu()) return ncclInvalidUsage;
+  if (comm->polls > 0 && --comm->polls > 0) return ncclInProgress;
+  for (const auto& [stream, collective] : comm->pending)
+    pretend::enqueue(*stream, [shared = comm.shared(), collective] { shared->place.perform(collective); });
+  comm->pending.clear();
+  return ncclSuccess;
+}
+
+Collective part(Collective collective, const void* send, void* receive, int root) {
+  collective.send = static_cast<const std::byte*>(send);
+  collective.receive = static_cast<std::byte*>(receive);
+  collective.root = root;
+  return collective;
+}
+
+}  // namespace
+
+namespace lockstep::pretend {
+
+void answer_next_call(int rank, ncclResult_t result) {
+  const std::lock_guard lock(faults().mutex);
+  faults().answers[rank] = result;
+}
+void break_communicators(int rank, ncclResult_t result) {
+  const std::lock_guard lock(faults().mutex);
+  faults().broken[rank] = result;
+}
+void lose_operations(int rank) {
+  const std::lock_guard lock(faults().mutex);
+  faults().lost.insert(rank);
+}
+void mend() {
+  const std::lock_guard lock(faults().mutex);
+  faults().answers.clear();
+  faults().broken.clear();
+  faults().lost.clear();
+}
+
+int operations_on_registered_memory() { return registered_operations; }
+
+}  // namespace lockstep::pretend
+
+namespace lockstep::device::cuda {
+
+void check(cudaError_t /*status*/, std::string_view /*what*/) {}
+void check_available(int /*index*/) {}
+DeviceScope::DeviceScope(int index) : previous_(current_gpu) { current_gpu = index; }
+DeviceScope::~DeviceScope() { current_gpu = previous_; }
+cudaStream_t native(Stream& stream) { return reinterpret_cast<cudaStream_t>(&stream); }
+
+}  // namespace lockstep::device::cuda
+
+extern "C" {
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  if (result == ncclInvalidUsage) return "invalid usage";
+  return result == ncclRemoteError ? "remote process exited or there was a network error" : "unhandled system error";
+}
+const char* ncclGetLastError(ncclComm_t /*comm*/) { return "a pretended one"; }
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  static std::mutex mutex;
+  static std::vector<SharedSegment> segments;  // until all have found them
+  const std::lock_guard lock(mutex);
+  segments.push_back(pretend::MeetingPlace::create());
+  const SharedSegment::Handle handle = segments.back().handle();
+  std::memcpy(id->internal, &handle, sizeof(handle));
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  if (config->blocking != 0) misused("a communicator that blocks");
+  SharedSegment::Handle found;
+  std::memcpy(&found, id.internal, sizeof(found));
+  const auto comm = std::make_shared<ncclComm>(SharedSegment::open(found), rank, size);
+  comm->place.join(current_gpu);
+  *handle = comm.get();
+  const std::lock_guard lock(communicators_mutex);
+  communicators[comm.get()] = comm;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {
+  const Inside comm(handle);
+  *state = state_of(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t handle) {
+  const Inside comm(handle);
+  comm->finalized = true;
+  comm->polls = 2;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+  const Inside comm(handle);
+  if (!comm->finalized) misused("a communicator was destroyed that nobody finalized");
+  const std::lock_guard lock(communicators_mutex);
+  communicators.erase(handle);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  const Inside comm(handle);
+  comm->place.abort();
+  const std::lock_guard lock(communicators_mutex);
+  communicators.erase(handle);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart() {
+  ++group_depth;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  if (--group_depth > 0) return ncclSuccess;
+  for (const auto& pend : group) pend();
+  group.clear();
+  return ncclInProgress;
+}
+
+ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
+  *data = pretend::allocate_on_gpu(bytes);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclMemFree(void* data) {
+  pretend::free_on_gpu(data);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t handle, void* data, size_t bytes, void** registration) {
+  const Inside comm(handle);
+  comm->registered[static_cast<const std::byte*>(data)] = bytes;
+  *registration = data;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t handle, void* registration) {
+  const Inside comm(handle);
+  if (comm->registered.erase(static_cast<const std::byte*>(registration)) != 1)
+    misused("memory that nobody registered");
+  return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return put(comm, part({.kind = Collective::all_reduce, .count = count, .type = type, .op = op}, send, receive, 0),
+             stream);
+}
+
+ncclResult_t ncclReduce(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t comm, cudaStream_t stream) {
+  return put(comm, part({.kind = Collective::reduce, .count = count, .type = type, .op = op}, send, receive, root),
+             stream);
+}
+
+ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return put(comm, part({.kind = Collective::broadcast, .count = count, .type = type}, send, receive, root), stream);
+}
+
+ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream) {
+  ncclGroupStart();
+  ncclResult_t result = ncclSuccess;
+  const int size = find(comm)->place.size();
+  for (int rank = 0; rank < size && result == ncclSuccess; ++rank)
+    result = ncclReduce(static_cast<const std::byte*>(send) + static_cast<std::size_t>(rank) * count * width_of(type),
+                        receive, count, type, op, rank, comm, stream);
+  const ncclResult_t end = ncclGroupEnd();
+  return result == ncclSuccess ? end : result;
+}
+
+ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  ncclGroupStart();
+  ncclResult_t result = ncclSuccess;
+  const int size = find(comm)->place.size();
+  for (int rank = 0; rank < size && result == ncclSuccess; ++rank)
+    result =
+        ncclBroadcast(send, static_cast<std::byte*>(receive) + static_cast<std::size_t>(rank) * count * width_of(type),
+                      count, type, rank, comm, stream);
+  const ncclResult_t end = ncclGroupEnd();
+  return result == ncclSuccess ? end : result;
+}
+
+}  // extern "C"

@@ -1,0 +1,22 @@
+// NCCL for the machine of pretend_gpu.h, between threads and between processes of one host: the program links
+// pretend_nccl.cpp in the place of the library. It is strict where NCCL leaves wrong use undefined: it ends the
+// program.
+#pragma once
+
+#include <nccl.h>
+
+namespace lockstep::pretend {
+
+/// The next collective of members `rank` answers `result` and does nothing.
+void answer_next_call(int rank, ncclResult_t result);
+/// From now on ncclCommGetAsyncError of members `rank` tells `result`.
+void break_communicators(int rank, ncclResult_t result);
+/// From now on collectives of members `rank` come to their end without meeting the others, who wait for ever.
+void lose_operations(int rank);
+/// All of the above never was.
+void mend();
+
+/// Collectives that used registered memory, since the program began.
+int operations_on_registered_memory();
+
+}  // namespace lockstep::pretend

@@ -1,0 +1,27 @@
+# CUDA sources of a room, compiled by nvcc into objects of its library. CUDA is no language of the project: who links an installed
+# Lockstep needs no nvcc, and neither the warnings of our C++ nor the tools that read compile_commands.json meet it.
+set(LOCKSTEP_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile kernels for; newer ones than the last compile its PTX when they load it")
+
+# lockstep_cuda_sources(TARGET FILE.cu ...)
+function(lockstep_cuda_sources TARGET)
+  set(flags -std=c++20 -O3 --expt-relaxed-constexpr -Xcompiler=-fPIC,-Wall,-Wextra -I${PROJECT_SOURCE_DIR})
+  if(LOCKSTEP_WERROR)
+    list(APPEND flags -Werror=all-warnings)
+  endif()
+  foreach(architecture ${LOCKSTEP_CUDA_ARCHITECTURES})
+    list(APPEND flags -gencode=arch=compute_${architecture},code=sm_${architecture})
+  endforeach()
+  list(GET LOCKSTEP_CUDA_ARCHITECTURES -1 newest)
+  list(APPEND flags -gencode=arch=compute_${newest},code=compute_${newest})
+  foreach(source ${ARGN})
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${source}.o)
+    get_filename_component(folder ${object} DIRECTORY)
+    file(MAKE_DIRECTORY ${folder})
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} ${flags} -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
+      DEPENDS ${source} DEPFILE ${object}.d
+      COMMENT "Compiling ${source} for GPUs ${LOCKSTEP_CUDA_ARCHITECTURES}" VERBATIM)
+    target_sources(${TARGET} PRIVATE ${object})
+    set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  endforeach()
+endfunction()
