@@ -26,7 +26,8 @@ struct Sum {
 // A NaN on any member must reach all: `b` is taken unless `a` is NaN or beats it, and a NaN `b` is never beaten.
 template <typename T>
 constexpr bool is_nan(T value) {
-  return value != value;
+  return value !=
+         value;  // NOLINT(misc-redundant-expression): a NaN alone differs from itself; std::isnan is not constexpr
 }
 
 struct Max {
@@ -76,7 +77,7 @@ struct Element<device::Float16> {
     const std::uint32_t sign = (value.bits & 0x8000U) << 16;
     const std::uint32_t magnitude = (value.bits & 0x7fffU) << 13;
     // As the bits of a float32 it is too small by 2^112, the difference of the exponents' biases; the product is exact.
-    std::uint32_t bits = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112F);
+    auto bits = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112F);
     if (magnitude >= kInfinity << 13) bits = magnitude | 0x7f800000U;
     if (magnitude > kInfinity << 13) bits |= 0x00400000U;
     return std::bit_cast<float>(bits | sign);

@@ -58,7 +58,7 @@ std::shared_ptr<NcclCommunicators> NcclCommunicators::create(MPI_Comm ranks, int
     Failure{"nccl", fmt::format("needed a place for {} members to meet on {}", size, device::host_name()),
             invitation.problem.data()}
         .raise();
-  const std::shared_ptr<NcclCommunicators> made(new NcclCommunicators(seats));
+  std::shared_ptr<NcclCommunicators> made(new NcclCommunicators(seats));
   const std::optional<Failure> problem = made->join(invitation.id, size, options.join_limit);
   if (problem) made->abort();
   raise_first(ranks, problem);
