@@ -26,8 +26,8 @@ struct Sum {
 // A NaN on any member must reach all: `b` is taken unless `a` is NaN or beats it, and a NaN `b` is never beaten.
 template <typename T>
 constexpr bool is_nan(T value) {
-  return value !=
-         value;  // NOLINT(misc-redundant-expression): a NaN alone differs from itself; std::isnan is not constexpr
+  // A NaN alone differs from itself; std::isnan is not constexpr. NOLINTNEXTLINE(misc-redundant-expression)
+  return value != value;
 }
 
 struct Max {
