@@ -119,6 +119,10 @@ class PretendStream final : public device::Stream::Impl {
 
   void synchronize() override { thread_.wait(); }
 
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    enqueue([=] { std::memcpy(to, from, bytes); });
+  }
+
   void enqueue(std::function<void()> work) {
     thread_.give([work = std::move(work), dawdles = dice_() % 8 == 0] {
       if (dawdles) std::this_thread::sleep_for(std::chrono::microseconds(50));
