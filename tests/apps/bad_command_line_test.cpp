@@ -46,7 +46,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"without_model", "train" + kData, 2,
                 "command line] needed --model NAME or --model FILE.json; it was not given"},
         Refusal{"unknown_model", "train --model mpl" + kData, 2,
-                "model] needed one of linear, mlp, cnn, resnet18, resnet34, resnet50, or a FILE.json; got \"mpl\""},
+                "model] needed one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, resnet101, "
+                "resnet152, or a FILE.json; got \"mpl\""},
         Refusal{"global_batch_that_is_no_number", kTrain + "--global-batch x", 2,
                 "command line] needed options as lockstep train wants them"},
         Refusal{"global_batch_of_0", kTrain + "--global-batch 0", 2,
