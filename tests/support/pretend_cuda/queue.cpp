@@ -37,15 +37,17 @@ Queue::~Queue() {
   thread_.join();
 }
 
-void Queue::give(std::function<void()> work) {
+void Queue::give(std::function<void()> work) { give(Task{std::move(work), nullptr}); }
+
+void Queue::give(Task task) {
   const std::lock_guard lock(mutex_);
-  waiting_.push_back(std::move(work));
+  waiting_.push_back(std::move(task));
   given_.notify_one();
 }
 
 std::shared_ptr<Moment> Queue::mark() {
   auto moment = std::make_shared<Moment>();
-  give([moment] { moment->come(); });
+  give({[] {}, moment});
   return moment;
 }
 
@@ -59,12 +61,14 @@ void Queue::work() {
   for (;;) {
     given_.wait(lock, [this] { return ends_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
-    const std::function<void()> work = std::move(waiting_.front());
+    Task task = std::move(waiting_.front());
     lock.unlock();
     if (dice_() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
-    work();
+    task.work();
+    task.work = nullptr;  // what it holds may end here
     lock.lock();
     waiting_.pop_front();
+    if (task.done) task.done->come();
   }
 }
 

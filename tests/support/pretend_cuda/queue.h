@@ -37,16 +37,22 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
 
   void give(std::function<void()> work);
-  /// Comes when everything given so far is done.
+  /// Comes when everything given so far is done; the queue is idle then, unless it was given more.
   std::shared_ptr<Moment> mark();
   bool is_idle() const;
 
  private:
+  struct Task {
+    std::function<void()> work;
+    std::shared_ptr<Moment> done;  // or nobody asks
+  };
+
+  void give(Task task);
   void work();
 
   mutable std::mutex mutex_;
   std::condition_variable given_;
-  std::deque<std::function<void()>> waiting_;  // the first one may be running
+  std::deque<Task> waiting_;  // the first one may be running
   bool ends_ = false;
   std::minstd_rand dice_;
   std::thread thread_;  // last: it uses the others
