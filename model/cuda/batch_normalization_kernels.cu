@@ -1,69 +1,23 @@
 #include "model/cuda/batch_normalization_kernels.h"
 
 #include "device/cuda/launch.h"
-#include "model/cuda/elements.h"
+#include "model/cuda/channel_reduction.h"
 
 namespace lockstep::model::cuda {
 namespace {
 
 using device::cuda::launch;
 
-constexpr int kMostColumns = 32;  // packs of channels that a block takes
-constexpr int kMostRowBlocks = 128;
-
-// A block of kThreads as columns x lanes: neighbouring threads take neighbouring channels, lanes take rows.
-struct Tile {
-  int columns;
-  int lanes;
-};
-
-__host__ __device__ inline Tile tile_of(std::int64_t packs) {
-  int columns = 1;
-  while (columns < kMostColumns && columns < packs) columns *= 2;
-  return {columns, static_cast<int>(kThreads) / columns};
-}
-
-// The two sums that statistics and gradients need, of one channel.
-struct Pair {
-  float first = 0;
-  float second = 0;
-};
-
-// Adds what the lanes of a column have found, in their order, and writes it to partials[block][channel].
-template <int kWidth>
-__device__ void add_lanes(const Pair (&mine)[kWidth], Tile tile, std::int64_t first_channel, std::int64_t channels,
-                          Pair* partials) {
-  __shared__ Pair found[kThreads];
-  const int column = static_cast<int>(threadIdx.x) % tile.columns;
-  const int lane = static_cast<int>(threadIdx.x) / tile.columns;
-#pragma unroll
-  for (int i = 0; i < kWidth; ++i) {
-    __syncthreads();
-    found[threadIdx.x] = mine[i];
-    __syncthreads();
-    if (lane != 0 || first_channel >= channels) continue;
-    Pair sum = found[column];
-    for (int other = 1; other < tile.lanes; ++other) {
-      sum.first += found[other * tile.columns + column].first;
-      sum.second += found[other * tile.columns + column].second;
-    }
-    partials[static_cast<std::int64_t>(blockIdx.y) * channels + first_channel + i] = sum;
-  }
-}
-
 // Sums of x - k and of its square, where k is the channel's first value: what cancels in the variance is then small.
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     statistics_of_rows(const T* input, std::int64_t rows, std::int64_t channels, Pair* partials) {
-  const Tile tile = tile_of(channels / kWidth);
-  const int column = static_cast<int>(threadIdx.x) % tile.columns;
-  const int lane = static_cast<int>(threadIdx.x) / tile.columns;
-  const std::int64_t channel = (static_cast<std::int64_t>(blockIdx.x) * tile.columns + column) * kWidth;
+  const Walk<kWidth> walk(channels);
+  const std::int64_t channel = walk.channel;
   Pair sums[kWidth];
   if (channel < channels) {
     const Values<T, kWidth> shift = load<T, kWidth>(input + channel);
-    const std::int64_t stride = static_cast<std::int64_t>(gridDim.y) * tile.lanes;
-    for (std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * tile.lanes + lane; row < rows; row += stride) {
+    for (std::int64_t row = walk.first_row; row < rows; row += walk.row_stride) {
       const Values<T, kWidth> values = load<T, kWidth>(input + row * channels + channel);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) {
@@ -73,51 +27,15 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  add_lanes<kWidth>(sums, tile, channel, channels, partials);
-}
-
-// One warp's worth of channels a block, each summed by kSumLanes threads.
-constexpr int kSumColumns = 32;
-constexpr int kSumLanes = 8;
-
-struct WidePair {
-  double first = 0;
-  double second = 0;
-};
-
-// The partial sums of one channel, in a fixed order; valid in the threads of lane 0.
-__device__ inline WidePair sum_partials(const Pair* partials, int row_blocks, std::int64_t channel,
-                                        std::int64_t channels) {
-  __shared__ WidePair found[kSumColumns * kSumLanes];
-  const int column = static_cast<int>(threadIdx.x) % kSumColumns;
-  const int lane = static_cast<int>(threadIdx.x) / kSumColumns;
-  WidePair sum;
-  if (channel < channels)
-    for (int block = lane; block < row_blocks; block += kSumLanes) {
-      const Pair part = partials[static_cast<std::int64_t>(block) * channels + channel];
-      sum.first += static_cast<double>(part.first);
-      sum.second += static_cast<double>(part.second);
-    }
-  found[threadIdx.x] = sum;
-  __syncthreads();
-  if (lane == 0)
-    for (int other = 1; other < kSumLanes; ++other) {
-      sum.first += found[other * kSumColumns + column].first;
-      sum.second += found[other * kSumColumns + column].second;
-    }
-  return sum;
-}
-
-__device__ inline std::int64_t summed_channel() {
-  return static_cast<std::int64_t>(blockIdx.x) * kSumColumns + threadIdx.x % kSumColumns;
+  add_lanes<kWidth>(sums, walk, channels, partials);
 }
 
 template <typename T>
 __global__ void add_statistics(const T* input, const Pair* partials, int row_blocks, std::int64_t rows,
                                std::int64_t channels, float* means, float* squares) {
   const std::int64_t channel = summed_channel();
-  const WidePair sum = sum_partials(partials, row_blocks, channel, channels);
-  if (threadIdx.x >= kSumColumns || channel >= channels) return;
+  const WidePair sum = sum_partials(partials, row_blocks, channels);
+  if (!has_sum(channels)) return;
   const double shift = static_cast<double>(widen(input[channel]));
   const double mean = sum.first / static_cast<double>(rows);
   const double square = sum.second - sum.first * mean;
@@ -194,15 +112,12 @@ template <typename T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     gradient_sums_of_rows(const T* input, const T* output, const T* gradient, bool relu, ChannelScale scale,
                           std::int64_t rows, std::int64_t channels, Pair* partials) {
-  const Tile tile = tile_of(channels / kWidth);
-  const int column = static_cast<int>(threadIdx.x) % tile.columns;
-  const int lane = static_cast<int>(threadIdx.x) / tile.columns;
-  const std::int64_t channel = (static_cast<std::int64_t>(blockIdx.x) * tile.columns + column) * kWidth;
+  const Walk<kWidth> walk(channels);
+  const std::int64_t channel = walk.channel;
   Pair sums[kWidth];
   if (channel < channels) {
     const ScaleOf<kWidth> s(scale, channel);
-    const std::int64_t stride = static_cast<std::int64_t>(gridDim.y) * tile.lanes;
-    for (std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * tile.lanes + lane; row < rows; row += stride) {
+    for (std::int64_t row = walk.first_row; row < rows; row += walk.row_stride) {
       const std::int64_t at = row * channels + channel;
       const Values<T, kWidth> x = load<T, kWidth>(input + at);
       const Values<T, kWidth> g = masked<T, kWidth>(output, gradient, relu, at);
@@ -213,13 +128,13 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  add_lanes<kWidth>(sums, tile, channel, channels, partials);
+  add_lanes<kWidth>(sums, walk, channels, partials);
 }
 
 __global__ void add_gradient_sums(const Pair* partials, int row_blocks, std::int64_t channels, float* sums) {
   const std::int64_t channel = summed_channel();
-  const WidePair sum = sum_partials(partials, row_blocks, channel, channels);
-  if (threadIdx.x >= kSumColumns || channel >= channels) return;
+  const WidePair sum = sum_partials(partials, row_blocks, channels);
+  if (!has_sum(channels)) return;
   sums[channel] = static_cast<float>(sum.first);
   sums[channels + channel] = static_cast<float>(sum.second);
 }
@@ -248,33 +163,15 @@ __global__ void input_gradient_of_rows(const T* input, const T* output, const T*
   }
 }
 
-dim3 grid_of(const ChannelLayout& layout, int width) {
-  const std::int64_t packs = layout.channels / width;
-  const int columns = tile_of(packs).columns;
-  return {static_cast<unsigned>((packs + columns - 1) / columns), static_cast<unsigned>(layout.row_blocks)};
-}
-
-unsigned sum_blocks(std::int64_t channels) { return static_cast<unsigned>((channels + kSumColumns - 1) / kSumColumns); }
-
 }  // namespace
 
-ChannelLayout channel_layout(std::int64_t rows, std::int64_t channels) {
-  constexpr std::int64_t kRowsOfABlock = 128;  // fewer would make the second sum as long as the first
-  const std::int64_t blocks = (rows + kRowsOfABlock - 1) / kRowsOfABlock;
-  return {rows, channels, static_cast<int>(blocks < 1 ? 1 : blocks > kMostRowBlocks ? kMostRowBlocks : blocks)};
-}
-
-std::size_t partial_floats(const ChannelLayout& layout) {
-  return static_cast<std::size_t>(layout.row_blocks) * static_cast<std::size_t>(layout.channels) * 2;
-}
-
-void batch_statistics(const TensorView& input, const ChannelLayout& layout, float* partials, float* means,
+void batch_statistics(const TensorView& input, const ChannelLayout& layout, void* partials, float* means,
                       float* squares, cudaStream_t stream) {
-  auto* const pairs = reinterpret_cast<Pair*>(partials);
+  auto* const pairs = static_cast<Pair*>(partials);
   with_width(input.type(), layout.channels, [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
     launch(statistics_of_rows<T, kWidth>, grid_of(layout, kWidth), kThreads, stream, data<T>(input), layout.rows,
            layout.channels, pairs);
-    launch(add_statistics<T>, sum_blocks(layout.channels), kSumColumns * kSumLanes, stream, data<T>(input), pairs,
+    launch(add_statistics<T>, sum_blocks(layout.channels), kSumThreads, stream, data<T>(input), pairs,
            layout.row_blocks, layout.rows, layout.channels, means, squares);
   });
 }
@@ -299,14 +196,14 @@ void normalize(const TensorView& input, const TensorView& residual, const Channe
 }
 
 void gradient_sums(const TensorView& input, const TensorView& output, const TensorView& output_gradient, bool relu,
-                   const ChannelScale& scale, const ChannelLayout& layout, float* partials, float* sums,
+                   const ChannelScale& scale, const ChannelLayout& layout, void* partials, float* sums,
                    cudaStream_t stream) {
-  auto* const pairs = reinterpret_cast<Pair*>(partials);
+  auto* const pairs = static_cast<Pair*>(partials);
   with_width(input.type(), layout.channels, [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
     launch(gradient_sums_of_rows<T, kWidth>, grid_of(layout, kWidth), kThreads, stream, data<T>(input),
            data<T>(output), data<T>(output_gradient), relu, scale, layout.rows, layout.channels, pairs);
   });
-  launch(add_gradient_sums, sum_blocks(layout.channels), kSumColumns * kSumLanes, stream, pairs, layout.row_blocks,
+  launch(add_gradient_sums, sum_blocks(layout.channels), kSumThreads, stream, pairs, layout.row_blocks,
          layout.channels, sums);
 }
 

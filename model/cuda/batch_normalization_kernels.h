@@ -7,24 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "model/cuda/channel_layout.h"
 #include "model/tensor.h"
 
 namespace lockstep::model::cuda {
 
-/// An array [rows, channels] and how its rows are shared out to blocks.
-struct ChannelLayout {
-  std::int64_t rows = 0;
-  std::int64_t channels = 0;
-  int row_blocks = 1;
-};
-ChannelLayout channel_layout(std::int64_t rows, std::int64_t channels);
-
-/// float32 of scratch that the reductions below need.
-std::size_t partial_floats(const ChannelLayout& layout);
-
 /// What each replica knows of its samples of a channel: their mean and the sum of squared distances from it.
-/// `means`, `squares` [channels]. `partials` is scratch.
-void batch_statistics(const TensorView& input, const ChannelLayout& layout, float* partials, float* means,
+/// `means`, `squares` [channels]. `partials` is scratch of partial_bytes(layout), here and below.
+void batch_statistics(const TensorView& input, const ChannelLayout& layout, void* partials, float* means,
                       float* squares, cudaStream_t stream);
 
 /// Per channel: mean and 1 / sqrt(variance + epsilon) of `means` and `squares` (of `count` samples; `count` is at least
@@ -63,7 +53,7 @@ void normalize(const TensorView& input, const TensorView& residual, const Channe
 /// sums[0 .. channels) = sum of g, sums[channels .. 2 channels) = sum of g * normalized input, where g is the gradient
 /// of the output, or with `relu` that where the output is above 0. `output` is read with `relu` alone.
 void gradient_sums(const TensorView& input, const TensorView& output, const TensorView& output_gradient, bool relu,
-                   const ChannelScale& scale, const ChannelLayout& layout, float* partials, float* sums,
+                   const ChannelScale& scale, const ChannelLayout& layout, void* partials, float* sums,
                    cudaStream_t stream);
 
 /// input_gradient = gamma * inverse_deviation * (g - (sums[c] + normalized input * sums[channels + c]) / count); `sums`
