@@ -248,8 +248,10 @@ def layer_wise_trajectories():
             w = w - rate * (ratio(norm(w), norm(u)) if decays else 1.0) * u
             yield w
 
-    # Constants as float32 holds them, so that the comparison sees the arithmetic alone.
-    exact = lambda **constants: {name: float(numpy.float32(value)) for name, value in constants.items()}
+    def exact(**constants):
+        """As float32 holds them, so that the comparison sees the arithmetic alone."""
+        return {name: float(numpy.float32(value)) for name, value in constants.items()}
+
     cases = {"lars": (lars, exact(momentum=0.9, weight_decay=5e-4, trust=0.001, epsilon=1e-9)),
              "lars_strong": (lars, exact(momentum=0.5, weight_decay=0.1, trust=0.02, epsilon=1e-3)),
              "lamb": (lamb, exact(beta1=0.9, beta2=0.999, weight_decay=0.01, epsilon=1e-6)),

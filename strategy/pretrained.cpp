@@ -144,7 +144,7 @@ class Differences {
 
 /// [O, C, H, W] to [O, H, W, C].
 void to_channels_last(std::span<const float> from, std::int64_t outputs, std::int64_t channels, std::span<float> to) {
-  const std::size_t c = static_cast<std::size_t>(channels);
+  const auto c = static_cast<std::size_t>(channels);
   const std::size_t positions = to.size() / static_cast<std::size_t>(outputs) / c;
   for (std::size_t output = 0; output < to.size() / (positions * c); ++output)
     for (std::size_t position = 0; position < positions; ++position)

@@ -29,8 +29,9 @@ struct PretrainedWeights {
 /// ("conv1/kernel"), as checkpoints do, or PyTorch's as torchvision's residual networks have them: "conv1.weight" [O,
 /// I, H, W] for "conv1/kernel" [O, H, W, I], "fc.weight" for "fc/kernel", and "weight", "bias", "running_mean",
 /// "running_var" for gamma, beta, moving_mean, moving_variance; "num_batches_tracked" is passed over. float16 and
-/// bfloat16 become float32. Throws one Error (checkpoint) `[init-from] needed; got` that names everything missing, left
-/// over, of another shape or of another type; then, and where the file fails, `arrays` are as before.
+/// bfloat16 become float32. PyTorch's names are refused for a network that flattens an image of several channels, whose
+/// values PyTorch orders otherwise. Throws one Error (checkpoint) `[init-from] needed; got` that names everything
+/// missing, left over, of another shape or of another type; then, and where the file fails, `arrays` are as before.
 PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network, const ReplicaArrays& arrays);
 
 /// The same for all replicas of the job: the chief reads, the others receive. Throws the same Error (checkpoint) on all
