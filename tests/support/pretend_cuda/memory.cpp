@@ -207,6 +207,7 @@ cudaError_t free(void* data, cudaMemoryType type) {
 
 void count_all_memory_as_gpus(int count) { memory().all_is_gpus += count; }
 std::size_t free_bytes(int device) { return memory().free_now(device); }
+bool is_on_gpu(const void* data, std::size_t bytes) { return type_at(data, bytes) == cudaMemoryTypeDevice; }
 
 }  // namespace lockstep::pretend
 
