@@ -28,6 +28,8 @@ using data::Dataset;
 
 using model::Adam;
 using model::AdamW;
+using model::Lamb;
+using model::Lars;
 using model::MeanSquaredError;
 using model::MetricSums;
 using model::Network;

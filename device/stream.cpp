@@ -1,5 +1,6 @@
 #include "device/stream.h"
 
+#include <cstring>
 #include <utility>
 
 #include "device/stream_impl.h"
@@ -21,6 +22,7 @@ class CpuStream final : public Stream::Impl {
   std::unique_ptr<Event::Impl> record() override { return std::make_unique<CpuEvent>(); }
   void wait(const Event::Impl& event) override { event.synchronize(); }
   void synchronize() override {}
+  void copy(void* to, const void* from, std::size_t bytes) override { std::memmove(to, from, bytes); }
 
  private:
   Device device_;

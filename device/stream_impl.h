@@ -1,6 +1,7 @@
 // What a kind of device supplies for streams and events: stream.cpp for the CPU, cuda/stream.cpp for GPUs.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "device/stream.h"
@@ -21,6 +22,7 @@ class Stream::Impl {
   virtual std::unique_ptr<Event::Impl> record() = 0;
   virtual void wait(const Event::Impl& event) = 0;
   virtual void synchronize() = 0;
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
 };
 
 /// Throws Error (device) where the GPU is not available.

@@ -7,8 +7,10 @@
 #include <string>
 
 #include "device/buffer.h"
+#include "device/stream.h"
 #include "model/layer.h"
 #include "model/layers/window.h"
+#include "model/loss.h"
 
 namespace lockstep::model {
 
@@ -57,14 +59,23 @@ struct DropoutSpec {
   float rate = 0;
 };
 
-/// Kernels of one device for one replica.
+/// How the loss of a part enters gradients.
+struct GradientScale {
+  std::int64_t divisor = 0;  ///< samples of the global batch
+  float loss_scale = 1;      ///< what gradients are multiplied by, so that those of 16 bits do not vanish
+};
+
+/// Kernels of one device for one replica. All work is put on stream() in the order of the calls, and is done when the
+/// call returns where runs_on_host().
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual std::string name() const = 0;
   virtual bool runs_on_host() const = 0;
+  virtual Precision precision() const = 0;
   virtual device::Allocator& allocator() = 0;
+  virtual device::Stream& stream() = 0;
 
   virtual std::unique_ptr<Operation> conv_2d(const Conv2DSpec& spec) = 0;
   virtual std::unique_ptr<Operation> dense(const DenseSpec& spec) = 0;
@@ -75,12 +86,41 @@ class Backend {
   virtual std::unique_ptr<Operation> add(bool relu) = 0;
   virtual std::unique_ptr<Operation> softmax(std::int64_t rows, std::int64_t width, bool training) = 0;
 
-  /// target[i] += addend[i]; for gradients that meet at a fork, and for micro-batches.
-  virtual void accumulate(std::span<float> target, std::span<const float> addend) = 0;
-  virtual void copy(std::span<float> target, std::span<const float> source) = 0;
+  /// Takes what the next pass depends on; before the pass, and not part of what may be recorded and repeated.
+  virtual void begin_pass(const PassContext& pass, const GradientScale& scale) = 0;
+
+  /// Brings the features of `samples` and their targets, in host memory, to where the pass finds them: `input` becomes
+  /// the features in the plan's type, where it is not empty. Not part of what may be recorded either.
+  virtual void load(const TensorView& input, std::span<const float> features, const Targets& targets) = 0;
+
+  /// Loss and metrics of `outputs` [samples, width] and the targets loaded last, added to the sums of the step; the
+  /// gradient of the outputs, scaled as begin_pass() said, where `gradient` is not empty. compute_loss() is its
+  /// meaning.
+  virtual void compute_loss(const Loss& loss, const TensorView& outputs, std::int64_t samples,
+                            const TensorView& gradient) = 0;
+  /// Sums since clear_sums(), as floats that may be summed over replicas (MetricSums::write), at `summable` on this
+  /// device.
+  virtual void write_sums(std::span<float> summable) = 0;
+  virtual void clear_sums() = 0;
+  /// The sums themselves; waits for the work on the stream.
+  virtual MetricSums read_sums() = 0;
+
+  /// target[i] += addend[i]; for gradients that meet at a fork, and for micro-batches. Of one type.
+  virtual void accumulate(const TensorView& target, const TensorView& addend) = 0;
+  virtual void copy(const TensorView& target, const TensorView& source) = 0;
+  virtual void fill_with_zeros(std::span<float> target) = 0;
+  /// target[i] = source[i], from float32 to the backend's precision.
+  virtual void narrow(const TensorView& target, std::span<const float> source) = 0;
+  /// Values of the device as float32 in host memory; waits for the work on the stream.
+  virtual void read(const TensorView& source, std::span<float> target) = 0;
 };
 
-/// The backend of `device`. Throws Error (device) where this build has none.
-std::unique_ptr<Backend> make_backend(device::Device device);
+/// The backend of `device`. Throws Error (device) for a GPU that is not available, Error (input) for a precision that
+/// the device lacks.
+std::unique_ptr<Backend> make_backend(device::Device device, Precision precision = Precision::float32);
+
+std::unique_ptr<Backend> make_cpu_backend(device::Device device, Precision precision);
+/// cuda/cuda_backend.cpp, or cuda/no_cuda_backend.cpp of a build without cuDNN.
+std::unique_ptr<Backend> make_gpu_backend(device::Device device, Precision precision);
 
 }  // namespace lockstep::model

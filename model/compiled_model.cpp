@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/error.h"
+#include "device/host_view.h"
 #include "model/backend.h"
 #include "model/plan.h"
 
@@ -22,29 +23,47 @@ void fill_initial(const ParameterTable& table, std::uint64_t seed, std::span<flo
 }  // namespace
 
 CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Device device,
-                             device::Allocator& gradients)
-    : network_(std::move(network)), backend_(make_backend(device)) {
+                             device::Allocator& gradients, Precision precision)
+    : network_(std::move(network)), backend_(make_backend(device, precision)) {
   if (network_->nodes().empty())
     throw Error(ErrorCategory::input, network_->name(), "needed a network of at least one layer", "got none");
   parameters_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
   buffers_ = allocate_floats(backend_->allocator(), buffer_table().flat_size());
   gradients_ = allocate_floats(gradients, parameter_table().flat_size());
+  if (precision != Precision::float32)
+    weights_ = backend_->allocator().allocate(parameter_table().flat_size() * element_bytes(precision));
 }
 
 CompiledModel::~CompiledModel() = default;
 CompiledModel::CompiledModel(CompiledModel&&) noexcept = default;
 
 void CompiledModel::initialize(std::uint64_t seed) {
-  fill_initial(parameter_table(), seed, parameters());
-  fill_initial(buffer_table(), seed, buffers());
+  for (const auto& [table, flat] :
+       {std::pair(&parameter_table(), parameters()), std::pair(&buffer_table(), buffers())}) {
+    device::HostView view(flat, backend_->stream());
+    fill_initial(*table, seed, view.values());
+    view.write_back(backend_->stream());
+  }
+  parameters_changed();
+}
+
+TensorView CompiledModel::weights() {
+  if (backend_->precision() == Precision::float32) return parameters();
+  return {weights_.data(), parameter_table().flat_size(), backend_->precision()};
+}
+
+void CompiledModel::parameters_changed() {
+  if (weights_.size() > 0) backend_->narrow(weights(), parameters());
 }
 
 Plan& CompiledModel::plan(std::int64_t samples, bool training) {
   std::unique_ptr<Plan>& plan = plans_[{samples, training}];
   if (!plan) {
-    plan = std::make_unique<Plan>(*network_, *backend_, samples, training, parameters(), buffers());
+    plan = std::make_unique<Plan>(*network_, *backend_, samples, training,
+                                  Plan::Arrays{parameters(), weights(), buffers()});
     if (plan->arena_bytes() > arena_.size() || !arena_.data()) {
-      arena_ = {};  // free first: both at once might not fit
+      backend_->stream().synchronize();  // work under way may use the old one
+      arena_ = {};                       // free first: both at once might not fit
       arena_ = backend_->allocator().allocate(std::max<std::size_t>(plan->arena_bytes(), 64));
       for (const auto& [key, other] : plans_)
         if (other) other->bind(static_cast<std::byte*>(arena_.data()));
@@ -61,22 +80,34 @@ void CompiledModel::prepare(std::int64_t samples, bool training) {
 
 MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext& context, const Loss& loss,
                                       bool accumulate, const GradientReady& ready) {
-  const std::size_t parameters_count = parameter_table().entries().size();
-  if (batch.samples == 0) {
-    if (!accumulate) std::ranges::fill(gradients(), 0.0f);
-    for (std::size_t p = 0; ready && p < parameters_count; ++p) ready(p);
-    return {};
+  backend_->clear_sums();
+  load(batch, context);
+  train_loaded(batch.samples, context, loss, accumulate, ready);
+  return backend_->read_sums();
+}
+
+void CompiledModel::load(const BatchView& batch, const StepContext& context) {
+  if (batch.samples == 0) return;
+  loaded_ = batch.features;
+  backend_->begin_pass(
+      {.training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample},
+      {.divisor = context.global_samples, .loss_scale = context.loss_scale});
+  backend_->load(plan(batch.samples, true).input(), batch.features, batch.targets);
+}
+
+void CompiledModel::train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss, bool accumulate,
+                                 const GradientReady& ready) {
+  if (samples == 0) {
+    if (!accumulate) backend_->fill_with_zeros(gradients());
+    for (std::size_t p = 0; ready && p < parameter_table().entries().size(); ++p) ready(p);
+    return;
   }
-  Plan& active = plan(batch.samples, true);
+  Plan& active = plan(samples, true);
   const PassContext pass{
       .training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample};
-  active.forward(batch.features, pass);
-  const MetricSums sums = compute_loss(loss, active.output(), batch.samples, batch.targets, context.global_samples,
-                                       active.output_gradient());
-  if (!accumulate) {
-    active.backward(pass, gradients(), ready);
-    return sums;
-  }
+  active.forward(loaded_, pass);
+  backend_->compute_loss(loss, active.output(), samples, active.output_gradient());
+  if (!accumulate) return active.backward(pass, gradients(), ready);
   if (micro_gradients_.size() == 0)
     micro_gradients_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
   const auto micro = micro_gradients_.as<float>();
@@ -85,24 +116,35 @@ MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext&
     backend_->accumulate(ParameterTable::slice(gradients(), entry), ParameterTable::slice(micro, entry));
     if (ready) ready(parameter);
   });
-  return sums;
+}
+
+Plan& CompiledModel::forward_in_inference(const BatchView& batch) {
+  Plan& active = plan(batch.samples, false);
+  backend_->begin_pass({}, {});
+  backend_->load(active.input(), batch.features, batch.targets);
+  active.forward(batch.features, {});
+  return active;
 }
 
 MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const Loss& loss) {
   if (batch.samples == 0) return {};
-  const auto outputs = predict_batch(batch.samples, batch.features);
-  return compute_loss(loss, outputs, batch.samples, batch.targets, batch.samples, {});
+  backend_->clear_sums();
+  backend_->compute_loss(loss, forward_in_inference(batch).output(), batch.samples, {});
+  return backend_->read_sums();
 }
 
 std::span<const float> CompiledModel::predict_batch(std::int64_t samples, std::span<const float> features) {
   if (samples == 0) return {};
-  Plan& active = plan(samples, false);
-  active.forward(features, PassContext{});
-  return active.output();
+  const TensorView outputs = forward_in_inference({.samples = samples, .features = features, .targets = {}}).output();
+  if (backend_->runs_on_host() && outputs.type() == Precision::float32) return outputs.as<float>();
+  host_outputs_.resize(outputs.size());
+  backend_->read(outputs, host_outputs_);
+  return host_outputs_;
 }
 
 std::size_t CompiledModel::memory_bytes() const {
-  return parameters_.size() + gradients_.size() + buffers_.size() + micro_gradients_.size() + arena_.size();
+  return parameters_.size() + gradients_.size() + buffers_.size() + weights_.size() + micro_gradients_.size() +
+         arena_.size();
 }
 
 }  // namespace lockstep::model

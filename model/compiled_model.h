@@ -7,11 +7,13 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "device/buffer.h"
 #include "model/loss.h"
 #include "model/network.h"
 #include "model/parameters.h"
+#include "model/tensor.h"
 
 namespace lockstep::model {
 
@@ -31,6 +33,7 @@ struct StepContext {
   std::int64_t step = 0;            ///< update number, keys dropout
   std::int64_t first_sample = 0;    ///< index in the global batch of this part's first sample, keys dropout
   std::int64_t global_samples = 0;  ///< samples of the global batch: the divisor of the gradient
+  float loss_scale = 1;             ///< gradients are multiplied by it, so that those of 16 bits do not vanish
 };
 
 /// Called once per parameter when its gradient is complete, in flat order; the argument is its index in
@@ -42,27 +45,42 @@ using GradientReady = std::function<void(std::size_t parameter)>;
 class CompiledModel {
  public:
   /// `gradients` provides the flat gradient, so that it may lie where a communicator reduces it in place. Throws Error
-  /// (device) where the device has no backend in this build.
-  CompiledModel(std::shared_ptr<const Network> network, device::Device device, device::Allocator& gradients);
+  /// (device) where the device has no backend in this build, Error (input) for a precision that it lacks.
+  CompiledModel(std::shared_ptr<const Network> network, device::Device device, device::Allocator& gradients,
+                Precision precision = Precision::float32);
   ~CompiledModel();
   CompiledModel(CompiledModel&&) noexcept;
 
   const Network& network() const { return *network_; }
+  /// Where all work of this model is put, in order.
+  Backend& backend() { return *backend_; }
 
   /// Sets every parameter and buffer to its initial value, a pure function of (seed, name).
   void initialize(std::uint64_t seed);
 
   const ParameterTable& parameter_table() const { return network_->parameters(); }
   const ParameterTable& buffer_table() const { return network_->buffers(); }
-  std::span<float> parameters() { return parameters_.as<float>(); }  ///< flat
-  std::span<float> gradients() { return gradients_.as<float>(); }    ///< flat, written by train_batch
-  std::span<float> buffers() { return buffers_.as<float>(); }        ///< flat; moving statistics of normalization
+  // Flat arrays in the device's memory: the host reads and writes them through device::HostView.
+  std::span<float> parameters() { return parameters_.as<float>(); }  ///< after a change: parameters_changed()
+  std::span<float> gradients() { return gradients_.as<float>(); }    ///< written by train_batch
+  std::span<float> buffers() { return buffers_.as<float>(); }        ///< moving statistics of normalization
+
+  /// Brings the copy of the parameters that products read, where the precision asks for one, up to date. On the stream.
+  void parameters_changed();
+  /// That copy: the parameters in the model's precision, flat.
+  TensorView weights();
 
   /// Forward, loss, backward on `batch`. Gradients of the sum of losses / context.global_samples go to gradients():
   /// written, or with `accumulate` added to what is there (a further micro-batch of the same step). `ready`, if given,
   /// hears of every parameter once.
   MetricSums train_batch(const BatchView& batch, const StepContext& context, const Loss& loss, bool accumulate = false,
                          const GradientReady& ready = {});
+
+  /// train_batch in two halves, neither of which waits for the device: the first brings the batch to it, the second may
+  /// be recorded and repeated for further batches of `samples` samples. Sums are the backend's.
+  void load(const BatchView& batch, const StepContext& context);
+  void train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss, bool accumulate = false,
+                    const GradientReady& ready = {});
 
   /// Forward and loss in inference mode: moving statistics, no dropout.
   MetricSums evaluate_batch(const BatchView& batch, const Loss& loss);
@@ -78,15 +96,19 @@ class CompiledModel {
 
  private:
   Plan& plan(std::int64_t samples, bool training);
+  Plan& forward_in_inference(const BatchView& batch);
 
   std::shared_ptr<const Network> network_;
   std::unique_ptr<Backend> backend_;
   device::Buffer parameters_;
   device::Buffer gradients_;
   device::Buffer buffers_;
+  device::Buffer weights_;          // the parameters in 16 bits; none for float32
   device::Buffer micro_gradients_;  // where a further micro-batch's gradients are written before they are added
   device::Buffer arena_;            // shared by all plans: only one runs at a time
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Plan>> plans_;
+  std::span<const float> loaded_;    // features of the batch under way
+  std::vector<float> host_outputs_;  // of predict_batch, where the outputs are not float32 in host memory
 };
 
 }  // namespace lockstep::model

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "device/error.h"
 #include "model/backend.h"
 
@@ -13,12 +15,29 @@ class CustomOperation final : public Operation {
  public:
   CustomOperation(const CustomLayer& layer, const Needs& needs) : layer_(layer), needs_(needs) {}
   Needs needs() const override { return needs_; }
-  void forward(const Tensors& tensors, const PassContext& pass) override { layer_.forward(tensors, pass); }
-  void backward(const Tensors& tensors, const PassContext& pass) override { layer_.backward(tensors, pass); }
+  void forward(const Operands& operands, const PassContext& pass) override { layer_.forward(seen(operands), pass); }
+  void backward(const Operands& operands, const PassContext& pass) override { layer_.backward(seen(operands), pass); }
 
  private:
+  const Tensors& seen(const Operands& o) {
+    const auto values = [](const TensorView& view) { return view.as<float>(); };
+    tensors_.inputs.resize(o.inputs.size());
+    std::ranges::transform(o.inputs, tensors_.inputs.begin(), values);
+    tensors_.output = values(o.output);
+    tensors_.output_gradient = values(o.output_gradient);
+    tensors_.input_gradients.resize(o.input_gradients.size());
+    std::ranges::transform(o.input_gradients, tensors_.input_gradients.begin(), values);
+    tensors_.parameters = o.parameters;
+    tensors_.parameter_gradients = o.parameter_gradients;
+    tensors_.buffers = o.buffers;
+    tensors_.saved = o.saved;
+    tensors_.scratch = o.scratch;
+    return tensors_;
+  }
+
   const CustomLayer& layer_;
   Needs needs_;
+  Tensors tensors_;  // kept for its memory
 };
 
 }  // namespace
@@ -59,6 +78,9 @@ std::unique_ptr<Operation> CustomLayer::compile(const CompileContext& context, B
   if (!backend.runs_on_host())
     throw Error(ErrorCategory::device, fmt::format("layer {} ({})", context.name, kind()),
                 "a custom layer needs a CPU replica", fmt::format("got {}", backend.name()));
+  if (backend.precision() != Precision::float32)
+    throw Error(ErrorCategory::input, fmt::format("layer {} ({})", context.name, kind()),
+                "a custom layer needs float32", fmt::format("got {}", to_string(backend.precision())));
   return std::make_unique<CustomOperation>(*this, needs(context));
 }
 

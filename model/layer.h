@@ -13,6 +13,7 @@
 
 #include "model/parameters.h"
 #include "model/shape.h"
+#include "model/tensor.h"
 
 namespace lockstep::model {
 
@@ -56,17 +57,32 @@ struct PassContext {
   std::int64_t first_sample = 0;
 };
 
-/// One node's view of the memory of its plan. All arrays are [batch, shape...], row-major; images are NHWC.
-struct Tensors {
-  std::vector<std::span<const float>> inputs;
-  std::span<float> output;
-  std::span<float> output_gradient;                   ///< may be overwritten by backward: nobody reads it later
-  std::vector<std::span<float>> input_gradients;      ///< to be written, not added to; empty where nobody needs it
+/// One node's operands in the memory of its plan. All arrays are [batch, shape...], row-major; images are NHWC. Arrays
+/// of samples and their gradients are of the plan's precision, the others float32.
+struct Operands {
+  std::vector<TensorView> inputs;  ///< read only
+  TensorView output;
+  TensorView output_gradient;                         ///< may be overwritten by backward: nobody reads it later
+  std::vector<TensorView> input_gradients;            ///< to be written, not added to; empty where nobody needs it
+  std::vector<TensorView> weights;                    ///< the parameters in the plan's precision; read only
   std::vector<std::span<float>> parameters;           ///< read only, in the order of declaration
   std::vector<std::span<float>> parameter_gradients;  ///< to be written
   std::vector<std::span<float>> buffers;              ///< read and, in training, updated
   std::span<std::byte> saved;    ///< kept from forward to backward; Needs::saved_bytes of them, 64-byte aligned
   std::span<std::byte> scratch;  ///< free to use during one call; Needs::scratch_bytes of them, 64-byte aligned
+};
+
+/// The operands as a custom layer sees them: in host memory, all float32.
+struct Tensors {
+  std::vector<std::span<const float>> inputs;
+  std::span<float> output;
+  std::span<float> output_gradient;
+  std::vector<std::span<float>> input_gradients;
+  std::vector<std::span<float>> parameters;
+  std::vector<std::span<float>> parameter_gradients;
+  std::vector<std::span<float>> buffers;
+  std::span<std::byte> saved;
+  std::span<std::byte> scratch;
 };
 
 /// What an operation asks of the plan.
@@ -83,9 +99,9 @@ class Operation {
  public:
   virtual ~Operation() = default;
   virtual Needs needs() const = 0;
-  virtual void forward(const Tensors& tensors, const PassContext& pass) = 0;
+  virtual void forward(const Operands& operands, const PassContext& pass) = 0;
   /// Writes input_gradients (those that are not empty) and parameter_gradients.
-  virtual void backward(const Tensors& tensors, const PassContext& pass) = 0;
+  virtual void backward(const Operands& operands, const PassContext& pass) = 0;
 };
 
 /// What compiling a layer depends on.

@@ -121,7 +121,7 @@ std::string to_string(const Loss& loss) {
 }
 
 MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples, const Targets& targets,
-                        std::int64_t divisor, std::span<float> gradient) {
+                        double divisor, std::span<float> gradient) {
   LOCKSTEP_CHECK_OP(samples, >=, 0);
   const auto count = static_cast<std::size_t>(samples);
   const std::size_t width = count == 0 ? 0 : outputs.size() / count;
@@ -130,8 +130,7 @@ MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::i
     LOCKSTEP_CHECK_OP(gradient.size(), ==, outputs.size());
     LOCKSTEP_CHECK_OP(divisor, >, 0);
   }
-  const Batch batch{outputs, count, width, gradient,
-                    gradient.empty() ? 0 : static_cast<float>(1.0 / static_cast<double>(divisor))};
+  const Batch batch{outputs, count, width, gradient, gradient.empty() ? 0 : static_cast<float>(1.0 / divisor)};
   MetricSums result = std::visit([&](const auto& chosen) { return sums(chosen, batch, targets); }, loss);
   result.samples = samples;
   return result;

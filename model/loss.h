@@ -31,9 +31,10 @@ struct Targets {
 };
 
 /// Sums of loss and metrics over the samples of `outputs` [samples, width]. Where `gradient` (same shape) is not empty
-/// it receives d(sum of losses)/d(outputs) / divisor: dividing by the number of samples of the global batch makes
-/// gradients of all replicas add up to the gradient of the mean. Throws Error (data) for a label outside 0 .. width-1.
+/// it receives d(sum of losses)/d(outputs) / divisor: dividing by the number of samples of the global batch (over the
+/// loss scale) makes gradients of all replicas add up to the gradient of the mean. Throws Error (data) for a label
+/// outside 0 .. width-1.
 MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples, const Targets& targets,
-                        std::int64_t divisor, std::span<float> gradient);
+                        double divisor, std::span<float> gradient);
 
 }  // namespace lockstep::model

@@ -1,7 +1,9 @@
 // Sums that give exact metrics for any number of replicas: integers are added, and divided once at the end.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace lockstep::model {
 
@@ -20,6 +22,43 @@ struct MetricSums {
   double top5_accuracy() const {
     return samples ? static_cast<double>(correct_top5) / static_cast<double>(samples) : 0;
   }
+};
+
+/// Sums as float32 that may be added over parts and replicas: counts below 2^24 stay exact, and the loss is carried in
+/// two floats and keeps about 7 digits after the sum.
+struct SummableMetrics {
+  float loss_high = 0;
+  float loss_low = 0;
+  float samples = 0;
+  float correct = 0;
+  float correct_top5 = 0;
+  float non_finite = 0;  ///< parts whose loss was not finite; their metrics count 0 samples
+
+  static constexpr std::size_t kSize = 6;
+
+  constexpr explicit SummableMetrics(const MetricSums& sums) {
+    if (!(sums.loss - sums.loss == 0)) {  // infinite, or not a number
+      non_finite = 1;
+      return;
+    }
+    loss_high = static_cast<float>(sums.loss);
+    loss_low = static_cast<float>(sums.loss - static_cast<double>(loss_high));
+    samples = static_cast<float>(sums.samples);
+    correct = static_cast<float>(sums.correct);
+    correct_top5 = static_cast<float>(sums.correct_top5);
+  }
+  explicit SummableMetrics(std::span<const float, kSize> values);
+
+  constexpr void write(float* values) const {
+    values[0] = loss_high;
+    values[1] = loss_low;
+    values[2] = samples;
+    values[3] = correct;
+    values[4] = correct_top5;
+    values[5] = non_finite;
+  }
+  /// has_accuracy is not carried.
+  MetricSums sums() const;
 };
 
 }  // namespace lockstep::model

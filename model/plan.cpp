@@ -6,8 +6,7 @@
 
 namespace lockstep::model {
 
-Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, std::span<float> parameters,
-           std::span<float> buffers)
+Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, const Arrays& arrays)
     : backend_(backend), batch_(batch), training_(training), parameter_entries_(network.parameters().entries()) {
   Graph graph = make_graph(network);
   output_ = graph.output;
@@ -17,7 +16,7 @@ Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool tr
   if (training_) assign_gradients();
   assign_workspace();
   layout_ = plan_arena(lifetimes_);
-  bind_parameters(parameters, buffers, network);
+  bind_parameters(arrays, network);
 }
 
 Plan::~Plan() = default;
@@ -25,7 +24,8 @@ Plan::~Plan() = default;
 void Plan::compile_steps(const Network& network, Graph graph, bool training) {
   values_.resize(network.nodes().size() + 1);
   value(kInput).elements = static_cast<std::size_t>(batch_ * element_count(network.input_shape()));
-  value(kInput).storage = kExternal;
+  const bool reads_in_place = backend_.runs_on_host() && backend_.precision() == Precision::float32;
+  value(kInput).storage = reads_in_place ? kExternal : new_array(value(kInput).elements, 0, 0);
   for (GraphStep& description : graph.steps) {
     const int index = static_cast<int>(steps_.size());
     Step& step = steps_.emplace_back();
@@ -63,6 +63,10 @@ Plan::StorageId Plan::new_storage(std::size_t bytes, int first, int last) {
   return static_cast<StorageId>(lifetimes_.size()) - 1;
 }
 
+Plan::StorageId Plan::new_array(std::size_t elements, int first, int last) {
+  return new_storage(elements * element_bytes(backend_.precision()), first, last);
+}
+
 void Plan::extend(StorageId storage, int time) {
   if (storage < 0) return;
   Lifetime& lifetime = lifetimes_[static_cast<std::size_t>(storage)];
@@ -78,6 +82,7 @@ bool Plan::may_run_in_place(const Step& step) const {
   for (const Value& other : values_) {
     if (other.storage != storage) continue;
     if (other.consumers.size() > 1) return false;
+    if (other.producer < 0) continue;
     const Step& producer = steps_[static_cast<std::size_t>(other.producer)];
     if (producer.runs_backward && producer.operation && producer.needs.output_in_backward) return false;
   }
@@ -90,8 +95,7 @@ void Plan::assign_storage() {
     const int time = static_cast<int>(i);
     const bool in_place = !step.operation || may_run_in_place(step);
     Value& output = value(step.graph.node);
-    output.storage =
-        in_place ? value(step.graph.inputs.front()).storage : new_storage(output.elements * sizeof(float), time, time);
+    output.storage = in_place ? value(step.graph.inputs.front()).storage : new_array(output.elements, time, time);
     extend(output.storage, time);
     for (const NodeId input : step.graph.inputs) {
       extend(value(input).storage, time);
@@ -109,8 +113,7 @@ void Plan::assign_storage() {
 // it.
 void Plan::assign_gradients() {
   Value& output = value(output_);
-  if (output.needs_gradient)
-    output.gradient = new_storage(output.elements * sizeof(float), end_of_forward(), end_of_forward());
+  if (output.needs_gradient) output.gradient = new_array(output.elements, end_of_forward(), end_of_forward());
   for (std::size_t i = steps_.size(); i-- > 0;) {
     Step& step = steps_[i];
     const int time = backward_time(static_cast<int>(i));
@@ -123,11 +126,11 @@ void Plan::assign_gradients() {
       Value& input = value(step.graph.inputs[k]);
       if (!input.needs_gradient) continue;
       if (input.gradient != kNone) {
-        step.addends[k] = step.operation ? new_storage(input.elements * sizeof(float), time, time) : mine;
+        step.addends[k] = step.operation ? new_array(input.elements, time, time) : mine;
       } else if (k == 0 && (!step.operation || step.needs.in_place) && input.consumers.size() == 1) {
         input.gradient = mine;
       } else {
-        input.gradient = new_storage(input.elements * sizeof(float), time, time);
+        input.gradient = new_array(input.elements, time, time);
       }
       extend(input.gradient, time);
     }
@@ -147,19 +150,24 @@ void Plan::assign_workspace() {
   if (scratch > 0) scratch_ = new_storage(scratch, 0, end);
 }
 
-void Plan::bind_parameters(std::span<float> parameters, std::span<float> buffers, const Network& network) {
+void Plan::bind_parameters(const Arrays& arrays, const Network& network) {
+  const std::size_t bytes = element_bytes(arrays.weights.type());
   for (Step& step : steps_) {
-    for (const std::size_t p : step.node->parameters)
-      step.tensors.parameters.push_back(ParameterTable::slice(parameters, network.parameters().entries()[p]));
+    for (const std::size_t p : step.node->parameters) {
+      const ParameterInfo& entry = network.parameters().entries()[p];
+      step.operands.parameters.push_back(ParameterTable::slice(arrays.parameters, entry));
+      step.operands.weights.emplace_back(static_cast<std::byte*>(arrays.weights.data()) + entry.offset * bytes,
+                                         entry.count, arrays.weights.type());
+    }
     for (const std::size_t b : step.node->buffers)
-      step.tensors.buffers.push_back(ParameterTable::slice(buffers, network.buffers().entries()[b]));
-    step.tensors.parameter_gradients.resize(step.node->parameters.size());
+      step.operands.buffers.push_back(ParameterTable::slice(arrays.buffers, network.buffers().entries()[b]));
+    step.operands.parameter_gradients.resize(step.node->parameters.size());
   }
 }
 
-std::span<float> Plan::floats(StorageId storage, std::size_t elements) const {
+TensorView Plan::view(StorageId storage, std::size_t elements) const {
   if (storage < 0) return {};
-  return {reinterpret_cast<float*>(arena_ + layout_.offsets[static_cast<std::size_t>(storage)]), elements};
+  return {arena_ + layout_.offsets[static_cast<std::size_t>(storage)], elements, backend_.precision()};
 }
 
 void Plan::bind(std::byte* arena) {
@@ -170,41 +178,42 @@ void Plan::bind(std::byte* arena) {
   };
   for (Step& step : steps_) {
     const Value& output = value(step.graph.node);
-    step.tensors.output = floats(output.storage, output.elements);
-    step.tensors.output_gradient = floats(output.gradient, output.elements);
-    step.tensors.inputs.assign(step.graph.inputs.size(), {});
-    step.tensors.input_gradients.assign(step.graph.inputs.size(), {});
+    step.operands.output = view(output.storage, output.elements);
+    step.operands.output_gradient = view(output.gradient, output.elements);
+    step.operands.inputs.assign(step.graph.inputs.size(), {});
+    step.operands.input_gradients.assign(step.graph.inputs.size(), {});
     for (std::size_t k = 0; k < step.graph.inputs.size(); ++k) {
       const Value& input = value(step.graph.inputs[k]);
-      step.tensors.inputs[k] = floats(input.storage, input.elements);
+      step.operands.inputs[k] = view(input.storage, input.elements);
       if (!step.runs_backward) continue;
       const StorageId addend = step.addends[k];
-      step.tensors.input_gradients[k] = floats(addend == kNone ? input.gradient : addend, input.elements);
+      step.operands.input_gradients[k] = view(addend == kNone ? input.gradient : addend, input.elements);
     }
-    step.tensors.saved = bytes(step.saved, step.needs.saved_bytes);
-    step.tensors.scratch = bytes(step.needs.scratch_bytes > 0 ? scratch_ : kNone, step.needs.scratch_bytes);
+    step.operands.saved = bytes(step.saved, step.needs.saved_bytes);
+    step.operands.scratch = bytes(step.needs.scratch_bytes > 0 ? scratch_ : kNone, step.needs.scratch_bytes);
   }
 }
+
+TensorView Plan::input() const { return view(value(kInput).storage, value(kInput).elements); }
 
 void Plan::forward(std::span<const float> features, const PassContext& pass) {
   LOCKSTEP_CHECK_OP(features.size(), ==, value(kInput).elements);
   for (Step& step : steps_) {
     for (std::size_t k = 0; k < step.graph.inputs.size(); ++k)
-      if (value(step.graph.inputs[k]).storage == kExternal) step.tensors.inputs[k] = features;
-    if (step.operation) step.operation->forward(step.tensors, pass);
+      if (value(step.graph.inputs[k]).storage == kExternal) step.operands.inputs[k] = TensorView::reading(features);
+    if (step.operation) step.operation->forward(step.operands, pass);
   }
 }
 
-std::span<const float> Plan::output() const {
+TensorView Plan::output() const {
   const Value& output = value(output_);
-  if (output.storage == kExternal)
-    return steps_.empty() ? std::span<const float>{} : steps_.back().tensors.inputs.front();
-  return floats(output.storage, output.elements);
+  if (output.storage == kExternal) return steps_.empty() ? TensorView{} : steps_.back().operands.inputs.front();
+  return view(output.storage, output.elements);
 }
 
-std::span<float> Plan::output_gradient() const {
+TensorView Plan::output_gradient() const {
   const Value& output = value(output_);
-  return floats(output.gradient, output.elements);
+  return view(output.gradient, output.elements);
 }
 
 void Plan::point_gradients_at(std::span<float> gradients) {
@@ -212,7 +221,7 @@ void Plan::point_gradients_at(std::span<float> gradients) {
   bound_gradients_ = gradients.data();
   for (Step& step : steps_)
     for (std::size_t p = 0; p < step.node->parameters.size(); ++p)
-      step.tensors.parameter_gradients[p] =
+      step.operands.parameter_gradients[p] =
           ParameterTable::slice(gradients, parameter_entries_[step.node->parameters[p]]);
 }
 
@@ -227,20 +236,20 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients, const G
   // turn.
   const auto pass_over_until = [&](std::size_t end) {
     for (std::size_t p = told; p < end; ++p)
-      std::ranges::fill(ParameterTable::slice(gradients, parameter_entries_[p]), 0.0f);
+      backend_.fill_with_zeros(ParameterTable::slice(gradients, parameter_entries_[p]));
     tell_until(end);
   };
   for (std::size_t i = steps_.size(); i-- > 0;) {
     Step& step = steps_[i];
     if (!step.runs_backward) continue;
-    if (step.operation) step.operation->backward(step.tensors, pass);
+    if (step.operation) step.operation->backward(step.operands, pass);
     for (std::size_t k = 0; k < step.graph.inputs.size(); ++k) {
       const Value& input = value(step.graph.inputs[k]);
       if (!input.needs_gradient) continue;
       if (step.addends[k] != kNone)
-        backend_.accumulate(floats(input.gradient, input.elements), step.tensors.input_gradients[k]);
+        backend_.accumulate(view(input.gradient, input.elements), step.operands.input_gradients[k]);
       else if (!step.operation && input.gradient != value(step.graph.node).gradient)
-        backend_.copy(floats(input.gradient, input.elements), step.tensors.output_gradient);
+        backend_.copy(view(input.gradient, input.elements), step.operands.output_gradient);
     }
     if (step.node->parameters.empty()) continue;
     pass_over_until(step.node->parameters.front());

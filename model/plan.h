@@ -17,9 +17,13 @@ namespace lockstep::model {
 /// Forward and, in training, backward for exactly `batch` samples. Nothing is allocated in a pass.
 class Plan {
  public:
-  /// `parameters` and `buffers` are the model's flat arrays and outlive the plan, as network and backend do.
-  Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, std::span<float> parameters,
-       std::span<float> buffers);
+  /// The model's flat arrays; they outlive the plan, as network and backend do.
+  struct Arrays {
+    std::span<float> parameters;
+    TensorView weights;  ///< the parameters in the backend's precision
+    std::span<float> buffers;
+  };
+  Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, const Arrays& arrays);
   ~Plan();
 
   /// Bytes of arena that bind() needs.
@@ -27,19 +31,22 @@ class Plan {
   /// Points all tensors into `arena`, 64-byte aligned, of at least arena_bytes().
   void bind(std::byte* arena);
 
-  /// Runs forward on `features`, [batch, input shape...]; they must stay in place until backward has run.
+  /// Where the backend's load() puts the features; empty where forward reads them where they are.
+  TensorView input() const;
+  /// Runs forward on what was loaded, or on `features`, [batch, input shape...], in host memory; they must stay in
+  /// place until backward has run.
   void forward(std::span<const float> features, const PassContext& pass);
   /// [batch, output shape...], valid after forward until the next pass of any plan on the same arena.
-  std::span<const float> output() const;
+  TensorView output() const;
   /// To be filled by the loss between forward and backward; empty where nothing is trained.
-  std::span<float> output_gradient() const;
+  TensorView output_gradient() const;
   /// Writes every parameter's gradient into the flat array `gradients` and tells `ready` (may be empty) after each.
   void backward(const PassContext& pass, std::span<float> gradients, const GradientReady& ready);
 
  private:
   using StorageId = int;
   static constexpr StorageId kNone = -1;
-  static constexpr StorageId kExternal = -2;  // the caller's features, not in the arena
+  static constexpr StorageId kExternal = -2;  // the caller's features, in host memory and of the plan's type
 
   // One step's operation and its view of memory.
   struct Step {
@@ -52,7 +59,7 @@ class Plan {
     // one is added.
     std::vector<StorageId> addends;
     StorageId saved = kNone;
-    Tensors tensors;
+    Operands operands;
   };
 
   // One array of the network: where it lies, where its gradient lies, and who reads it.
@@ -70,7 +77,7 @@ class Plan {
   void assign_storage();
   void assign_gradients();
   void assign_workspace();
-  void bind_parameters(std::span<float> parameters, std::span<float> buffers, const Network& network);
+  void bind_parameters(const Arrays& arrays, const Network& network);
   bool may_run_in_place(const Step& step) const;
 
   StorageId new_storage(std::size_t bytes, int first, int last);
@@ -84,7 +91,8 @@ class Plan {
   }
   Value& value(NodeId node) { return values_[index_of(node)]; }
   const Value& value(NodeId node) const { return values_[index_of(node)]; }
-  std::span<float> floats(StorageId storage, std::size_t elements) const;
+  TensorView view(StorageId storage, std::size_t elements) const;
+  StorageId new_array(std::size_t elements, int first, int last);
   void point_gradients_at(std::span<float> gradients);
 
   Backend& backend_;

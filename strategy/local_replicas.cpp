@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "device/error.h"
+#include "model/backend.h"
 #include "strategy/replica_agreement.h"
 
 namespace lockstep::strategy {
@@ -34,12 +35,18 @@ void LocalReplicas::initialize(std::uint64_t seed) {
 
 void LocalReplicas::spread() {
   run([&](Replica& replica, int local) {
-    if (local == 0) return;
-    Replica& source = *replicas_.front();
-    std::ranges::copy(source.model().parameters(), replica.model().parameters().begin());
-    std::ranges::copy(source.model().buffers(), replica.model().buffers().begin());
-    for (const std::string& slot : replica.optimizer().slot_names())
-      std::ranges::copy(source.optimizer().slot(slot), replica.optimizer().slot(slot).begin());
+    std::vector<std::span<float>> targets = {replica.model().parameters(), replica.model().buffers()};
+    for (const std::string& slot : replica.optimizer().slot_names()) targets.push_back(replica.optimizer().slot(slot));
+    for (std::size_t i = 0; i < views_.size(); ++i) {
+      if (local == 0) {
+        views_[i].write_back(replica.model().backend().stream());
+        continue;
+      }
+      device::HostView view = replica.host_view(targets[i]);
+      std::ranges::copy(views_[i].values(), view.values().begin());
+      view.write_back(replica.model().backend().stream());
+    }
+    replica.model().parameters_changed();
   });
 }
 
@@ -62,14 +69,16 @@ void LocalReplicas::check_agreement(std::int64_t step) {
 
 ReplicaArrays LocalReplicas::arrays(bool with_slots) {
   Replica& replica = *replicas_.front();
+  views_.clear();
+  const auto view = [&](std::span<float> values) { return views_.emplace_back(replica.host_view(values)).values(); };
   ReplicaArrays arrays{.parameter_table = &replica.model().parameter_table(),
-                       .parameters = replica.model().parameters(),
+                       .parameters = view(replica.model().parameters()),
                        .buffer_table = &replica.model().buffer_table(),
-                       .buffers = replica.model().buffers(),
+                       .buffers = view(replica.model().buffers()),
                        .slots = {}};
   if (with_slots)
     for (const std::string& name : replica.optimizer().slot_names())
-      arrays.slots.push_back({name, replica.optimizer().slot(name)});
+      arrays.slots.push_back({name, view(replica.optimizer().slot(name))});
   return arrays;
 }
 

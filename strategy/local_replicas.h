@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "device/host_view.h"
 #include "model/network.h"
 #include "strategy/checkpoint.h"
 #include "strategy/replica.h"
@@ -31,14 +32,16 @@ class LocalReplicas {
 
   /// Initial parameters and buffers, a pure function of (seed, name).
   void initialize(std::uint64_t seed);
-  /// Gives the arrays of local replica 0, slots included, to the others of this process: after a restore.
+  /// Gives what arrays() handed out, and has perhaps been changed since, to all replicas of this process: after a
+  /// restore.
   void spread();
 
   /// Throws the same Error (communication) everywhere unless all replicas of the job hold the same parameters and
   /// optimizer slots; names the first tensor that differs, the replicas where it does, and when all still agreed.
   void check_agreement(std::int64_t step);
 
-  /// Parameters, buffers and, where asked, optimizer slots of local replica 0.
+  /// Parameters, buffers and, where asked, optimizer slots of local replica 0, in host memory: the replica's own where
+  /// it computes on the host, else copies, valid until the next call.
   ReplicaArrays arrays(bool with_slots);
 
   /// What all replicas of the job summed up since the last call.
@@ -50,6 +53,8 @@ class LocalReplicas {
   bool has_accuracy_;
   std::int64_t agreed_step_ = -1;  // of the last check that all passed
   std::vector<std::unique_ptr<Replica>> replicas_;
+  // What arrays() has handed out: parameters, buffers, slots in the order of their names.
+  std::vector<device::HostView> views_;
 };
 
 }  // namespace lockstep::strategy

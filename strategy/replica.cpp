@@ -11,6 +11,7 @@
 
 #include "allreduce/layout.h"
 #include "data/order/batch_split.h"
+#include "model/backend.h"
 #include "strategy/moving_statistics.h"
 
 namespace lockstep::strategy {
@@ -33,13 +34,13 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
     : options_(options),
       group_(group),
       memory_(group),
-      model_(std::move(network), device, memory_),
+      model_(std::move(network), device, memory_, options.precision),
       optimizer_(options.optimizer, model_.parameter_table()),
       buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets,
                kPassengerEntries),
       ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
       feature_count_(static_cast<std::size_t>(model::element_count(model_.network().input_shape()))),
-      kept_buffers_(model_.buffers().size()),
+      kept_buffers_(model_.backend().allocator().allocate(model_.buffers().size_bytes())),
       busy_(static_cast<std::size_t>(group_.size())) {
   describe_buckets();
 }
@@ -80,7 +81,7 @@ void Replica::check_layout() const {
 StepResult Replica::train_step(const data::Batch& part, const StepRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
   const allreduce::PhaseScope compute(group_.activity(), allreduce::Phase::compute);
-  std::ranges::copy(model_.buffers(), kept_buffers_.begin());
+  keep_statistics();
   const model::MetricSums mine = compute_gradients(part, request);
   const std::chrono::duration<double> computed = std::chrono::steady_clock::now() - begin;
   StepResult result;
@@ -101,6 +102,7 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
     return result;
   }
   optimizer_.apply(model_.parameters(), model_.gradients(), request.learning_rate, request.update, scale);
+  model_.parameters_changed();
   metrics_ += mine;
   samples_since_mean_ += part.samples;
   return result;
@@ -126,14 +128,11 @@ model::MetricSums Replica::compute_gradients(const data::Batch& part, const Step
 
 StepReport Replica::reduce(const model::MetricSums& mine, const StepRequest& request, double compute_seconds) {
   StepReport report;
-  if (std::isfinite(mine.loss))
-    report.metrics = mine;
-  else
-    report.non_finite = 1;
   report.terminate = request.signal == SIGTERM ? 1 : 0;
   report.interrupt = request.signal == SIGINT ? 1 : 0;
   std::ranges::fill(memory_.passengers(), 0.0F);
-  report.write(memory_.report());
+  model::SummableMetrics(mine).write(memory_.report().data());
+  report.write_signals(memory_.report());
   // The others add zero here, so all come to know the times of each.
   memory_.of_replica(group_.rank())[0] = static_cast<float>(request.input_seconds);
   memory_.of_replica(group_.rank())[1] = static_cast<float>(compute_seconds);
@@ -156,16 +155,26 @@ std::vector<int> Replica::replicas_with(bool mine) const {
 model::MetricSums Replica::take_metrics() { return std::exchange(metrics_, {}); }
 
 void Replica::adopt_mean_statistics() {
-  average_moving_statistics(group_, model_.buffers(), samples_since_mean_);
+  average_statistics();
   samples_since_mean_ = 0;
 }
 
 void Replica::install_mean_statistics() {
-  std::ranges::copy(model_.buffers(), kept_buffers_.begin());
-  average_moving_statistics(group_, model_.buffers(), samples_since_mean_);
+  keep_statistics();
+  average_statistics();
 }
 
-void Replica::restore_statistics() { std::ranges::copy(kept_buffers_, model_.buffers().begin()); }
+void Replica::average_statistics() {
+  device::HostView view = host_view(model_.buffers());
+  average_moving_statistics(group_, view.values(), samples_since_mean_);
+  view.write_back(model_.backend().stream());
+}
+
+void Replica::keep_statistics() { model_.backend().copy(kept_buffers_.as<float>(), model_.buffers()); }
+
+void Replica::restore_statistics() { model_.backend().copy(model_.buffers(), kept_buffers_.as<float>()); }
+
+device::HostView Replica::host_view(std::span<float> values) { return {values, model_.backend().stream()}; }
 
 model::BatchView Replica::view(const data::Batch& part, std::int64_t begin, std::int64_t end) const {
   const auto first = static_cast<std::size_t>(begin);

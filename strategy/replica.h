@@ -11,6 +11,7 @@
 #include "allreduce/gradient_buckets.h"
 #include "allreduce/straggler.h"
 #include "data/dataset.h"
+#include "device/host_view.h"
 #include "model/compiled_model.h"
 #include "model/loss.h"
 #include "model/network.h"
@@ -22,6 +23,7 @@ namespace lockstep::strategy {
 
 struct ReplicaOptions {
   model::Loss loss;
+  model::Precision precision = model::Precision::float32;
   model::OptimizerOptions optimizer;
   double clip_norm = 0;  ///< largest norm of the reduced gradient; 0 for no clipping
   int accumulate = 1;    ///< micro-batches of a step
@@ -61,7 +63,9 @@ class Replica {
   allreduce::GradientBuckets& buckets() { return buckets_; }
   /// Between steps, the same on all replicas.
   void set_bucket_bytes(std::size_t bytes);
-  std::uint64_t parameter_hash() { return model_.parameter_table().hash(model_.parameters()); }
+  /// Values of the model's device as the host sees them; waits for the work under way.
+  device::HostView host_view(std::span<float> values);
+  std::uint64_t parameter_hash() { return model_.parameter_table().hash(host_view(model_.parameters()).values()); }
 
   /// Throws the same Error (communication) on all replicas unless they mean the same by their flat arrays. Collective.
   void check_layout() const;
@@ -93,6 +97,8 @@ class Replica {
  private:
   model::BatchView view(const data::Batch& part, std::int64_t begin, std::int64_t end) const;
   model::MetricSums compute_gradients(const data::Batch& part, const StepRequest& request);
+  void keep_statistics();
+  void average_statistics();
   StepReport reduce(const model::MetricSums& mine, const StepRequest& request, double compute_seconds);
   std::vector<int> replicas_with(bool mine) const;
   /// The layers of each bucket, for people.
@@ -107,7 +113,7 @@ class Replica {
   allreduce::GradientBuckets buckets_;
   model::GradientReady ready_;
   std::size_t feature_count_;
-  std::vector<float> kept_buffers_;
+  device::Buffer kept_buffers_;  // moving statistics, to be put back
   std::vector<allreduce::BusySeconds> busy_;
   model::MetricSums metrics_;
   std::int64_t samples_since_mean_ = 0;

@@ -16,23 +16,24 @@ using Hashes = std::vector<std::uint64_t>;
 
 struct FlatArray {
   std::string prefix;  // of a tensor's name
-  std::span<const float> values;
+  device::HostView view;
 };
 
 std::vector<FlatArray> flat_arrays(Replica& replica) {
-  std::vector<FlatArray> arrays = {{"", replica.model().parameters()}};
+  std::vector<FlatArray> arrays;
+  arrays.push_back({"", replica.host_view(replica.model().parameters())});
   for (const std::string& slot : replica.optimizer().slot_names())
-    arrays.push_back({fmt::format("{} of ", slot), replica.optimizer().slot(slot)});
+    arrays.push_back({fmt::format("{} of ", slot), replica.host_view(replica.optimizer().slot(slot))});
   return arrays;
 }
 
 // One for each tensor: parameter by parameter, and of each the arrays in turn.
 Hashes hash_tensors(Replica& replica) {
-  const std::vector<FlatArray> arrays = flat_arrays(replica);
+  std::vector<FlatArray> arrays = flat_arrays(replica);
   Hashes hashes;
   for (const model::ParameterInfo& entry : replica.model().parameter_table().entries())
-    for (const FlatArray& array : arrays)
-      hashes.push_back(XXH3_64bits(array.values.data() + entry.offset, entry.count * sizeof(float)));
+    for (FlatArray& array : arrays)
+      hashes.push_back(XXH3_64bits(array.view.values().data() + entry.offset, entry.count * sizeof(float)));
   return hashes;
 }
 

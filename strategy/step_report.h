@@ -18,9 +18,8 @@ struct StepReport {
   /// The signal that the job leaves on; 0 for none.
   int signal() const { return terminate ? SIGTERM : interrupt ? SIGINT : 0; }
 
-  /// As floats that may be summed: counts below 2^24 stay exact, the loss is carried in two parts and keeps about 7
-  /// digits after the sum.
-  void write(std::span<float> passengers) const;
+  /// Passengers begin with model::SummableMetrics, which the model writes; the signals come behind them.
+  void write_signals(std::span<float> passengers) const;
   static StepReport read(std::span<const float> passengers);
 };
 

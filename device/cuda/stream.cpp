@@ -63,6 +63,11 @@ class GpuStream final : public Stream::Impl {
     cuda::check(cudaStreamSynchronize(stream_.get()), fmt::format("the work on gpu:{}", index_));
   }
 
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()),
+                fmt::format("a copy of {} bytes on gpu:{}", bytes, index_));
+  }
+
   cudaStream_t native() const { return stream_.get(); }
 
  private:

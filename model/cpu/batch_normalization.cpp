@@ -10,9 +10,10 @@ constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 6
 // Saved from forward to backward: batch mean, batch variance, and which outputs a fused ReLU let pass.
 class BatchNormalizationOperation final : public Operation {
  public:
-  BatchNormalizationOperation(OneDnn& dnn, const BatchNormalizationSpec& spec) : spec_(spec) {
-    const memory::desc array = image(spec.rows, spec.channels, 1, 1);
-    const memory::desc channels = vector(spec.channels);
+  BatchNormalizationOperation(OneDnn& dnn, const BatchNormalizationSpec& spec)
+      : spec_(spec), element_bytes_(memory::data_type_size(dnn.type)) {
+    const memory::desc array = image(dnn.type, spec.rows, spec.channels, 1, 1);
+    const memory::desc channels = vector(memory::data_type::f32, spec.channels);
     auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
     if (spec.relu) flags |= dnnl::normalization_flags::fuse_norm_relu;
     if (!spec.training) flags |= dnnl::normalization_flags::use_global_stats;
@@ -47,7 +48,7 @@ class BatchNormalizationOperation final : public Operation {
                              (spec_.training ? array_bytes() : 0)};
   }
 
-  void forward(const Tensors& t, const PassContext& /*pass*/) override {
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
     float* mean = spec_.training ? saved_mean(t) : t.buffers[0].data();
     float* variance = spec_.training ? saved_variance(t) : t.buffers[1].data();
     forward_.place(DNNL_ARG_SRC, t.inputs[0]);
@@ -61,7 +62,7 @@ class BatchNormalizationOperation final : public Operation {
     if (spec_.training) update_moving_statistics(t, mean, variance);
   }
 
-  void backward(const Tensors& t, const PassContext& /*pass*/) override {
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
     const std::size_t own = round_up(std::max(forward_.scratch_bytes(), backward_.scratch_bytes()));
     const bool wanted = !t.input_gradients[0].empty();
     backward_.place(DNNL_ARG_SRC, t.inputs[0]);
@@ -70,8 +71,8 @@ class BatchNormalizationOperation final : public Operation {
     backward_.place(DNNL_ARG_SCALE, t.parameters[0]);
     backward_.place(DNNL_ARG_SHIFT, t.parameters[1]);
     backward_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
-    backward_.place(DNNL_ARG_DIFF_SRC,
-                    wanted ? static_cast<const void*>(t.input_gradients[0].data()) : t.scratch.data() + own);
+    backward_.place(DNNL_ARG_DIFF_SRC, wanted ? static_cast<const void*>(t.input_gradients[0].data())
+                                              : static_cast<const void*>(t.scratch.data() + own));
     backward_.place(DNNL_ARG_DIFF_SCALE, t.parameter_gradients[0]);
     backward_.place(DNNL_ARG_DIFF_SHIFT, t.parameter_gradients[1]);
     if (workspace_bytes_ > 0) backward_.place(DNNL_ARG_WORKSPACE, t.saved.data() + 2 * statistic_bytes());
@@ -80,11 +81,13 @@ class BatchNormalizationOperation final : public Operation {
 
  private:
   std::size_t statistic_bytes() const { return round_up(static_cast<std::size_t>(spec_.channels) * sizeof(float)); }
-  std::size_t array_bytes() const { return static_cast<std::size_t>(spec_.rows * spec_.channels) * sizeof(float); }
-  float* saved_mean(const Tensors& t) const { return reinterpret_cast<float*>(t.saved.data()); }
-  float* saved_variance(const Tensors& t) const { return reinterpret_cast<float*>(t.saved.data() + statistic_bytes()); }
+  std::size_t array_bytes() const { return static_cast<std::size_t>(spec_.rows * spec_.channels) * element_bytes_; }
+  float* saved_mean(const Operands& t) const { return reinterpret_cast<float*>(t.saved.data()); }
+  float* saved_variance(const Operands& t) const {
+    return reinterpret_cast<float*>(t.saved.data() + statistic_bytes());
+  }
 
-  void update_moving_statistics(const Tensors& t, const float* mean, const float* variance) const {
+  void update_moving_statistics(const Operands& t, const float* mean, const float* variance) const {
     const auto rows = static_cast<float>(spec_.rows);
     const float bessel = spec_.rows > 1 ? rows / (rows - 1) : 1.0f;
     for (std::size_t c = 0; c < t.buffers[0].size(); ++c) {
@@ -94,6 +97,7 @@ class BatchNormalizationOperation final : public Operation {
   }
 
   BatchNormalizationSpec spec_;
+  std::size_t element_bytes_;
   Primitive forward_;
   Primitive backward_;
   std::size_t workspace_bytes_ = 0;

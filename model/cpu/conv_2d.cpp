@@ -7,34 +7,35 @@ namespace lockstep::model::cpu {
 namespace {
 
 // Our kernels are [filters, height, width, channels / groups]; oneDNN wants to be told in logical [g,] o, i, h, w.
-memory::desc kernel_as_kept(const Conv2DSpec& spec) {
+memory::desc kernel_as_kept(const Conv2DSpec& spec, memory::data_type type) {
   const WindowGeometry& w = spec.window;
   const std::int64_t inputs = w.channels / spec.groups;
   const std::int64_t outputs = spec.filters / spec.groups;
   const std::int64_t row = w.kernel_width * inputs;
   const std::int64_t filter = w.kernel_height * row;
   if (spec.groups == 1)
-    return {{outputs, inputs, w.kernel_height, w.kernel_width},
-            memory::data_type::f32,
-            memory::dims{filter, 1, row, inputs}};
+    return {{outputs, inputs, w.kernel_height, w.kernel_width}, type, memory::dims{filter, 1, row, inputs}};
   return {{spec.groups, outputs, inputs, w.kernel_height, w.kernel_width},
-          memory::data_type::f32,
+          type,
           memory::dims{outputs * filter, filter, 1, row, inputs}};
 }
 
 memory::desc kernel_of_any_layout(const memory::desc& kept) {
-  return {kept.dims(), memory::data_type::f32, memory::format_tag::any};
+  return {kept.dims(), kept.data_type(), memory::format_tag::any};
 }
 
 class Conv2DOperation final : public Operation {
  public:
   Conv2DOperation(OneDnn& dnn, const Conv2DSpec& spec) : spec_(spec) {
     const WindowGeometry& w = spec.window;
-    const memory::desc source = image(spec.batch, w.channels, w.height, w.width);
-    const memory::desc target = image(spec.batch, spec.filters, w.output_height, w.output_width);
-    const memory::desc kept = kernel_as_kept(spec);
+    const memory::desc source = image(dnn.type, spec.batch, w.channels, w.height, w.width);
+    const memory::desc target = image(dnn.type, spec.batch, spec.filters, w.output_height, w.output_width);
+    const memory::desc kept = kernel_as_kept(spec, dnn.type);
     const memory::desc any = kernel_of_any_layout(kept);
-    const memory::desc bias = spec.bias ? vector(spec.filters) : memory::desc();
+    // Gradients of parameters are float32, and so is the bias, which is no operand of a product.
+    const memory::desc kept_gradient = kernel_as_kept(spec, memory::data_type::f32);
+    const memory::desc any_gradient = kernel_of_any_layout(kept_gradient);
+    const memory::desc bias = spec.bias ? vector(memory::data_type::f32, spec.filters) : memory::desc();
     const memory::dims strides = {w.stride_height, w.stride_width};
     const memory::dims before = {w.pad_top, w.pad_left};
     const memory::dims after = {w.pad_bottom, w.pad_right};
@@ -64,10 +65,11 @@ class Conv2DOperation final : public Operation {
     if (spec.relu) relu_ = Relu(dnn, spec.batch * spec.filters * w.output_height * w.output_width, true);
     // The hint for backward must be a convolution alone.
     const dnnl::convolution_forward::primitive_desc hint(describe(any), user_scratchpad(), dnn.engine);
-    const auto weights_description =
-        spec.bias
-            ? dnnl::convolution_backward_weights::desc(kAlgorithm, source, any, bias, target, strides, before, after)
-            : dnnl::convolution_backward_weights::desc(kAlgorithm, source, any, target, strides, before, after);
+    const auto weights_description = spec.bias
+                                         ? dnnl::convolution_backward_weights::desc(
+                                               kAlgorithm, source, any_gradient, bias, target, strides, before, after)
+                                         : dnnl::convolution_backward_weights::desc(kAlgorithm, source, any_gradient,
+                                                                                    target, strides, before, after);
     const dnnl::convolution_backward_weights::primitive_desc weights(weights_description, user_scratchpad(), dnn.engine,
                                                                      hint);
     arguments = {
@@ -75,7 +77,7 @@ class Conv2DOperation final : public Operation {
     if (spec.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
     backward_weights_ =
         Primitive(dnn, dnnl::convolution_backward_weights(weights), arguments, weights.scratchpad_desc());
-    weights_gradient_ = Reorder::from_own(dnn, weights.diff_weights_desc(), kept);
+    weights_gradient_ = Reorder::from_own(dnn, weights.diff_weights_desc(), kept_gradient);
 
     if (!spec.input_gradient) return;
     const dnnl::convolution_backward_data::primitive_desc data(
@@ -94,15 +96,15 @@ class Conv2DOperation final : public Operation {
                 {forward_.scratch_bytes(), backward_weights_.scratch_bytes(), backward_data_.scratch_bytes()})};
   }
 
-  void forward(const Tensors& t, const PassContext& /*pass*/) override {
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
     forward_.place(DNNL_ARG_SRC, t.inputs[0]);
-    forward_.place(DNNL_ARG_WEIGHTS, forward_weights_.read(t.parameters[0].data()));
+    forward_.place(DNNL_ARG_WEIGHTS, forward_weights_.read(t.weights[0].data()));
     if (spec_.bias) forward_.place(DNNL_ARG_BIAS, t.parameters[1]);
     forward_.place(DNNL_ARG_DST, t.output);
     forward_.run(t.scratch);
   }
 
-  void backward(const Tensors& t, const PassContext& /*pass*/) override {
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
     if (spec_.relu) relu_.backward(t.output, t.output_gradient, t.output_gradient);
     float* kernel_gradient = t.parameter_gradients[0].data();
     backward_weights_.place(DNNL_ARG_SRC, t.inputs[0]);
@@ -113,7 +115,7 @@ class Conv2DOperation final : public Operation {
     weights_gradient_.write(kernel_gradient);
 
     if (t.input_gradients[0].empty()) return;
-    backward_data_.place(DNNL_ARG_WEIGHTS, backward_kernel_.read(t.parameters[0].data()));
+    backward_data_.place(DNNL_ARG_WEIGHTS, backward_kernel_.read(t.weights[0].data()));
     backward_data_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
     backward_data_.place(DNNL_ARG_DIFF_SRC, t.input_gradients[0]);
     backward_data_.run(t.scratch);

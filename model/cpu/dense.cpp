@@ -10,10 +10,11 @@ namespace {
 class DenseOperation final : public Operation {
  public:
   DenseOperation(OneDnn& dnn, const DenseSpec& spec) : spec_(spec) {
-    const memory::desc source = matrix(spec.batch, spec.inputs);
-    const memory::desc weights = matrix(spec.units, spec.inputs);
-    const memory::desc bias = spec.bias ? vector(spec.units) : memory::desc();
-    const memory::desc target = matrix(spec.batch, spec.units);
+    const memory::desc source = matrix(dnn.type, spec.batch, spec.inputs);
+    const memory::desc weights = matrix(dnn.type, spec.units, spec.inputs);
+    const memory::desc weights_gradient = matrix(memory::data_type::f32, spec.units, spec.inputs);
+    const memory::desc bias = spec.bias ? vector(memory::data_type::f32, spec.units) : memory::desc();
+    const memory::desc target = matrix(dnn.type, spec.batch, spec.units);
 
     dnnl::primitive_attr attributes = user_scratchpad();
     if (spec.relu) {
@@ -32,9 +33,9 @@ class DenseOperation final : public Operation {
 
     if (spec.relu) relu_ = Relu(dnn, spec.batch * spec.units, true);
     const dnnl::inner_product_forward::primitive_desc hint(description, user_scratchpad(), dnn.engine);
-    const dnnl::inner_product_backward_weights::primitive_desc gradient({source, weights, bias, target},
+    const dnnl::inner_product_backward_weights::primitive_desc gradient({source, weights_gradient, bias, target},
                                                                         user_scratchpad(), dnn.engine, hint);
-    arguments = {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_WEIGHTS, weights}, {DNNL_ARG_DIFF_DST, target}};
+    arguments = {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_WEIGHTS, weights_gradient}, {DNNL_ARG_DIFF_DST, target}};
     if (spec.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
     backward_weights_ =
         Primitive(dnn, dnnl::inner_product_backward_weights(gradient), arguments, gradient.scratchpad_desc());
@@ -54,15 +55,15 @@ class DenseOperation final : public Operation {
                 {forward_.scratch_bytes(), backward_weights_.scratch_bytes(), backward_data_.scratch_bytes()})};
   }
 
-  void forward(const Tensors& t, const PassContext& /*pass*/) override {
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
     forward_.place(DNNL_ARG_SRC, t.inputs[0]);
-    forward_.place(DNNL_ARG_WEIGHTS, t.parameters[0]);
+    forward_.place(DNNL_ARG_WEIGHTS, t.weights[0]);
     if (spec_.bias) forward_.place(DNNL_ARG_BIAS, t.parameters[1]);
     forward_.place(DNNL_ARG_DST, t.output);
     forward_.run(t.scratch);
   }
 
-  void backward(const Tensors& t, const PassContext& /*pass*/) override {
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
     if (spec_.relu) relu_.backward(t.output, t.output_gradient, t.output_gradient);
     backward_weights_.place(DNNL_ARG_SRC, t.inputs[0]);
     backward_weights_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
@@ -71,7 +72,7 @@ class DenseOperation final : public Operation {
     backward_weights_.run(t.scratch);
 
     if (t.input_gradients[0].empty()) return;
-    backward_data_.place(DNNL_ARG_WEIGHTS, t.parameters[0]);
+    backward_data_.place(DNNL_ARG_WEIGHTS, t.weights[0]);
     backward_data_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
     backward_data_.place(DNNL_ARG_DIFF_SRC, t.input_gradients[0]);
     backward_data_.run(t.scratch);

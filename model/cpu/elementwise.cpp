@@ -8,18 +8,24 @@
 namespace lockstep::model::cpu {
 namespace {
 
-using Array = Eigen::Map<Eigen::ArrayXf>;
-using ConstArray = Eigen::Map<const Eigen::ArrayXf>;
+// Elements of a 16-bit type are widened as they are read and rounded once as they are written.
+template <typename T>
+auto array(const TensorView& view) {
+  using Values = Eigen::Array<T, Eigen::Dynamic, 1>;
+  return Eigen::Map<Values>(static_cast<T*>(view.data()), static_cast<Eigen::Index>(view.size()));
+}
 
-Array array(std::span<float> values) { return {values.data(), static_cast<Eigen::Index>(values.size())}; }
-ConstArray array(std::span<const float> values) { return {values.data(), static_cast<Eigen::Index>(values.size())}; }
+template <typename T>
+auto widened(const TensorView& view) {
+  return array<T>(view).template cast<float>();
+}
 
 class ReluOperation final : public Operation {
  public:
   ReluOperation(OneDnn& dnn, std::int64_t elements, bool training) : relu_(dnn, elements, training) {}
   Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true}; }
-  void forward(const Tensors& t, const PassContext& /*pass*/) override { relu_.forward(t.inputs[0], t.output); }
-  void backward(const Tensors& t, const PassContext& /*pass*/) override {
+  void forward(const Operands& t, const PassContext& /*pass*/) override { relu_.forward(t.inputs[0], t.output); }
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
     if (!t.input_gradients[0].empty()) relu_.backward(t.output, t.output_gradient, t.input_gradients[0]);
   }
 
@@ -27,30 +33,31 @@ class ReluOperation final : public Operation {
   Relu relu_;
 };
 
+template <typename T>
 class AddOperation final : public Operation {
  public:
   explicit AddOperation(bool relu) : relu_(relu) {}
   Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = relu_, .in_place = true}; }
 
-  void forward(const Tensors& t, const PassContext& /*pass*/) override {
-    auto output = array(t.output);
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    auto output = array<T>(t.output);
     const std::size_t last = t.inputs.size() - 1;
     // Input 0 may be the output's memory: it is read before, or as, each element is written.
     for (std::size_t k = 1; k < last; ++k)
-      output = array(k == 1 ? t.inputs[0] : std::span<const float>(t.output)) + array(t.inputs[k]);
-    const auto sum = array(last == 1 ? t.inputs[0] : std::span<const float>(t.output)) + array(t.inputs[last]);
+      output = (widened<T>(k == 1 ? t.inputs[0] : t.output) + widened<T>(t.inputs[k])).template cast<T>();
+    const auto sum = widened<T>(last == 1 ? t.inputs[0] : t.output) + widened<T>(t.inputs[last]);
     if (relu_)
-      output = sum.max(0.0f);
+      output = sum.max(0.0f).template cast<T>();
     else
-      output = sum;
+      output = sum.template cast<T>();
   }
 
-  void backward(const Tensors& t, const PassContext& /*pass*/) override {
-    auto gradient = array(t.output_gradient);
-    if (relu_) gradient = (array(t.output) > 0.0f).select(gradient, 0.0f);
-    for (const std::span<float> input_gradient : t.input_gradients)
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    auto gradient = array<T>(t.output_gradient);
+    if (relu_) gradient = (widened<T>(t.output) > 0.0f).select(gradient, T(0));
+    for (const TensorView& input_gradient : t.input_gradients)
       if (!input_gradient.empty() && input_gradient.data() != t.output_gradient.data())
-        array(input_gradient) = gradient;
+        array<T>(input_gradient) = gradient;
   }
 
  private:
@@ -59,6 +66,7 @@ class AddOperation final : public Operation {
 
 // The mask is kept as one byte an element. Each sample's numbers come from its index in the global batch, four elements
 // a block.
+template <typename T>
 class DropoutOperation final : public Operation {
  public:
   explicit DropoutOperation(DropoutSpec spec) : spec_(std::move(spec)) {}
@@ -70,7 +78,7 @@ class DropoutOperation final : public Operation {
             .saved_bytes = static_cast<std::size_t>(spec_.batch * spec_.features)};
   }
 
-  void forward(const Tensors& t, const PassContext& pass) override {
+  void forward(const Operands& t, const PassContext& pass) override {
     const device::Philox random(device::random_key(pass.seed, spec_.layer, static_cast<std::uint64_t>(pass.step)));
     auto* mask = reinterpret_cast<std::uint8_t*>(t.saved.data());
     for (std::int64_t sample = 0; sample < spec_.batch; ++sample) {
@@ -86,15 +94,18 @@ class DropoutOperation final : public Operation {
     apply(t.inputs[0], t.output, mask);
   }
 
-  void backward(const Tensors& t, const PassContext& /*pass*/) override {
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
     if (!t.input_gradients[0].empty())
       apply(t.output_gradient, t.input_gradients[0], reinterpret_cast<const std::uint8_t*>(t.saved.data()));
   }
 
  private:
-  void apply(std::span<const float> from, std::span<float> to, const std::uint8_t* mask) const {
+  void apply(const TensorView& from, const TensorView& to, const std::uint8_t* mask) const {
     const float scale = 1 / (1 - spec_.rate);
-    for (std::size_t i = 0; i < from.size(); ++i) to[i] = mask[i] ? from[i] * scale : 0.0f;
+    const auto* const source = static_cast<const T*>(from.data());
+    auto* const target = static_cast<T*>(to.data());
+    for (std::size_t i = 0; i < from.size(); ++i)
+      target[i] = static_cast<T>(mask[i] ? static_cast<float>(source[i]) * scale : 0.0f);
   }
 
   DropoutSpec spec_;
@@ -103,7 +114,7 @@ class DropoutOperation final : public Operation {
 class SoftmaxOperation final : public Operation {
  public:
   SoftmaxOperation(OneDnn& dnn, std::int64_t rows, std::int64_t width, bool training) {
-    const memory::desc array = matrix(rows, width);
+    const memory::desc array = matrix(dnn.type, rows, width);
     const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
     const dnnl::softmax_forward::primitive_desc forward({kind, array, 1}, user_scratchpad(), dnn.engine);
     forward_ = Primitive(dnn, dnnl::softmax_forward(forward), {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}},
@@ -121,13 +132,13 @@ class SoftmaxOperation final : public Operation {
             .scratch_bytes = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
   }
 
-  void forward(const Tensors& t, const PassContext& /*pass*/) override {
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
     forward_.place(DNNL_ARG_SRC, t.inputs[0]);
     forward_.place(DNNL_ARG_DST, t.output);
     forward_.run(t.scratch);
   }
 
-  void backward(const Tensors& t, const PassContext& /*pass*/) override {
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
     if (t.input_gradients[0].empty()) return;
     backward_.place(DNNL_ARG_DST, t.output);
     backward_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
@@ -150,8 +161,14 @@ std::unique_ptr<Operation> make_softmax(OneDnn& dnn, std::int64_t rows, std::int
   return std::make_unique<SoftmaxOperation>(dnn, rows, width, training);
 }
 
-std::unique_ptr<Operation> make_dropout(const DropoutSpec& spec) { return std::make_unique<DropoutOperation>(spec); }
+std::unique_ptr<Operation> make_dropout(const OneDnn& dnn, const DropoutSpec& spec) {
+  if (dnn.type == memory::data_type::bf16) return std::make_unique<DropoutOperation<Eigen::bfloat16>>(spec);
+  return std::make_unique<DropoutOperation<float>>(spec);
+}
 
-std::unique_ptr<Operation> make_add(bool relu) { return std::make_unique<AddOperation>(relu); }
+std::unique_ptr<Operation> make_add(const OneDnn& dnn, bool relu) {
+  if (dnn.type == memory::data_type::bf16) return std::make_unique<AddOperation<Eigen::bfloat16>>(relu);
+  return std::make_unique<AddOperation<float>>(relu);
+}
 
 }  // namespace lockstep::model::cpu

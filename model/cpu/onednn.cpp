@@ -10,15 +10,16 @@ dnnl::primitive_attr user_scratchpad() {
   return attributes;
 }
 
-memory::desc image(std::int64_t batch, std::int64_t channels, std::int64_t height, std::int64_t width) {
-  return {{batch, channels, height, width}, memory::data_type::f32, memory::format_tag::nhwc};
+memory::desc image(memory::data_type type, std::int64_t batch, std::int64_t channels, std::int64_t height,
+                   std::int64_t width) {
+  return {{batch, channels, height, width}, type, memory::format_tag::nhwc};
 }
 
-memory::desc matrix(std::int64_t rows, std::int64_t columns) {
-  return {{rows, columns}, memory::data_type::f32, memory::format_tag::ab};
+memory::desc matrix(memory::data_type type, std::int64_t rows, std::int64_t columns) {
+  return {{rows, columns}, type, memory::format_tag::ab};
 }
 
-memory::desc vector(std::int64_t elements) { return {{elements}, memory::data_type::f32, memory::format_tag::a}; }
+memory::desc vector(memory::data_type type, std::int64_t elements) { return {{elements}, type, memory::format_tag::a}; }
 
 Primitive::Primitive(OneDnn& dnn, dnnl::primitive primitive, const std::vector<std::pair<int, memory::desc>>& arguments,
                      const memory::desc& scratchpad)
@@ -60,9 +61,9 @@ Reorder Reorder::from_own(OneDnn& dnn, const memory::desc& from, const memory::d
   return reorder;
 }
 
-const void* Reorder::read(const float* source) {
+const void* Reorder::read(const void* source) {
   if (!needed_) return source;
-  memory_from_.set_data_handle(const_cast<float*>(source), dnn_->stream);
+  memory_from_.set_data_handle(const_cast<void*>(source), dnn_->stream);
   reorder_.execute(dnn_->stream, memory_from_, memory_to_);
   return memory_to_.get_data_handle();
 }
@@ -74,7 +75,7 @@ void Reorder::write(float* destination) {
 }
 
 Relu::Relu(OneDnn& dnn, std::int64_t elements, bool training) {
-  const memory::desc array = vector(elements);
+  const memory::desc array = vector(dnn.type, elements);
   // The derivative is taken from the output, so that the input need not be kept.
   const auto algorithm = training ? dnnl::algorithm::eltwise_relu_use_dst_for_bwd : dnnl::algorithm::eltwise_relu;
   const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
@@ -86,14 +87,13 @@ Relu::Relu(OneDnn& dnn, std::int64_t elements, bool training) {
                         {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}});
 }
 
-void Relu::forward(std::span<const float> input, std::span<float> output) {
+void Relu::forward(const TensorView& input, const TensorView& output) {
   forward_.place(DNNL_ARG_SRC, input);
   forward_.place(DNNL_ARG_DST, output);
   forward_.run({});
 }
 
-void Relu::backward(std::span<const float> output, std::span<const float> output_gradient,
-                    std::span<float> input_gradient) {
+void Relu::backward(const TensorView& output, const TensorView& output_gradient, const TensorView& input_gradient) {
   backward_.place(DNNL_ARG_DST, output);
   backward_.place(DNNL_ARG_DIFF_DST, output_gradient);
   backward_.place(DNNL_ARG_DIFF_SRC, input_gradient);

@@ -11,21 +11,23 @@
 
 namespace lockstep::model::cpu {
 
+using dnnl::memory;
+
 /// One replica's oneDNN: used by one thread.
 struct OneDnn {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
+  memory::data_type type = memory::data_type::f32;  ///< of samples and of the weights that products read
 };
-
-using dnnl::memory;
 
 /// Scratch memory comes from the plan's arena, not from the library.
 dnnl::primitive_attr user_scratchpad();
 
 /// An image array [batch, height, width, channels] as oneDNN sees it: logical NCHW, channels innermost.
-memory::desc image(std::int64_t batch, std::int64_t channels, std::int64_t height, std::int64_t width);
-memory::desc matrix(std::int64_t rows, std::int64_t columns);
-memory::desc vector(std::int64_t elements);
+memory::desc image(memory::data_type type, std::int64_t batch, std::int64_t channels, std::int64_t height,
+                   std::int64_t width);
+memory::desc matrix(memory::data_type type, std::int64_t rows, std::int64_t columns);
+memory::desc vector(memory::data_type type, std::int64_t elements);
 
 /// A primitive with its arguments. Memory objects are made once; run() only moves their pointers.
 class Primitive {
@@ -40,7 +42,8 @@ class Primitive {
 
   /// Places one argument. Arrays that oneDNN only reads may be const.
   void place(int argument, const void* data);
-  void place(int argument, std::span<const float> data) { place(argument, data.data()); }
+  void place(int argument, std::span<float> data) { place(argument, data.data()); }
+  void place(int argument, const TensorView& view) { place(argument, view.data()); }
   void run(std::span<std::byte> scratch);
 
  private:
@@ -59,7 +62,7 @@ class Reorder {
 
   bool needed() const { return needed_; }
   /// The source in the target's layout: `source` itself, or the copy.
-  const void* read(const float* source);
+  const void* read(const void* source);
   /// For the other direction, from a primitive's output to ours: where the primitive is to write.
   void* target_of(float* destination) { return needed_ ? memory_from_.get_data_handle() : destination; }
   /// Brings what was written at target_of(destination) to `destination`.
@@ -82,9 +85,9 @@ class Relu {
   Relu() = default;
   Relu(OneDnn& dnn, std::int64_t elements, bool training);
 
-  void forward(std::span<const float> input, std::span<float> output);
+  void forward(const TensorView& input, const TensorView& output);
   /// input_gradient = output_gradient where output > 0, else 0; in place or not.
-  void backward(std::span<const float> output, std::span<const float> output_gradient, std::span<float> input_gradient);
+  void backward(const TensorView& output, const TensorView& output_gradient, const TensorView& input_gradient);
 
  private:
   Primitive forward_;

@@ -14,7 +14,7 @@ std::unique_ptr<Operation> make_pool_2d(OneDnn& dnn, const Pool2DSpec& spec);
 std::unique_ptr<Operation> make_batch_normalization(OneDnn& dnn, const BatchNormalizationSpec& spec);
 std::unique_ptr<Operation> make_relu(OneDnn& dnn, std::int64_t elements, bool training);
 std::unique_ptr<Operation> make_softmax(OneDnn& dnn, std::int64_t rows, std::int64_t width, bool training);
-std::unique_ptr<Operation> make_dropout(const DropoutSpec& spec);
-std::unique_ptr<Operation> make_add(bool relu);
+std::unique_ptr<Operation> make_dropout(const OneDnn& dnn, const DropoutSpec& spec);
+std::unique_ptr<Operation> make_add(const OneDnn& dnn, bool relu);
 
 }  // namespace lockstep::model::cpu

@@ -7,8 +7,8 @@ class Pool2DOperation final : public Operation {
  public:
   Pool2DOperation(OneDnn& dnn, const Pool2DSpec& spec) {
     const WindowGeometry& w = spec.window;
-    const memory::desc source = image(spec.batch, w.channels, w.height, w.width);
-    const memory::desc target = image(spec.batch, w.channels, w.output_height, w.output_width);
+    const memory::desc source = image(dnn.type, spec.batch, w.channels, w.height, w.width);
+    const memory::desc target = image(dnn.type, spec.batch, w.channels, w.output_height, w.output_width);
     const memory::dims strides = {w.stride_height, w.stride_width};
     const memory::dims kernel = {w.kernel_height, w.kernel_width};
     const memory::dims dilation = {0, 0};
@@ -42,14 +42,14 @@ class Pool2DOperation final : public Operation {
             .scratch_bytes = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
   }
 
-  void forward(const Tensors& t, const PassContext& /*pass*/) override {
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
     forward_.place(DNNL_ARG_SRC, t.inputs[0]);
     forward_.place(DNNL_ARG_DST, t.output);
     if (saved_bytes_ > 0) forward_.place(DNNL_ARG_WORKSPACE, t.saved.data());
     forward_.run(t.scratch);
   }
 
-  void backward(const Tensors& t, const PassContext& /*pass*/) override {
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
     if (t.input_gradients[0].empty()) return;
     backward_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
     backward_.place(DNNL_ARG_DIFF_SRC, t.input_gradients[0]);

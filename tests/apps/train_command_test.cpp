@@ -64,9 +64,10 @@ TEST(TrainCommand, LetsTheLastOfAnOptionCount) {
 TEST(TrainCommand, EveryScheduleOptimizerAndLossTrains) {
   for (const char* options :
        {"--optimizer sgd --momentum 0.9 --nesterov --learning-rate 0.1", "--optimizer adamw --weight-decay 0.1",
-        "--lr-schedule cosine --warmup-steps 3", "--lr-schedule linear --lr-final 0.1",
-        "--lr-schedule step --lr-step-every 4 --lr-step-factor 0.5", "--lr-scaling sqrt --lr-base-batch 64",
-        "--label-smoothing 0.1 --clip-norm 0.5", "--accumulate 7"}) {
+        "--optimizer lars --learning-rate 1 --trust-coefficient 0.01 --momentum 0.5 --weight-decay 0",
+        "--optimizer lamb --learning-rate 0.01 --epsilon 1e-5", "--lr-schedule cosine --warmup-steps 3",
+        "--lr-schedule linear --lr-final 0.1", "--lr-schedule step --lr-step-every 4 --lr-step-factor 0.5",
+        "--lr-scaling sqrt --lr-base-batch 64", "--label-smoothing 0.1 --clip-norm 0.5", "--accumulate 7"}) {
     const Result result = run_lockstep(kTrain + "--steps 10 " + options);
     EXPECT_EQ(result.status, 0) << options << result.errors;
     EXPECT_LT(result.losses().back(), result.losses().front()) << options;

@@ -27,7 +27,7 @@ MetricSums entropy(const Values& outputs, const Labels& labels, float smoothing 
 }
 
 Values gradient_of(const Loss& loss, const Values& outputs, std::int64_t samples, const Targets& targets,
-                   std::int64_t divisor) {
+                   double divisor) {
   Values gradient(outputs.size());
   compute_loss(loss, outputs, samples, targets, divisor, gradient);
   return gradient;

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <limits>
+#include <span>
+
 namespace lockstep::model {
 namespace {
 
@@ -24,6 +28,26 @@ TEST(MetricSums, OfNothingAreZero) {
   EXPECT_EQ(MetricSums{}.mean_loss(), 0);
   EXPECT_EQ(MetricSums{}.accuracy(), 0);
   EXPECT_EQ(MetricSums{}.top5_accuracy(), 0);
+}
+
+TEST(SummableMetrics, CarryTheLossInTwoFloats) {
+  std::array<float, SummableMetrics::kSize> values{};
+  SummableMetrics({.loss = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60}).write(values.data());
+  const MetricSums sums = SummableMetrics(std::span<const float, SummableMetrics::kSize>(values)).sums();
+  EXPECT_NEAR(sums.loss, 123.456789012, 1e-11);
+  EXPECT_EQ(sums.samples, 61);
+  EXPECT_EQ(sums.correct, 40);
+  EXPECT_EQ(sums.correct_top5, 60);
+}
+
+TEST(SummableMetrics, CountAPartWhoseLossIsNotFiniteAndNothingElse) {
+  for (const double loss : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
+                            std::numeric_limits<double>::quiet_NaN()}) {
+    const SummableMetrics summable({.loss = loss, .samples = 5, .correct = 3, .correct_top5 = 4});
+    EXPECT_EQ(summable.non_finite, 1);
+    EXPECT_EQ(summable.loss_high, 0);
+    EXPECT_EQ(summable.samples, 0);
+  }
 }
 
 }  // namespace

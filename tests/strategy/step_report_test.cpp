@@ -13,17 +13,17 @@ using Passengers = std::array<float, GradientMemory::kReport>;
 
 TEST(StepReport, ComesBackAsItWasWritten) {
   StepReport report;
-  report.metrics = {.loss = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60, .has_accuracy = true};
-  report.non_finite = 2;
   report.terminate = 1;
-  Passengers passengers;
-  report.write(passengers);
+  Passengers passengers{};
+  model::SummableMetrics({.loss = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60})
+      .write(passengers.data());
+  report.write_signals(passengers);
   const StepReport read = StepReport::read(passengers);
   EXPECT_NEAR(read.metrics.loss, 123.456789012, 1e-11);
   EXPECT_EQ(read.metrics.samples, 61);
   EXPECT_EQ(read.metrics.correct, 40);
   EXPECT_EQ(read.metrics.correct_top5, 60);
-  EXPECT_EQ(read.non_finite, 2);
+  EXPECT_EQ(read.non_finite, 0);
   EXPECT_EQ(read.terminate, 1);
   EXPECT_EQ(read.interrupt, 0);
 }
@@ -31,16 +31,17 @@ TEST(StepReport, ComesBackAsItWasWritten) {
 TEST(StepReport, AddsUpElementByElement) {
   Passengers sum{};
   for (int replica = 1; replica <= 3; ++replica) {
-    StepReport report;
-    report.metrics = {.loss = 0.1 * replica, .samples = replica, .correct = 1, .correct_top5 = 1};
-    Passengers mine;
-    report.write(mine);
+    Passengers mine{};
+    model::SummableMetrics({.loss = 0.1 * replica, .samples = replica, .correct = 1, .correct_top5 = 1})
+        .write(mine.data());
+    StepReport{.interrupt = replica == 2 ? 1 : 0}.write_signals(mine);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += mine[i];
   }
   const StepReport read = StepReport::read(sum);
   EXPECT_NEAR(read.metrics.loss, 0.6, 1e-7);
   EXPECT_EQ(read.metrics.samples, 6);
   EXPECT_EQ(read.metrics.correct, 3);
+  EXPECT_EQ(read.interrupt, 1);
 }
 
 TEST(StepReport, NamesTheSignalToLeaveOn) {

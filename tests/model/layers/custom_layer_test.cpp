@@ -86,7 +86,9 @@ class DistantBackend : public Backend {
  public:
   std::string name() const override { return "far"; }
   bool runs_on_host() const override { return false; }
+  Precision precision() const override { return Precision::float32; }
   MOCK_METHOD(device::Allocator&, allocator, (), (override));
+  MOCK_METHOD(device::Stream&, stream, (), (override));
   MOCK_METHOD(std::unique_ptr<Operation>, conv_2d, (const Conv2DSpec&), (override));
   MOCK_METHOD(std::unique_ptr<Operation>, dense, (const DenseSpec&), (override));
   MOCK_METHOD(std::unique_ptr<Operation>, pool_2d, (const Pool2DSpec&), (override));
@@ -95,8 +97,17 @@ class DistantBackend : public Backend {
   MOCK_METHOD(std::unique_ptr<Operation>, dropout, (const DropoutSpec&), (override));
   MOCK_METHOD(std::unique_ptr<Operation>, add, (bool), (override));
   MOCK_METHOD(std::unique_ptr<Operation>, softmax, (std::int64_t, std::int64_t, bool), (override));
-  MOCK_METHOD(void, accumulate, (std::span<float>, std::span<const float>), (override));
-  MOCK_METHOD(void, copy, (std::span<float>, std::span<const float>), (override));
+  MOCK_METHOD(void, begin_pass, (const PassContext&, const GradientScale&), (override));
+  MOCK_METHOD(void, load, (const TensorView&, std::span<const float>, const Targets&), (override));
+  MOCK_METHOD(void, compute_loss, (const Loss&, const TensorView&, std::int64_t, const TensorView&), (override));
+  MOCK_METHOD(void, write_sums, (std::span<float>), (override));
+  MOCK_METHOD(void, clear_sums, (), (override));
+  MOCK_METHOD(MetricSums, read_sums, (), (override));
+  MOCK_METHOD(void, accumulate, (const TensorView&, const TensorView&), (override));
+  MOCK_METHOD(void, copy, (const TensorView&, const TensorView&), (override));
+  MOCK_METHOD(void, fill_with_zeros, (std::span<float>), (override));
+  MOCK_METHOD(void, narrow, (const TensorView&, std::span<const float>), (override));
+  MOCK_METHOD(void, read, (const TensorView&, std::span<float>), (override));
 };
 
 TEST(CustomLayer, TrainsAmongTheOthers) {
@@ -141,6 +152,13 @@ TEST(CustomLayer, RunsOnTheHostAlone) {
       error_of(ErrorCategory::device,
                [&] { ScaledTanh().compile({.name = "mine", .batch = 1, .inputs = {{3}}, .output = {3}}, backend); }),
       "[layer mine (scaled_tanh)] a custom layer needs a CPU replica; got far");
+}
+
+TEST(CustomLayer, ComputesInFloat32Alone) {
+  const auto backend = make_backend(device::Device{}, Precision::bfloat16);
+  EXPECT_EQ(input_error_of(
+                [&] { ScaledTanh().compile({.name = "mine", .batch = 1, .inputs = {{3}}, .output = {3}}, *backend); }),
+            "[layer mine (scaled_tanh)] a custom layer needs float32; got bfloat16");
 }
 
 }  // namespace

@@ -24,9 +24,9 @@ std::size_t elements(std::int64_t samples, const Shape& shape) {
 
 }  // namespace
 
-Trial::Trial(Network network, std::int64_t samples, std::uint64_t seed)
+Trial::Trial(Network network, std::int64_t samples, std::uint64_t seed, Precision precision)
     : samples_(samples),
-      model_(std::make_shared<const Network>(std::move(network)), device::Device{}, allocator_),
+      model_(std::make_shared<const Network>(std::move(network)), device::Device{}, allocator_, precision),
       features_(numbers(elements(samples, model_.network().input_shape()), seed)),
       targets_(numbers(elements(samples, model_.network().output_shape()), seed + 1)) {
   device::set_thread_budget(1);  // threads cost more than they bring on networks of this size
@@ -35,6 +35,7 @@ Trial::Trial(Network network, std::int64_t samples, std::uint64_t seed)
   for (const ParameterInfo& entry : model_.buffer_table().entries())
     std::ranges::transform(numbers(entry.count, seed + 200 + entry.offset), buffer(entry.name).begin(),
                            [](float x) { return 1.25f + x; });
+  model_.parameters_changed();
 }
 
 std::span<float> Trial::parameter(std::string_view name) {

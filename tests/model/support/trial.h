@@ -16,7 +16,7 @@ namespace lockstep::model {
 /// Scales are near 1, so that tolerances can be absolute. Variances are positive.
 class Trial {
  public:
-  Trial(Network network, std::int64_t samples, std::uint64_t seed = 1);
+  Trial(Network network, std::int64_t samples, std::uint64_t seed = 1, Precision precision = Precision::float32);
 
   CompiledModel& model() { return model_; }
   const Network& network() const { return model_.network(); }

@@ -1,0 +1,10 @@
+#include "model/backend.h"
+
+namespace lockstep::model {
+
+std::unique_ptr<Backend> make_backend(device::Device device, Precision precision) {
+  if (device.kind == device::DeviceKind::gpu) return make_gpu_backend(device, precision);
+  return make_cpu_backend(device, precision);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,15 @@
+// Training on GPUs in a build without CUDA or cuDNN: refused, with what to install.
+#include "device/error.h"
+#include "device/gpu.h"
+#include "model/backend.h"
+
+namespace lockstep::model {
+
+std::unique_ptr<Backend> make_gpu_backend(device::Device device, Precision /*precision*/) {
+  const std::string reason = device::gpu_unavailable_reason();
+  throw Error(ErrorCategory::device, to_string(device), "needed a build with CUDA and cuDNN to train on it",
+              reason.empty() ? "cuDNN was not found when this one was configured: install cuDNN 9 and configure again"
+                             : reason);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,19 @@
+// The type of activations and of the weights that products read; parameters, gradients and statistics stay float32.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace lockstep::model {
+
+enum class Precision { float32, bfloat16, float16 };
+
+/// Reads "float32", "bfloat16", "float16". Throws Error (input) that lists them.
+Precision parse_precision(std::string_view name);
+std::string to_string(Precision precision);
+
+/// Bytes of one element.
+constexpr std::size_t element_bytes(Precision precision) { return precision == Precision::float32 ? 4 : 2; }
+
+}  // namespace lockstep::model

@@ -1,0 +1,52 @@
+// Elements of one type in the memory of a plan.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+#include "device/float16.h"
+#include "model/precision.h"
+
+namespace lockstep::model {
+
+/// A view of `size` elements of one type, on the plan's device; the memory is somebody else's. Who hands one out says
+/// whether it may be written.
+class TensorView {
+ public:
+  TensorView() = default;
+  TensorView(void* data, std::size_t size, Precision type) : data_(data), size_(size), type_(type) {}
+  TensorView(std::span<float> values)  // NOLINT(google-explicit-constructor): float32 is the common case
+      : TensorView(values.data(), values.size(), Precision::float32) {}
+  /// To be read only.
+  static TensorView reading(std::span<const float> values) {
+    return {const_cast<float*>(values.data()), values.size(), Precision::float32};
+  }
+
+  void* data() const { return data_; }
+  std::size_t size() const { return size_; }  ///< in elements
+  std::size_t size_bytes() const { return size_ * element_bytes(type_); }
+  bool empty() const { return size_ == 0; }
+  Precision type() const { return type_; }
+
+  /// The elements as what they are: float, device::BFloat16 or device::Float16.
+  template <typename T>
+  std::span<T> as() const {
+    check_type(kTypeOf<T>);
+    return {static_cast<T*>(data_), size_};
+  }
+
+ private:
+  template <typename T>
+  static constexpr Precision kTypeOf = std::is_same_v<T, float>              ? Precision::float32
+                                       : std::is_same_v<T, device::BFloat16> ? Precision::bfloat16
+                                                                             : Precision::float16;
+
+  void check_type(Precision wanted) const;
+
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+  Precision type_ = Precision::float32;
+};
+
+}  // namespace lockstep::model
