@@ -249,6 +249,31 @@ TEST(Cudnn, FindsAlgorithmsWithTimesAndSpoilsTheResult) {
   cudaGetLastError();
 }
 
+TEST(Cudnn, IsPartOfAGraphWhereItsStreamIsCaptured) {
+  const Sizes sizes;
+  const Convolution at(sizes);
+  Values x(at.x_count(), sizes.type, 1);
+  const Values w(at.w_count(), sizes.type, 2);
+  const Values y(at.y_count(), sizes.type, 3);
+  const std::vector<float> before = copy_of(y);
+  ASSERT_EQ(cudaStreamBeginCapture(at.stream.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_EQ(cudnnConvolutionForward(at.handle, &kTwo, at.x, x.data(), at.w, w.data(), at.conv,
+                                    CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, &kThree, at.y, y.data()),
+            CUDNN_STATUS_SUCCESS);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(at.stream.get(), &graph), cudaSuccess);
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  EXPECT_EQ(copy_of(y), before);
+  x.set(0, 10);  // what is there when it runs counts
+  std::vector<float> sums(y.count());
+  at.for_each_product([&](int i, int j, int f) { sums[static_cast<std::size_t>(j)] += x[i] * w[f]; });
+  ASSERT_EQ(cudaGraphLaunch(executable, at.stream.get()), cudaSuccess);
+  expect_result(at, y, before, sums);
+  cudaGraphExecDestroy(executable);
+  cudaGraphDestroy(graph);
+}
+
 std::string last_reason() {
   char reason[200];
   cudnnGetLastErrorString(reason, sizeof(reason));

@@ -97,6 +97,7 @@ cudnnStatus_t check(const Call& call) {
 
 constexpr int kPlain = 0;      // of each direction's numbers of algorithms
 constexpr int kWithSpace = 1;  // the same
+constexpr int kAlgorithms = 2;
 
 std::size_t workspace_of(const Call& call, int algorithm) {
   return algorithm == kPlain ? 0 : 1024 + 4 * call.problem().filter.count();
@@ -184,7 +185,7 @@ template <typename Perf>
 cudnnStatus_t list(const Call& call, std::size_t space, int most, int* count, Perf* found) {
   if (most < 1) return refuse(CUDNN_STATUS_BAD_PARAM, "no algorithm was asked for");
   if (const cudnnStatus_t status = check(call); status != CUDNN_STATUS_SUCCESS) return status;
-  *count = std::min(most, 2);
+  *count = std::min(most, kAlgorithms);
   for (int algorithm = 0; algorithm < *count; ++algorithm) {
     Perf perf{};
     perf.algo = static_cast<decltype(perf.algo)>(algorithm);
@@ -229,6 +230,21 @@ constexpr std::size_t kAnySpace = std::size_t{1} << 40;
 }  // namespace
 
 extern "C" {
+
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithmMaxCount(cudnnHandle_t /*handle*/, int* count) {
+  *count = kAlgorithms;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithmMaxCount(cudnnHandle_t /*handle*/, int* count) {
+  *count = kAlgorithms;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(cudnnHandle_t /*handle*/, int* count) {
+  *count = kAlgorithms;
+  return CUDNN_STATUS_SUCCESS;
+}
 
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
                                                       cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t conv,

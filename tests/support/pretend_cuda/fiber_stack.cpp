@@ -16,8 +16,10 @@ constexpr std::size_t kBytes = 256UL * 1024;  // the system provides what is tou
 std::uintptr_t joined(unsigned high, unsigned low) { return std::uintptr_t{high} << 32U | low; }
 
 void begin_run(unsigned run_high, unsigned run_low, unsigned high, unsigned low) {
+  // They were pointers before. NOLINTBEGIN(performance-no-int-to-ptr)
   const auto run = reinterpret_cast<void (*)(void*)>(joined(run_high, run_low));
   run(reinterpret_cast<void*>(joined(high, low)));
+  // NOLINTEND(performance-no-int-to-ptr)
 }
 
 }  // namespace

@@ -197,6 +197,7 @@ cudaError_t allocate(void** data, std::size_t bytes, cudaMemoryType type) {
   return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 
+// CUDA's own may wait for the GPU first; nobody should lean on that, so this one does not.
 cudaError_t free(void* data, cudaMemoryType type) {
   if (const cudaError_t status = readiness_outside_of_captures(); status != cudaSuccess) return status;
   if (data != nullptr) memory().free(data, type);
