@@ -55,6 +55,7 @@ using strategy::Callback;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
 using strategy::OneDeviceStrategy;
+using strategy::Pretrained;
 using strategy::Session;
 using strategy::Strategy;
 using strategy::Trainer;

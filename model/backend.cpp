@@ -2,9 +2,9 @@
 
 namespace lockstep::model {
 
-std::unique_ptr<Backend> make_backend(device::Device device, Precision precision) {
-  if (device.kind == device::DeviceKind::gpu) return make_gpu_backend(device, precision);
-  return make_cpu_backend(device, precision);
+std::unique_ptr<Backend> make_backend(device::Device device, const ComputeOptions& options) {
+  if (device.kind == device::DeviceKind::gpu) return make_gpu_backend(device, options);
+  return make_cpu_backend(device, options);
 }
 
 }  // namespace lockstep::model

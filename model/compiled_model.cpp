@@ -23,15 +23,15 @@ void fill_initial(const ParameterTable& table, std::uint64_t seed, std::span<flo
 }  // namespace
 
 CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Device device,
-                             device::Allocator& gradients, Precision precision)
-    : network_(std::move(network)), backend_(make_backend(device, precision)) {
+                             device::Allocator& gradients, const ComputeOptions& options)
+    : network_(std::move(network)), backend_(make_backend(device, options)) {
   if (network_->nodes().empty())
     throw Error(ErrorCategory::input, network_->name(), "needed a network of at least one layer", "got none");
   parameters_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
   buffers_ = allocate_floats(backend_->allocator(), buffer_table().flat_size());
   gradients_ = allocate_floats(gradients, parameter_table().flat_size());
-  if (precision != Precision::float32)
-    weights_ = backend_->allocator().allocate(parameter_table().flat_size() * element_bytes(precision));
+  if (options.precision != Precision::float32)
+    weights_ = backend_->allocator().allocate(parameter_table().flat_size() * element_bytes(options.precision));
 }
 
 CompiledModel::~CompiledModel() = default;

@@ -47,7 +47,7 @@ class CompiledModel {
   /// `gradients` provides the flat gradient, so that it may lie where a communicator reduces it in place. Throws Error
   /// (device) where the device has no backend in this build, Error (input) for a precision that it lacks.
   CompiledModel(std::shared_ptr<const Network> network, device::Device device, device::Allocator& gradients,
-                Precision precision = Precision::float32);
+                const ComputeOptions& options = {});
   ~CompiledModel();
   CompiledModel(CompiledModel&&) noexcept;
 

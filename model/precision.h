@@ -16,4 +16,12 @@ std::string to_string(Precision precision);
 /// Bytes of one element.
 constexpr std::size_t element_bytes(Precision precision) { return precision == Precision::float32 ? 4 : 2; }
 
+/// How a model computes.
+struct ComputeOptions {
+  Precision precision = Precision::float32;
+  bool tf32 = false;  ///< lets a GPU round what it multiplies in float32 to 10 bits; without effect elsewhere
+  /// Takes only algorithms that give the same bits in every run, chosen without measurement; the CPU always does.
+  bool deterministic = false;
+};
+
 }  // namespace lockstep::model

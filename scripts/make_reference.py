@@ -248,8 +248,10 @@ def layer_wise_trajectories():
             w = w - rate * (ratio(norm(w), norm(u)) if decays else 1.0) * u
             yield w
 
-    # Constants as float32 holds them, so that the comparison sees the arithmetic alone.
-    exact = lambda **constants: {name: float(numpy.float32(value)) for name, value in constants.items()}
+    def exact(**constants):
+        """As float32 holds them, so that the comparison sees the arithmetic alone."""
+        return {name: float(numpy.float32(value)) for name, value in constants.items()}
+
     cases = {"lars": (lars, exact(momentum=0.9, weight_decay=5e-4, trust=0.001, epsilon=1e-9)),
              "lars_strong": (lars, exact(momentum=0.5, weight_decay=0.1, trust=0.02, epsilon=1e-3)),
              "lamb": (lamb, exact(beta1=0.9, beta2=0.999, weight_decay=0.01, epsilon=1e-6)),
@@ -263,6 +265,27 @@ def layer_wise_trajectories():
     return {name: torch.from_numpy(array) for name, array in result.items()}
 
 
+def pretrained():
+    """A small residual network as PyTorch saves it, in three types, and its logits in inference from what each holds."""
+    model = ResNet18(2, imagenet=False)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+        for _ in range(3):
+            model(torch.randn(BATCH, 3, 16, 16))
+    image = torch.randn(4, 16, 16, 3)
+    files, expected = {}, {"input": image}
+    for name, kind in {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}.items():
+        # The number of batches is an integer, and stays one.
+        state = {key: (tensor.to(kind) if tensor.is_floating_point() else tensor).clone() for key, tensor in model.state_dict().items()}
+        copy = ResNet18(2, imagenet=False).double()
+        copy.load_state_dict(state)
+        copy.eval()
+        files[f"pretrained_{name}"] = state
+        expected[f"logits/{name}"] = copy(image.double().permute(0, 3, 1, 2))
+    return files | {"pretrained_expected": stored(expected)}
+
+
 def main():
     directory = pathlib.Path(sys.argv[1])
     torch.manual_seed(1)
@@ -273,6 +296,7 @@ def main():
               "resnet18_imagenet": lambda: ResNet18(4, imagenet=True)}
     metadata = {"made_by": f"scripts/make_reference.py with torch {torch.__version__}"}
     references = {"optimizers": optimizer_trajectories(), "layer_wise_optimizers": layer_wise_trajectories()} | {name: trajectory(models[name], *shapes[name]) for name in models}
+    references |= pretrained()
     for name, tensors in references.items():
         file = directory / f"{name}.safetensors"
         save_file(tensors, file, metadata)

@@ -34,7 +34,7 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
     : options_(options),
       group_(group),
       memory_(group),
-      model_(std::move(network), device, memory_, options.precision),
+      model_(std::move(network), device, memory_, {.precision = options.precision}),
       optimizer_(options.optimizer, model_.parameter_table()),
       buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets,
                kPassengerEntries),

@@ -16,6 +16,7 @@
 #include "model/schedule.h"
 #include "strategy/callback.h"
 #include "strategy/checkpoint_directory.h"
+#include "strategy/pretrained.h"
 
 namespace lockstep::strategy {
 
@@ -65,6 +66,8 @@ struct FitOptions {
   int data_threads = 1;  ///< background threads that read
   /// Steps between checks that all replicas still hold the same numbers; 0 for checks at checkpoints only.
   std::int64_t check_replicas = 1000;
+  /// Initial weights of another training, unless this one goes on from a checkpoint.
+  std::optional<Pretrained> pretrained = {};
 };
 
 /// What fit leaves behind.

@@ -25,6 +25,15 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       .add_option("--model", a.model,
                   fmt::format("{}, or FILE.json with a description of layers", model::list_names(names)))
       ->group(group);
+  command
+      .add_option("--init-from", a.init_from,
+                  "Initial weights: a safetensors file with torchvision's names or Lockstep's, a checkpoint, or a "
+                  "directory of checkpoints. A checkpoint to resume from comes first")
+      ->group(group);
+  command
+      .add_flag("--reset-head", a.reset_head,
+                "Leave out the last layer with parameters, for --init-from: so other classes fit")
+      ->group(group);
   command.add_option("--loss", a.loss, "sparse-categorical-crossentropy or mean-squared-error")
       ->capture_default_str()
       ->group(group);
@@ -272,6 +281,7 @@ void check_arguments(const TrainArguments& a) {
   const strategy::Resume resume = strategy::parse_resume(a.resume);
   if (a.checkpoint_dir.empty() && resume == strategy::Resume::must)
     refuse("--resume must needs --checkpoint-dir", "it was not given");
+  if (a.reset_head && a.init_from.empty()) refuse("--reset-head needs --init-from", "it was not given");
   (void)trainer_options(a);
 }
 

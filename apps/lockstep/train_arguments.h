@@ -54,6 +54,9 @@ struct TrainArguments {
   int keep = 3;
   std::string resume = "auto";
 
+  std::string init_from;
+  bool reset_head = false;
+
   std::string summary_dir;
   std::int64_t log_every = 100;
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -185,8 +186,8 @@ TEST(Optimizer, LayerWiseRatesDoNotChangeWithTheScaleOfTheGradient) {
   const std::vector<float> start = numbers(table.flat_size(), 1);
   for (const OptimizerOptions& options :
        {OptimizerOptions(Lars{.weight_decay = 0}), OptimizerOptions(Lamb{.epsilon = 1e-12f, .weight_decay = 0})}) {
-    std::vector<float> moved[2] = {start, start};
-    for (const std::size_t large : {0, 1}) {
+    std::array<std::vector<float>, 2> moved = {start, start};
+    for (const std::size_t large : {0U, 1U}) {
       Optimizer optimizer(options, table);
       for (std::int64_t step = 1; step <= 3; ++step) {
         std::vector<float> gradients = numbers(table.flat_size(), static_cast<std::uint64_t>(1 + step));
