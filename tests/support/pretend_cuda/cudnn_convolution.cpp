@@ -212,9 +212,10 @@ cudnnStatus_t find(const Call& call, const Operands& operands, Space space, int 
   if (pretend::check_no_capture() != cudaSuccess || pretend::is_captured(call.handle->stream))
     return refuse(CUDNN_STATUS_EXECUTION_FAILED, "algorithms are not tried while a stream is captured");
   if (space.bytes > 0) pretend::check_is_on_gpu("cuDNN", space.data, space.bytes);
+  const std::size_t used = std::min(space.bytes, workspace_of(call, kWithSpace));
   const cudaError_t status = pretend::perform(call.handle->stream, [=] {
     operands.result.store(std::vector<float>(operands.result.shape.count(), 12345.0F), 1.0F, 0.0F);
-    if (space.bytes > 0) std::memset(space.data, 0xff, space.bytes);
+    if (used > 0) std::memset(space.data, 0xff, used);
   });
   return status == cudaSuccess ? CUDNN_STATUS_SUCCESS : refuse(CUDNN_STATUS_EXECUTION_FAILED, cudaGetErrorName(status));
 }

@@ -25,7 +25,7 @@ constexpr std::size_t kAlignment = 256;  // that of cudaMalloc, and of the guard
 constexpr int kFresh = 0xff;             // a NaN in every type of float
 constexpr int kGuard = 0xa5;
 constexpr int kFreed = 0x7f;
-constexpr std::size_t kMostFreedBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostFreedBytes = std::size_t{32} << 20;
 
 struct Piece {
   std::size_t bytes = 0;   // as was asked for
@@ -69,6 +69,7 @@ class Memory {
     pieces_.erase(found);
     if (type == cudaMemoryTypeDevice) used_[piece.device] -= piece.padded;
     check_guards(data, piece);
+    if (piece.padded > kMostFreedBytes) return std::free(data - kAlignment);
     std::memset(data, kFreed, piece.bytes);
     freed_.emplace_back(data, piece);
     freed_bytes_ += piece.padded;

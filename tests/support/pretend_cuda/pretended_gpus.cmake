@@ -60,11 +60,13 @@ if(pretended_gpus_found)
   get_property(rooms GLOBAL PROPERTY LOCKSTEP_GPU_ROOMS)
   list(REMOVE_DUPLICATES rooms)
   foreach(room ${rooms})
-    pretended_room(${room})
+    if(NOT room STREQUAL "model" OR (CUDNN_INCLUDE AND CUBLASLT_INCLUDE))
+      pretended_room(${room})
+    endif()
   endforeach()
 endif()
 
-# lockstep_on_pretended_gpus(TARGET ROOM ...): TARGET sees pretended GPUs, and runs the sources for GPUs of device/ and of the rooms. They
+# lockstep_on_pretended_gpus(TARGET ROOM ...), for rooms with a target pretended_ROOM: TARGET sees pretended GPUs, and runs the sources for GPUs of device/ and of the rooms. They
 # come before the libraries that TARGET links, so that nothing of CUDA's own is asked for.
 function(lockstep_on_pretended_gpus TARGET)
   foreach(part cuda libraries device ${ARGN})
