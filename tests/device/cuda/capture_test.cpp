@@ -196,6 +196,14 @@ TEST_F(CudaCapture, RefusesToMeetAnotherCapture) {
   EXPECT_EQ(cudaStreamEndCapture(other_.get(), &graph), cudaErrorStreamCaptureInvalidated);
 }
 
+TEST_F(CudaCapture, EndsWithItsStream) {
+  begin();
+  fork();
+  stream_ = make_stream();
+  EXPECT_EQ(status(other_), cudaStreamCaptureStatusNone);
+  const Elements<int> allowed(1);
+}
+
 TEST_F(CudaCapture, IsNotForTheDefaultStreamNorTwiceForOne) {
   EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaErrorStreamCaptureUnsupported);
   begin();

@@ -1,6 +1,6 @@
 // Kernels on the pretended GPUs: what their threads see of each other, and what ends the program.
-#include "pretended_nvcc.h"
-//
+#include "pretended_nvcc.h"  // first, as if the compiler were nvcc
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

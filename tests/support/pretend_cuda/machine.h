@@ -10,7 +10,7 @@ namespace lockstep::pretend {
 
 struct MachineOptions {
   int gpus = 8;
-  std::size_t bytes_per_gpu = std::size_t{1} << 30;  // that can be allocated
+  std::size_t bytes_per_gpu = std::size_t{1} << 28;  // that can be allocated; each is written when it is
   int driver_version = CUDART_VERSION;               // what the driver serves; 0: there is no driver
 };
 

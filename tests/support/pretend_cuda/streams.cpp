@@ -107,11 +107,14 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, i
   return cudaStreamCreateWithFlags(handle, flags);
 }
 
-// Its work goes on without it.
+// Its work goes on without it; a capture does not.
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   const std::lock_guard lock(driver().mutex);
   CUstream_st& stream = driver().stream(handle);
-  if (stream.capture) stream.capture->is_valid = false;
+  if (const std::shared_ptr<pretend::Capture> capture = stream.capture) {
+    capture->is_valid = false;
+    if (capture->origin == handle) driver().end(capture);
+  }
   driver().ending.push_back(std::move(stream.queue));
   driver().streams.erase(handle);
   reap();
