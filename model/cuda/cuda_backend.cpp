@@ -166,9 +166,7 @@ class CudaBackend final : public Backend {
   };
 
   // Kernels go to the calling thread's current GPU, and a thread drives one replica at a time.
-  void make_current() const {
-    device::cuda::check(cudaSetDevice(context_.gpu()), name());
-  }
+  void make_current() const { device::cuda::check(cudaSetDevice(context_.gpu()), name()); }
 
   void fill(void* data, std::size_t bytes) {
     if (bytes > 0) device::cuda::check(cudaMemsetAsync(data, 0, bytes, context_.native()), "zeros");

@@ -9,15 +9,12 @@
 
 namespace lockstep::model::cuda {
 
-Staging::Staging(Context& context)
-    : context_(context),
-      pinned_allocator_(device::make_pinned_allocator()),
-      copies_(context.stream().device()) {}
+Staging::Staging(Context& context) : context_(context), pinned_allocator_(device::make_pinned_allocator()) {}
 
 bool Staging::reserve(std::size_t bytes) {
   if (bytes <= device_.size()) return false;
   context_.stream().synchronize();
-  copies_.synchronize();
+  context_.copies().synchronize();
   device_ = {};
   device_ = context_.allocator().allocate(bytes);
   for (Slot& slot : slots_) {
@@ -40,9 +37,9 @@ void Staging::bring(std::span<const std::span<const std::byte>> parts) {
     if (!part.empty()) std::memcpy(static_cast<std::byte*>(slot.pinned.data()) + begin, part.data(), part.size());
   }
   if (end == 0) return;
-  copies_.wait(context_.stream().record());
-  device::copy(device_.data(), slot.pinned.data(), end, copies_);
-  slot.copied = copies_.record();
+  context_.copies().wait(context_.stream().record());
+  device::copy(device_.data(), slot.pinned.data(), end, context_.copies());
+  slot.copied = context_.copies().record();
   context_.stream().wait(*slot.copied);
 }
 

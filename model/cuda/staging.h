@@ -41,7 +41,6 @@ class Staging {
 
   Context& context_;
   std::unique_ptr<device::Allocator> pinned_allocator_;
-  device::Stream copies_;
   device::Buffer device_;
   Slot slots_[2];
   std::size_t turn_ = 0;
