@@ -169,6 +169,20 @@ TEST_F(CudaCapture, LeavesOtherThreadsAloneUnlessItIsGlobal) {
   EXPECT_EQ(end(), cudaSuccess);
 }
 
+TEST_F(CudaCapture, EndsWhereAnyThreadWaitsForItsWholeGpu) {
+  const auto synchronize_elsewhere = [](int gpu) {
+    cudaError_t status = cudaSuccess;
+    std::thread([&] {
+      const DeviceScope scope(gpu);
+      status = cudaDeviceSynchronize();
+    }).join();
+    return status;
+  };
+  begin(cudaStreamCaptureModeThreadLocal);
+  EXPECT_EQ(synchronize_elsewhere(1), cudaSuccess);
+  expect_is_refused(synchronize_elsewhere(0), cudaErrorStreamCaptureUnsupported);
+}
+
 TEST_F(CudaCapture, OfAThreadIsEndedByItAndOnItsStream) {
   begin();
   cudaError_t answer = cudaSuccess;
@@ -217,6 +231,8 @@ TEST_F(CudaCapture, RefusesTheDefaultStreamBesideABlockingOne) {
   stream_ = make_stream(cudaStreamDefault);
   begin();
   expect_is_refused(cudaMemsetAsync(value.get(), 0, 4, cudaStreamLegacy), cudaErrorStreamCaptureImplicit);
+  begin();
+  expect_is_refused(cudaStreamSynchronize(cudaStreamLegacy), cudaErrorStreamCaptureImplicit);
 }
 
 }  // namespace

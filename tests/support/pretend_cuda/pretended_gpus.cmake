@@ -64,14 +64,24 @@ if(pretended_gpus_found)
       pretended_room(${room})
     endif()
   endforeach()
+  if(nccl_found)
+    pretended_objects(pretended_nccl ${pretended_cuda}/../pretend_collective.cpp ${pretended_cuda}/../pretend_nccl.cpp)
+    target_link_libraries(pretended_nccl PRIVATE lockstep_allreduce lockstep_nccl)
+  endif()
 endif()
 
-# lockstep_on_pretended_gpus(TARGET ROOM ...), for rooms with a target pretended_ROOM: TARGET sees pretended GPUs, and runs the sources for GPUs of device/ and of the rooms. They
-# come before the libraries that TARGET links, so that nothing of CUDA's own is asked for.
+# lockstep_on_pretended_gpus(TARGET ROOM ... [nccl]): TARGET sees pretended GPUs, and runs the sources for GPUs of device/ and of the rooms,
+# those that have a target pretended_ROOM; NCCL where it is asked for and found. They come before the libraries that TARGET links, so that
+# nothing of NVIDIA's own is asked for.
 function(lockstep_on_pretended_gpus TARGET)
   foreach(part cuda libraries device ${ARGN})
-    target_sources(${TARGET} PRIVATE $<TARGET_OBJECTS:pretended_${part}>)
+    if(NOT part STREQUAL "nccl" OR nccl_found)
+      target_sources(${TARGET} PRIVATE $<TARGET_OBJECTS:pretended_${part}>)
+    endif()
   endforeach()
+  if("nccl" IN_LIST ARGN AND nccl_found)
+    target_link_libraries(${TARGET} PRIVATE lockstep_nccl)
+  endif()
   target_include_directories(${TARGET} BEFORE PRIVATE ${pretended_cuda}/include)
   target_include_directories(${TARGET} SYSTEM PRIVATE ${pretended_includes})
   target_link_options(${TARGET} PRIVATE -Wl,--as-needed)
