@@ -89,10 +89,11 @@ MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext&
 void CompiledModel::load(const BatchView& batch, const StepContext& context) {
   if (batch.samples == 0) return;
   loaded_ = batch.features;
+  const TensorView input = plan(batch.samples, true).input();  // first, since the backend learns of its layers here
   backend_->begin_pass(
       {.training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample},
       {.divisor = context.global_samples, .loss_scale = context.loss_scale});
-  backend_->load(plan(batch.samples, true).input(), batch.features, batch.targets);
+  backend_->load(input, batch.features, batch.targets);
 }
 
 void CompiledModel::train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss, bool accumulate,
