@@ -11,6 +11,7 @@
 #include "model/layer.h"
 #include "model/layers/window.h"
 #include "model/loss.h"
+#include "model/statistics_exchange.h"
 
 namespace lockstep::model {
 
@@ -115,12 +116,14 @@ class Backend {
   virtual void read(const TensorView& source, std::span<float> target) = 0;
 };
 
-/// The backend of `device`. Throws Error (device) for a GPU that is not available, Error (input) for a precision that
-/// the device lacks.
-std::unique_ptr<Backend> make_backend(device::Device device, Precision precision = Precision::float32);
+/// The backend of `device`. Batch normalization in training takes the statistics of all members of `statistics`, which
+/// must outlive the backend; with none, those of its own samples. Throws Error (device) for a GPU that is not
+/// available, Error (input) for a precision that the device lacks.
+std::unique_ptr<Backend> make_backend(device::Device device, Precision precision = Precision::float32,
+                                      StatisticsExchange* statistics = nullptr);
 
-std::unique_ptr<Backend> make_cpu_backend(device::Device device, Precision precision);
+std::unique_ptr<Backend> make_cpu_backend(device::Device device, Precision precision, StatisticsExchange* statistics);
 /// cuda/cuda_backend.cpp, or cuda/no_cuda_backend.cpp of a build without cuDNN.
-std::unique_ptr<Backend> make_gpu_backend(device::Device device, Precision precision);
+std::unique_ptr<Backend> make_gpu_backend(device::Device device, Precision precision, StatisticsExchange* statistics);
 
 }  // namespace lockstep::model

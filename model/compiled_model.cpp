@@ -23,8 +23,10 @@ void fill_initial(const ParameterTable& table, std::uint64_t seed, std::span<flo
 }  // namespace
 
 CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Device device,
-                             device::Allocator& gradients, Precision precision)
-    : network_(std::move(network)), backend_(make_backend(device, precision)) {
+                             device::Allocator& gradients, Precision precision, StatisticsExchange* statistics)
+    : network_(std::move(network)),
+      backend_(make_backend(device, precision, statistics)),
+      normalizes_together_(statistics != nullptr) {
   if (network_->nodes().empty())
     throw Error(ErrorCategory::input, network_->name(), "needed a network of at least one layer", "got none");
   parameters_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
@@ -97,11 +99,7 @@ void CompiledModel::load(const BatchView& batch, const StepContext& context) {
 
 void CompiledModel::train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss, bool accumulate,
                                  const GradientReady& ready) {
-  if (samples == 0) {
-    if (!accumulate) backend_->fill_with_zeros(gradients());
-    for (std::size_t p = 0; ready && p < parameter_table().entries().size(); ++p) ready(p);
-    return;
-  }
+  if (samples == 0) return train_without_samples(accumulate, ready);
   Plan& active = plan(samples, true);
   const PassContext pass{
       .training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample};
@@ -116,6 +114,17 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
     backend_->accumulate(ParameterTable::slice(gradients(), entry), ParameterTable::slice(micro, entry));
     if (ready) ready(parameter);
   });
+}
+
+void CompiledModel::train_without_samples(bool accumulate, const GradientReady& ready) {
+  if (!accumulate) backend_->fill_with_zeros(gradients());
+  if (normalizes_together_) {
+    Plan& active = plan(1, true);
+    active.forward_without_samples();
+    active.backward_without_samples(ready);
+    return;
+  }
+  for (std::size_t p = 0; ready && p < parameter_table().entries().size(); ++p) ready(p);
 }
 
 Plan& CompiledModel::forward_in_inference(const BatchView& batch) {

@@ -19,6 +19,7 @@ namespace lockstep::model {
 
 class Backend;
 class Plan;
+class StatisticsExchange;
 
 /// Inputs of one part of a global batch; the memory is the caller's.
 struct BatchView {
@@ -45,9 +46,11 @@ using GradientReady = std::function<void(std::size_t parameter)>;
 class CompiledModel {
  public:
   /// `gradients` provides the flat gradient, so that it may lie where a communicator reduces it in place. Throws Error
-  /// (device) where the device has no backend in this build, Error (input) for a precision that it lacks.
+  /// (device) where the device has no backend in this build, Error (input) for a precision that it lacks. With
+  /// `statistics`, which must outlive it, batch normalization in training is over the samples of all members: they then
+  /// make the same calls of train_batch, also without samples.
   CompiledModel(std::shared_ptr<const Network> network, device::Device device, device::Allocator& gradients,
-                Precision precision = Precision::float32);
+                Precision precision = Precision::float32, StatisticsExchange* statistics = nullptr);
   ~CompiledModel();
   CompiledModel(CompiledModel&&) noexcept;
 
@@ -96,10 +99,12 @@ class CompiledModel {
 
  private:
   Plan& plan(std::int64_t samples, bool training);
+  void train_without_samples(bool accumulate, const GradientReady& ready);
   Plan& forward_in_inference(const BatchView& batch);
 
   std::shared_ptr<const Network> network_;
   std::unique_ptr<Backend> backend_;
+  bool normalizes_together_;  // with other replicas
   device::Buffer parameters_;
   device::Buffer gradients_;
   device::Buffer buffers_;

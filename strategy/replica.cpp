@@ -27,14 +27,21 @@ std::vector<std::size_t> bucket_offsets(const model::ParameterTable& table, cons
   return offsets;
 }
 
+std::unique_ptr<ReplicaStatistics> shared_statistics(const allreduce::Communicator& group,
+                                                     const NormalizationScope& scope) {
+  const int members = scope.members(group.size());
+  return members > 1 ? std::make_unique<ReplicaStatistics>(group.rank(), group.size(), members) : nullptr;
+}
+
 }  // namespace
 
 Replica::Replica(std::shared_ptr<const model::Network> network, device::Device device, allreduce::Communicator group,
                  const ReplicaOptions& options)
     : options_(options),
       group_(group),
+      statistics_(shared_statistics(group, options.normalization)),
       memory_(group),
-      model_(std::move(network), device, memory_, options.precision),
+      model_(std::move(network), device, memory_, options.precision, statistics_.get()),
       optimizer_(options.optimizer, model_.parameter_table()),
       buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets,
                kPassengerEntries),
@@ -42,6 +49,7 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
       feature_count_(static_cast<std::size_t>(model::element_count(model_.network().input_shape()))),
       kept_buffers_(model_.backend().allocator().allocate(model_.buffers().size_bytes())),
       busy_(static_cast<std::size_t>(group_.size())) {
+  if (statistics_) statistics_->attach(buckets_, model_.backend());
   describe_buckets();
 }
 
@@ -82,10 +90,11 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   const auto begin = std::chrono::steady_clock::now();
   const allreduce::PhaseScope compute(group_.activity(), allreduce::Phase::compute);
   keep_statistics();
+  const double exchanged_before = seconds_in_exchange();
   const model::MetricSums mine = compute_gradients(part, request);
   const std::chrono::duration<double> computed = std::chrono::steady_clock::now() - begin;
   StepResult result;
-  result.report = reduce(mine, request, computed.count());
+  result.report = reduce(mine, request, computed.count() - (seconds_in_exchange() - exchanged_before));
   const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
   float scale = 1;
   if (result.report.non_finite > 0) {
@@ -108,10 +117,17 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   return result;
 }
 
+// A part with fewer samples than micro-batches is cut into single samples; one without any still reports its zero
+// gradient. Replicas that normalize together make as many passes as the one with the most samples.
+std::int64_t Replica::micro_batches(const data::Batch& part) const {
+  const std::int64_t most = statistics_ ? (part.global_samples + group_.size() - 1) / group_.size() : part.samples;
+  return std::clamp<std::int64_t>(most, 1, options_.accumulate);
+}
+
+double Replica::seconds_in_exchange() const { return statistics_ ? statistics_->seconds() : 0; }
+
 model::MetricSums Replica::compute_gradients(const data::Batch& part, const StepRequest& request) {
-  // A part with fewer samples than micro-batches is cut into single samples; one without any still reports its zero
-  // gradient.
-  const std::int64_t pieces = std::clamp<std::int64_t>(part.samples, 1, options_.accumulate);
+  const std::int64_t pieces = micro_batches(part);
   model::MetricSums sums;
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     const data::Range range = data::split(part.samples, pieces, piece);
@@ -154,6 +170,8 @@ std::vector<int> Replica::replicas_with(bool mine) const {
 
 model::MetricSums Replica::take_metrics() { return std::exchange(metrics_, {}); }
 
+bool Replica::has_own_statistics() const { return !statistics_ || statistics_->members() < group_.size(); }
+
 void Replica::adopt_mean_statistics() {
   average_statistics();
   samples_since_mean_ = 0;
@@ -165,6 +183,7 @@ void Replica::install_mean_statistics() {
 }
 
 void Replica::average_statistics() {
+  if (!has_own_statistics()) return;
   device::HostView view = host_view(model_.buffers());
   average_moving_statistics(group_, view.values(), samples_since_mean_);
   view.write_back(model_.backend().stream());

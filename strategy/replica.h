@@ -17,6 +17,8 @@
 #include "model/network.h"
 #include "model/optimizer.h"
 #include "strategy/gradient_memory.h"
+#include "strategy/normalization_scope.h"
+#include "strategy/replica_statistics.h"
 #include "strategy/step_report.h"
 
 namespace lockstep::strategy {
@@ -25,8 +27,9 @@ struct ReplicaOptions {
   model::Loss loss;
   model::Precision precision = model::Precision::float32;
   model::OptimizerOptions optimizer;
-  double clip_norm = 0;  ///< largest norm of the reduced gradient; 0 for no clipping
-  int accumulate = 1;    ///< micro-batches of a step
+  double clip_norm = 0;                   ///< largest norm of the reduced gradient; 0 for no clipping
+  int accumulate = 1;                     ///< micro-batches of a step
+  NormalizationScope normalization = {};  ///< of each micro-batch
   allreduce::BucketOptions buckets = {};
 };
 
@@ -81,7 +84,7 @@ class Replica {
   model::MetricSums take_metrics();
 
   /// Makes the mean of all replicas' moving statistics this replica's own: what a checkpoint holds and training goes on
-  /// from. Collective.
+  /// from. Where all normalize together they are the same already. Collective.
   void adopt_mean_statistics();
   /// Installs that mean for evaluation, and puts back what training goes on from. Collective.
   void install_mean_statistics();
@@ -97,6 +100,9 @@ class Replica {
  private:
   model::BatchView view(const data::Batch& part, std::int64_t begin, std::int64_t end) const;
   model::MetricSums compute_gradients(const data::Batch& part, const StepRequest& request);
+  std::int64_t micro_batches(const data::Batch& part) const;
+  double seconds_in_exchange() const;
+  bool has_own_statistics() const;
   void keep_statistics();
   void average_statistics();
   StepReport reduce(const model::MetricSums& mine, const StepRequest& request, double compute_seconds);
@@ -107,7 +113,8 @@ class Replica {
 
   ReplicaOptions options_;
   allreduce::Communicator group_;
-  GradientMemory memory_;  // before the model, whose gradients lie in it
+  std::unique_ptr<ReplicaStatistics> statistics_;  // null where this replica normalizes alone
+  GradientMemory memory_;                          // before the model, whose gradients lie in it
   model::CompiledModel model_;
   model::Optimizer optimizer_;
   allreduce::GradientBuckets buckets_;
