@@ -94,8 +94,8 @@ void FitLoop::begin() {
 
 std::string FitLoop::plan() const {
   const CheckpointPlan& saving = fit_.checkpoint;
-  std::string plan = fmt::format("{}, {} steps, seed {}, {} micro-batches", describe_plan(dataset_), last_step_,
-                                 trainer_.seed, trainer_.accumulate);
+  std::string plan = fmt::format("{}, {} steps, seed {}, {} micro-batches, {} normalization", describe_plan(dataset_),
+                                 last_step_, trainer_.seed, trainer_.accumulate, to_string(trainer_.normalization));
   if (fit_.validation) plan += fmt::format(", validation on {}", describe_plan(*fit_.validation));
   if (fit_.pretrained)
     plan += fmt::format(", weights of {}{}", fit_.pretrained->path.string(),

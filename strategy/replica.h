@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,12 +12,16 @@
 #include "allreduce/gradient_buckets.h"
 #include "allreduce/straggler.h"
 #include "data/dataset.h"
+#include "data/order/batch_split.h"
 #include "device/host_view.h"
 #include "model/compiled_model.h"
 #include "model/loss.h"
 #include "model/network.h"
-#include "model/optimizer.h"
+#include "model/updater.h"
 #include "strategy/gradient_memory.h"
+#include "strategy/normalization_scope.h"
+#include "strategy/replica_statistics.h"
+#include "strategy/step_recordings.h"
 #include "strategy/step_report.h"
 
 namespace lockstep::strategy {
@@ -25,9 +30,11 @@ struct ReplicaOptions {
   model::Loss loss;
   model::Precision precision = model::Precision::float32;
   model::OptimizerOptions optimizer;
-  double clip_norm = 0;  ///< largest norm of the reduced gradient; 0 for no clipping
-  int accumulate = 1;    ///< micro-batches of a step
+  double clip_norm = 0;                   ///< largest norm of the reduced gradient; 0 for no clipping
+  int accumulate = 1;                     ///< micro-batches of a step
+  NormalizationScope normalization = {};  ///< of each micro-batch
   allreduce::BucketOptions buckets = {};
+  bool records_steps = true;  ///< on a GPU, as CUDA graphs; the results are the same
 };
 
 /// What a step depends on beside its samples; the same on all replicas but for `signal`.
@@ -58,7 +65,7 @@ class Replica {
   Replica& operator=(const Replica&) = delete;
 
   model::CompiledModel& model() { return model_; }
-  model::Optimizer& optimizer() { return optimizer_; }
+  model::Updater& optimizer() { return *updater_; }
   const allreduce::Communicator& group() const { return group_; }
   allreduce::GradientBuckets& buckets() { return buckets_; }
   /// Between steps, the same on all replicas.
@@ -81,7 +88,7 @@ class Replica {
   model::MetricSums take_metrics();
 
   /// Makes the mean of all replicas' moving statistics this replica's own: what a checkpoint holds and training goes on
-  /// from. Collective.
+  /// from. Where all normalize together they are the same already. Collective.
   void adopt_mean_statistics();
   /// Installs that mean for evaluation, and puts back what training goes on from. Collective.
   void install_mean_statistics();
@@ -96,10 +103,19 @@ class Replica {
 
  private:
   model::BatchView view(const data::Batch& part, std::int64_t begin, std::int64_t end) const;
-  model::MetricSums compute_gradients(const data::Batch& part, const StepRequest& request);
+  void put_step(const data::Batch& part, const StepRequest& request);
+  void put_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
+  model::StepContext context(const data::Batch& part, const StepRequest& request, std::int64_t first) const;
+  void load(const data::Batch& part, const StepRequest& request, const data::Range& range);
+  void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
+  void stage_report(const StepRequest& request, double compute_seconds);
+  StepReport read_report();
+  void await(device::Stream& stream) const;
+  std::int64_t micro_batches(const data::Batch& part) const;
+  double seconds_in_exchange() const;
+  bool has_own_statistics() const;
   void keep_statistics();
   void average_statistics();
-  StepReport reduce(const model::MetricSums& mine, const StepRequest& request, double compute_seconds);
   std::vector<int> replicas_with(bool mine) const;
   /// The layers of each bucket, for people.
   std::vector<std::string> bucket_contents() const;
@@ -107,13 +123,17 @@ class Replica {
 
   ReplicaOptions options_;
   allreduce::Communicator group_;
-  GradientMemory memory_;  // before the model, whose gradients lie in it
+  std::unique_ptr<ReplicaStatistics> statistics_;  // null where this replica normalizes alone
+  GradientMemory memory_;                          // before the model, whose gradients lie in it
   model::CompiledModel model_;
-  model::Optimizer optimizer_;
   allreduce::GradientBuckets buckets_;
   model::GradientReady ready_;
   std::size_t feature_count_;
   device::Buffer kept_buffers_;  // moving statistics, to be put back
+  std::unique_ptr<model::Updater> updater_;
+  // The passengers of a step on their way to and from the model's device: zeros but for what this host knows.
+  device::Buffer passengers_;
+  std::optional<StepRecordings> recordings_;
   std::vector<allreduce::BusySeconds> busy_;
   model::MetricSums metrics_;
   std::int64_t samples_since_mean_ = 0;

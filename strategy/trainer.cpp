@@ -22,6 +22,7 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
           .optimizer = options.optimizer,
           .clip_norm = options.clip_norm,
           .accumulate = options.accumulate,
+          .normalization = options.normalization,
           .buckets = options.buckets};
 }
 

@@ -63,8 +63,15 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
   command.add_option("--epochs", a.epochs, "Passes over the data; 1 unless --steps is given")->group(group);
   command.add_option("--steps", a.steps, "Steps at most; the first of both limits counts")->group(group);
   command
-      .add_option("--accumulate", a.accumulate,
-                  "Micro-batches of a step on each replica; the result does not depend on it")
+      .add_option(
+          "--accumulate", a.accumulate,
+          "Micro-batches of a step on each replica; batch normalization is of each, no other result depends on it")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--bn", a.bn,
+                  "Whose samples batch normalization takes together: local, each replica's own; sync, those of all "
+                  "replicas; group:K, those of K replicas that follow each other")
       ->capture_default_str()
       ->group(group);
   command
@@ -300,6 +307,7 @@ strategy::TrainerOptions trainer_options(const TrainArguments& a) {
   options.base_batch = a.lr_base_batch;
   options.clip_norm = a.clip_norm;
   options.accumulate = a.accumulate;
+  options.normalization = strategy::parse_normalization_scope(a.bn);
   options.seed = a.seed;
   options.tune_buckets = a.bucket_mib == "auto";
   if (!options.tune_buckets) options.buckets.bytes = bucket_bytes(a.bucket_mib);

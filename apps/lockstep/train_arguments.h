@@ -27,6 +27,7 @@ struct TrainArguments {
   std::int64_t epochs = 0;  ///< 0: one, unless there is a limit of steps
   std::int64_t steps = 0;   ///< 0: no limit
   int accumulate = 1;
+  std::string bn = "local";
   std::uint64_t seed = 1;
   std::string precision = "float32";
 

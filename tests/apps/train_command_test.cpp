@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 #include <fstream>
 
@@ -48,6 +49,19 @@ TEST(TrainCommand, GivesTheSameHashForTheSameSeed) {
   EXPECT_EQ(hash_of(run_lockstep(kTrain)), twice);
   EXPECT_NE(hash_of(run_lockstep(kTrain + "--seed 2")), twice);
   EXPECT_NE(hash_of(run_lockstep(kTrain + "--no-shuffle")), twice);
+}
+
+TEST(TrainCommand, NormalizesOverAllReplicasWhereAsked) {
+  const std::string train =
+      "train --model resnet18 --log-format json --log-every 1 --steps 2 --data synthetic:8x8x1:4:20 --global-batch 6";
+  const auto loss = [&](const std::string& options) -> double {
+    const Result result = run_lockstep(train + options);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return result.event("epoch").value("loss", 0.0);
+  };
+  const double alone = loss("");
+  EXPECT_NEAR(loss(" --devices cpu:0,cpu:0 --bn sync"), alone, 1e-3 * alone);
+  EXPECT_GT(std::abs(loss(" --devices cpu:0,cpu:0 --bn local") - alone), 1e-2 * alone);
 }
 
 TEST(TrainCommand, SaysThatReplicasIdle) {
