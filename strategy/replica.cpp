@@ -43,6 +43,7 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
       memory_(group),
       model_(std::move(network), device, memory_, options.precision, statistics_.get()),
       optimizer_(options.optimizer, model_.parameter_table()),
+      loss_scaler_(options.loss_scaling),
       buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets,
                kPassengerEntries),
       ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
@@ -94,17 +95,15 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   const model::MetricSums mine = compute_gradients(part, request);
   const std::chrono::duration<double> computed = std::chrono::steady_clock::now() - begin;
   StepResult result;
+  result.loss_scale = loss_scaler_.scale();
   result.report = reduce(mine, request, computed.count() - (seconds_in_exchange() - exchanged_before));
   const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
   float scale = 1;
   if (result.report.non_finite > 0) {
     result.failed = replicas_with(!std::isfinite(mine.loss));
     result.applied = false;
-  } else if (options_.clip_norm > 0) {
-    // All replicas hold the same bits of the reduced gradient, so all come to the same norm and the same decision.
-    result.gradient_norm = model::global_norm(model_.gradients());
-    result.applied = std::isfinite(result.gradient_norm);
-    scale = model::clip_scale(result.gradient_norm, options_.clip_norm);
+  } else {
+    scale = judge_gradient(result);
   }
   if (!result.applied) {
     restore_statistics();
@@ -115,6 +114,17 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   metrics_ += mine;
   samples_since_mean_ += part.samples;
   return result;
+}
+
+// Decides whether the reduced gradient is used, and returns what it is multiplied by. All replicas hold the same bits
+// of it, so all come to the same norm, the same decision and the same next loss scale.
+float Replica::judge_gradient(StepResult& result) {
+  if (options_.clip_norm <= 0 && !loss_scaler_.is_on()) return 1;
+  const double norm = model::global_norm(model_.gradients()) / static_cast<double>(result.loss_scale);
+  if (options_.clip_norm > 0) result.gradient_norm = norm;
+  result.applied = std::isfinite(norm);
+  result.overflow = loss_scaler_.update(result.applied);
+  return model::clip_scale(norm, options_.clip_norm) / result.loss_scale;
 }
 
 // A part with fewer samples than micro-batches is cut into single samples; one without any still reports its zero
@@ -134,7 +144,8 @@ model::MetricSums Replica::compute_gradients(const data::Batch& part, const Step
     const model::StepContext context{.seed = request.seed,
                                      .step = request.step,
                                      .first_sample = part.first_sample + range.begin,
-                                     .global_samples = part.global_samples};
+                                     .global_samples = part.global_samples,
+                                     .loss_scale = loss_scaler_.scale()};
     const bool last = piece + 1 == pieces;
     sums += model_.train_batch(view(part, range.begin, range.end), context, options_.loss, piece > 0,
                                last ? ready_ : model::GradientReady{});

@@ -17,6 +17,7 @@
 #include "model/network.h"
 #include "model/optimizer.h"
 #include "strategy/gradient_memory.h"
+#include "strategy/loss_scaler.h"
 #include "strategy/normalization_scope.h"
 #include "strategy/replica_statistics.h"
 #include "strategy/step_report.h"
@@ -27,8 +28,9 @@ struct ReplicaOptions {
   model::Loss loss;
   model::Precision precision = model::Precision::float32;
   model::OptimizerOptions optimizer;
-  double clip_norm = 0;                   ///< largest norm of the reduced gradient; 0 for no clipping
-  int accumulate = 1;                     ///< micro-batches of a step
+  double clip_norm = 0;  ///< largest norm of the reduced gradient; 0 for no clipping
+  int accumulate = 1;    ///< micro-batches of a step
+  LossScaling loss_scaling = {};
   NormalizationScope normalization = {};  ///< of each micro-batch
   allreduce::BucketOptions buckets = {};
 };
@@ -48,7 +50,9 @@ struct StepResult {
   StepReport report;         ///< summed over all replicas
   bool applied = true;       ///< false: skipped, parameters and moving statistics are as before
   std::vector<int> failed;   ///< replicas whose loss was not finite
-  double gradient_norm = 0;  ///< of the reduced gradient before clipping; 0 without clipping
+  bool overflow = false;     ///< skipped for a loss scale that was too large; the next one is smaller
+  float loss_scale = 1;      ///< of this step
+  double gradient_norm = 0;  ///< of the reduced gradient before clipping, without the loss scale; 0 without clipping
 };
 
 /// One replica of a model. All replicas of a group do the same calls in the same order; each on a thread of its own,
@@ -64,6 +68,7 @@ class Replica {
   model::Optimizer& optimizer() { return optimizer_; }
   const allreduce::Communicator& group() const { return group_; }
   allreduce::GradientBuckets& buckets() { return buckets_; }
+  LossScaler& loss_scaler() { return loss_scaler_; }
   /// Between steps, the same on all replicas.
   void set_bucket_bytes(std::size_t bytes);
   /// Values of the model's device as the host sees them; waits for the work under way.
@@ -103,6 +108,7 @@ class Replica {
   std::int64_t micro_batches(const data::Batch& part) const;
   double seconds_in_exchange() const;
   bool has_own_statistics() const;
+  float judge_gradient(StepResult& result);
   void keep_statistics();
   void average_statistics();
   StepReport reduce(const model::MetricSums& mine, const StepRequest& request, double compute_seconds);
@@ -117,6 +123,7 @@ class Replica {
   GradientMemory memory_;                          // before the model, whose gradients lie in it
   model::CompiledModel model_;
   model::Optimizer optimizer_;
+  LossScaler loss_scaler_;
   allreduce::GradientBuckets buckets_;
   model::GradientReady ready_;
   std::size_t feature_count_;

@@ -119,6 +119,7 @@ TEST(Normalization, OfMicroBatchesIsOverAllReplicas) {
   const auto stream = dataset.stream({.last_step = 1, .replicas = 4, .local_replicas = 4});
   std::vector<data::Batch> parts;
   ASSERT_TRUE(stream->next(parts));
+  device::set_thread_budget(1);
   device::HostAllocator allocator;
   model::CompiledModel model(std::make_shared<const model::Network>(normalized_images()), device::Device{}, allocator);
   model.initialize(1);
