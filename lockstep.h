@@ -28,6 +28,8 @@ using data::Dataset;
 
 using model::Adam;
 using model::AdamW;
+using model::Lamb;
+using model::Lars;
 using model::MeanSquaredError;
 using model::MetricSums;
 using model::Network;
@@ -53,6 +55,7 @@ using strategy::Callback;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
 using strategy::OneDeviceStrategy;
+using strategy::Pretrained;
 using strategy::Session;
 using strategy::Strategy;
 using strategy::Trainer;

@@ -2,9 +2,9 @@
 
 namespace lockstep::model {
 
-std::unique_ptr<Backend> make_backend(device::Device device, Precision precision, StatisticsExchange* statistics) {
-  if (device.kind == device::DeviceKind::gpu) return make_gpu_backend(device, precision, statistics);
-  return make_cpu_backend(device, precision, statistics);
+std::unique_ptr<Backend> make_backend(device::Device device, const ComputeOptions& options) {
+  if (device.kind == device::DeviceKind::gpu) return make_gpu_backend(device, options);
+  return make_cpu_backend(device, options);
 }
 
 }  // namespace lockstep::model

@@ -12,6 +12,7 @@
 #include "model/layers/window.h"
 #include "model/loss.h"
 #include "model/statistics_exchange.h"
+#include "model/updater.h"
 
 namespace lockstep::model {
 
@@ -112,18 +113,20 @@ class Backend {
   virtual void fill_with_zeros(std::span<float> target) = 0;
   /// target[i] = source[i], from float32 to the backend's precision.
   virtual void narrow(const TensorView& target, std::span<const float> source) = 0;
+  /// The optimizer of this replica, over arrays that outlive it.
+  virtual std::unique_ptr<Updater> updater(const OptimizerOptions& options, const ParameterTable& table,
+                                           const UpdateArrays& arrays) = 0;
+
   /// Values of the device as float32 in host memory; waits for the work on the stream.
   virtual void read(const TensorView& source, std::span<float> target) = 0;
 };
 
-/// The backend of `device`. Batch normalization in training takes the statistics of all members of `statistics`, which
-/// must outlive the backend; with none, those of its own samples. Throws Error (device) for a GPU that is not
-/// available, Error (input) for a precision that the device lacks.
-std::unique_ptr<Backend> make_backend(device::Device device, Precision precision = Precision::float32,
-                                      StatisticsExchange* statistics = nullptr);
+/// The backend of `device`. Throws Error (device) for a GPU that is not available, Error (input) for a precision that
+/// the device lacks.
+std::unique_ptr<Backend> make_backend(device::Device device, const ComputeOptions& options = {});
 
-std::unique_ptr<Backend> make_cpu_backend(device::Device device, Precision precision, StatisticsExchange* statistics);
+std::unique_ptr<Backend> make_cpu_backend(device::Device device, const ComputeOptions& options);
 /// cuda/cuda_backend.cpp, or cuda/no_cuda_backend.cpp of a build without cuDNN.
-std::unique_ptr<Backend> make_gpu_backend(device::Device device, Precision precision, StatisticsExchange* statistics);
+std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& options);
 
 }  // namespace lockstep::model

@@ -7,14 +7,14 @@ namespace lockstep::model {
 
 /// Count, mean and sum of squared distances from the mean of some values. Unlike sums of squares, these lose no digits
 /// where the mean is large beside the deviation.
-struct Moments {
+struct BatchMoments {
   float count = 0;
   float mean = 0;
   float squares = 0;
 };
 
 /// The moments of both together (Chan, Golub, LeVeque, 1979). Either may be empty.
-constexpr Moments combine(const Moments& a, const Moments& b) {
+constexpr BatchMoments combine(const BatchMoments& a, const BatchMoments& b) {
   if (b.count == 0) return a;
   if (a.count == 0) return b;
   const float count = a.count + b.count;
@@ -24,9 +24,9 @@ constexpr Moments combine(const Moments& a, const Moments& b) {
 }
 
 /// The variance that normalizes.
-constexpr float biased_variance(const Moments& m) { return m.count > 0 ? m.squares / m.count : 0.0F; }
+constexpr float biased_variance(const BatchMoments& m) { return m.count > 0 ? m.squares / m.count : 0.0F; }
 /// The variance that is remembered, with Bessel's correction; of a single value it is that value's, 0.
-constexpr float unbiased_variance(const Moments& m) {
+constexpr float unbiased_variance(const BatchMoments& m) {
   return m.count > 1 ? m.squares / (m.count - 1) : biased_variance(m);
 }
 
@@ -61,8 +61,8 @@ struct MomentsLayout {
   constexpr std::size_t count(std::size_t member) const { return member * width() + 2 * channels; }
 
   /// One channel's moments over all members, in their order.
-  constexpr Moments together(const float* array, std::size_t channel) const {
-    Moments all;
+  constexpr BatchMoments together(const float* array, std::size_t channel) const {
+    BatchMoments all;
     for (std::size_t i = 0; i < members; ++i)
       all = combine(all, {array[count(i)], array[mean(i, channel)], array[squares(i, channel)]});
     return all;

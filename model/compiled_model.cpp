@@ -23,17 +23,17 @@ void fill_initial(const ParameterTable& table, std::uint64_t seed, std::span<flo
 }  // namespace
 
 CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Device device,
-                             device::Allocator& gradients, Precision precision, StatisticsExchange* statistics)
+                             device::Allocator& gradients, const ComputeOptions& options)
     : network_(std::move(network)),
-      backend_(make_backend(device, precision, statistics)),
-      normalizes_together_(statistics != nullptr) {
+      backend_(make_backend(device, options)),
+      normalizes_together_(options.statistics != nullptr) {
   if (network_->nodes().empty())
     throw Error(ErrorCategory::input, network_->name(), "needed a network of at least one layer", "got none");
   parameters_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
   buffers_ = allocate_floats(backend_->allocator(), buffer_table().flat_size());
   gradients_ = allocate_floats(gradients, parameter_table().flat_size());
-  if (precision != Precision::float32)
-    weights_ = backend_->allocator().allocate(parameter_table().flat_size() * element_bytes(precision));
+  if (options.precision != Precision::float32)
+    weights_ = backend_->allocator().allocate(parameter_table().flat_size() * element_bytes(options.precision));
 }
 
 CompiledModel::~CompiledModel() = default;
@@ -91,10 +91,11 @@ MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext&
 void CompiledModel::load(const BatchView& batch, const StepContext& context) {
   if (batch.samples == 0) return;
   loaded_ = batch.features;
+  const TensorView input = plan(batch.samples, true).input();  // first, since the backend learns of its layers here
   backend_->begin_pass(
       {.training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample},
       {.divisor = context.global_samples, .loss_scale = context.loss_scale});
-  backend_->load(plan(batch.samples, true).input(), batch.features, batch.targets);
+  backend_->load(input, batch.features, batch.targets);
 }
 
 void CompiledModel::train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss, bool accumulate,

@@ -50,7 +50,7 @@ class CompiledModel {
   /// `statistics`, which must outlive it, batch normalization in training is over the samples of all members: they then
   /// make the same calls of train_batch, also without samples.
   CompiledModel(std::shared_ptr<const Network> network, device::Device device, device::Allocator& gradients,
-                Precision precision = Precision::float32, StatisticsExchange* statistics = nullptr);
+                const ComputeOptions& options = {});
   ~CompiledModel();
   CompiledModel(CompiledModel&&) noexcept;
 

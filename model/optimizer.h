@@ -1,70 +1,51 @@
-// Optimizers over flat arrays: one pass, one formula for every parameter.
+// Optimizers over flat arrays: one formula for every parameter.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
-#include <variant>
+#include <string_view>
 #include <vector>
 
+#include "model/optimizer_options.h"
 #include "model/parameters.h"
 
 namespace lockstep::model {
 
-/// v = momentum*v + g; w -= rate*v, or with Nesterov w -= rate*(g + momentum*v) (Sutskever et al., ICML 2013). L2 decay
-/// is added to g.
-struct Sgd {
-  float momentum = 0;
-  bool nesterov = false;
-  float weight_decay = 0;
+/// A range of the flat arrays in which an update has one set of numbers, padding included.
+struct UpdateRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  bool decay = false;
 };
 
-/// Kingma and Ba, ICLR 2015, with bias correction; epsilon outside the root. L2 decay is added to g.
-struct Adam {
-  float beta1 = 0.9f;
-  float beta2 = 0.999f;
-  float epsilon = 1e-7f;
-  float weight_decay = 0;
-};
-
-/// Adam with decoupled decay, w -= rate*decay*w (Loshchilov and Hutter, ICLR 2019).
-struct AdamW {
-  float beta1 = 0.9f;
-  float beta2 = 0.999f;
-  float epsilon = 1e-7f;
-  float weight_decay = 0.01f;
-};
-
-using OptimizerOptions = std::variant<Sgd, Adam, AdamW>;
-
-std::string to_string(const OptimizerOptions& options);
+/// The ranges of an update, in flat order: one per parameter for optimizers that take norms of layers, else neighbours
+/// with the same decay are one.
+std::vector<UpdateRange> update_ranges(const OptimizerOptions& options, const ParameterTable& table);
 
 /// One replica's optimizer: its slots are flat arrays with the layout of the parameters.
 class Optimizer {
  public:
-  /// `table` is copied in what matters: flat size and the ranges where decay applies.
+  /// `table` is copied in what matters: flat size and the ranges where decay applies. Throws Error (input) for a
+  /// constant out of its range.
   Optimizer(OptimizerOptions options, const ParameterTable& table);
 
   /// Updates `parameters` from `gradients` * `gradient_scale`, both flat arrays of the table's size. `step` counts
-  /// updates from 1 and enters Adam's bias correction. Decay applies only to entries that want it. One pass over
-  /// memory.
+  /// updates from 1 and enters bias correction. Decay applies only to entries that want it. One pass over memory, and
+  /// one more over each layer for optimizers that need its norms, which are summed in double in a fixed order: the same
+  /// input gives the same bits.
   void apply(std::span<float> parameters, std::span<const float> gradients, float learning_rate, std::int64_t step,
              float gradient_scale = 1);
 
-  /// Slot arrays for checkpoints: "momentum", or "m" and "v". Flat, padding included.
-  std::vector<std::string> slot_names() const;
+  /// Slot arrays for checkpoints, see slot_names(options). Flat, padding included.
+  std::vector<std::string> slot_names() const { return model::slot_names(options_); }
   std::span<float> slot(std::string_view name);
 
   const OptimizerOptions& options() const { return options_; }
 
  private:
-  struct DecayRange {
-    std::size_t begin = 0;
-    std::size_t end = 0;
-    bool decay = false;
-  };
   OptimizerOptions options_;
-  std::vector<DecayRange> ranges_;
+  std::vector<UpdateRange> ranges_;
   std::vector<std::vector<float>> slots_;
 };
 

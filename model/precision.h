@@ -7,6 +7,8 @@
 
 namespace lockstep::model {
 
+class StatisticsExchange;
+
 enum class Precision { float32, bfloat16, float16 };
 
 /// Reads "float32", "bfloat16", "float16". Throws Error (input) that lists them.
@@ -15,5 +17,15 @@ std::string to_string(Precision precision);
 
 /// Bytes of one element.
 constexpr std::size_t element_bytes(Precision precision) { return precision == Precision::float32 ? 4 : 2; }
+
+/// How a model computes.
+struct ComputeOptions {
+  Precision precision = Precision::float32;
+  bool tf32 = false;  ///< lets a GPU round what it multiplies in float32 to 10 bits; without effect elsewhere
+  /// Takes only algorithms that give the same bits in every run, chosen without measurement; the CPU always does.
+  bool deterministic = false;
+  /// Whose samples batch normalization takes together in training; must outlive the model. Null for its own alone.
+  StatisticsExchange* statistics = nullptr;
+};
 
 }  // namespace lockstep::model

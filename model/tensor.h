@@ -5,7 +5,6 @@
 #include <span>
 #include <type_traits>
 
-#include "device/error.h"
 #include "device/float16.h"
 #include "model/precision.h"
 
@@ -33,7 +32,7 @@ class TensorView {
   /// The elements as what they are: float, device::BFloat16 or device::Float16.
   template <typename T>
   std::span<T> as() const {
-    LOCKSTEP_CHECK(type_ == kTypeOf<T>);
+    check_type(kTypeOf<T>);
     return {static_cast<T*>(data_), size_};
   }
 
@@ -42,6 +41,8 @@ class TensorView {
   static constexpr Precision kTypeOf = std::is_same_v<T, float>              ? Precision::float32
                                        : std::is_same_v<T, device::BFloat16> ? Precision::bfloat16
                                                                              : Precision::float16;
+
+  void check_type(Precision wanted) const;
 
   void* data_ = nullptr;
   std::size_t size_ = 0;

@@ -1,4 +1,4 @@
-"""Writes reference values of PyTorch to the directory of the first argument, in Lockstep's names and layouts.
+"""Writes reference values of PyTorch, and of NumPy for what PyTorch lacks, to the directory of the first argument, in Lockstep's names and layouts.
 
 Everything is computed in float64 from float32 inputs and rounded once at the end, so a comparison in float32 sees the
 rounding of one side only. A network is taken only if its losses do not hinge on rounding (see is_well_conditioned). Kernels of convolutions are [O, kH, kW, I], images are NHWC, and flattening goes over them in that order.
@@ -7,6 +7,7 @@ import itertools
 import pathlib
 import sys
 
+import numpy
 import torch
 from safetensors.torch import save_file
 from torch import nn
@@ -213,6 +214,78 @@ def optimizer_trajectories():
     return stored(result)
 
 
+def layer_wise_trajectories():
+    """LARS and LAMB by NumPy in float64, from their papers: every step of layers with decay, without it, that begin at zero, and whose gradient is zero."""
+    steps, random = 6, numpy.random.default_rng(1)
+    layers = {"kernel": (37, True), "bias": (5, False), "zero_kernel": (33, True), "still_kernel": (16, True), "gamma": (7, False)}
+    rates = numpy.float32([0.5, 1, 2, 2, 1, 0.25])
+    start = {name: random.normal(size=size).astype(numpy.float32) for name, (size, _) in layers.items()}
+    start["zero_kernel"][:] = 0
+    gradients = {name: random.normal(size=(steps, size)).astype(numpy.float32) for name, (size, _) in layers.items()}
+    gradients["still_kernel"][:4] = 0
+    gradients["zero_kernel"][0] = 0
+
+    def ratio(above, below):
+        return above / below if above > 0 and below > 0 else 1.0
+
+    norm = numpy.linalg.norm
+
+    def lars(w, layer_gradients, decays, momentum, weight_decay, trust, epsilon):
+        velocity, decay = numpy.zeros_like(w), weight_decay if decays else 0.0
+        for rate, g in zip(rates.astype(float), layer_gradients):
+            local = 1.0
+            if decays and norm(w) > 0 and norm(g) > 0:
+                local = trust * norm(w) / (norm(g) + decay * norm(w) + epsilon)
+            velocity = momentum * velocity + rate * local * (g + decay * w)
+            w = w - velocity
+            yield w
+
+    def lamb(w, layer_gradients, decays, beta1, beta2, weight_decay, epsilon):
+        m, v, decay = numpy.zeros_like(w), numpy.zeros_like(w), weight_decay if decays else 0.0
+        for step, (rate, g) in enumerate(zip(0.01 * rates.astype(float), layer_gradients), 1):
+            m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
+            u = m / (1 - beta1**step) / (numpy.sqrt(v / (1 - beta2**step)) + epsilon) + decay * w
+            w = w - rate * (ratio(norm(w), norm(u)) if decays else 1.0) * u
+            yield w
+
+    def exact(**constants):
+        """As float32 holds them, so that the comparison sees the arithmetic alone."""
+        return {name: float(numpy.float32(value)) for name, value in constants.items()}
+
+    cases = {"lars": (lars, exact(momentum=0.9, weight_decay=5e-4, trust=0.001, epsilon=1e-9)),
+             "lars_strong": (lars, exact(momentum=0.5, weight_decay=0.1, trust=0.02, epsilon=1e-3)),
+             "lamb": (lamb, exact(beta1=0.9, beta2=0.999, weight_decay=0.01, epsilon=1e-6)),
+             "lamb_strong": (lamb, exact(beta1=0.8, beta2=0.95, weight_decay=0.5, epsilon=1e-3))}
+    result = {"rates": rates} | {f"start/{name}": w for name, w in start.items()}
+    result |= {f"gradient/{name}": g for name, g in gradients.items()}
+    for case, (rule, constants) in cases.items():
+        for name, (_, decays) in layers.items():
+            path = list(rule(start[name].astype(float), gradients[name].astype(float), decays, **constants))
+            result[f"{case}/{name}"] = numpy.stack(path).astype(numpy.float32)
+    return {name: torch.from_numpy(array) for name, array in result.items()}
+
+
+def pretrained():
+    """A small residual network as PyTorch saves it, in three types, and its logits in inference from what each holds."""
+    model = ResNet18(2, imagenet=False)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+        for _ in range(3):
+            model(torch.randn(BATCH, 3, 16, 16))
+    image = torch.randn(4, 16, 16, 3)
+    files, expected = {}, {"input": image}
+    for name, kind in {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}.items():
+        # The number of batches is an integer, and stays one.
+        state = {key: (tensor.to(kind) if tensor.is_floating_point() else tensor).clone() for key, tensor in model.state_dict().items()}
+        copy = ResNet18(2, imagenet=False).double()
+        copy.load_state_dict(state)
+        copy.eval()
+        files[f"pretrained_{name}"] = state
+        expected[f"logits/{name}"] = copy(image.double().permute(0, 3, 1, 2))
+    return files | {"pretrained_expected": stored(expected)}
+
+
 def main():
     directory = pathlib.Path(sys.argv[1])
     torch.manual_seed(1)
@@ -222,7 +295,8 @@ def main():
               "resnet18_cifar": lambda: ResNet18(4, imagenet=False),
               "resnet18_imagenet": lambda: ResNet18(4, imagenet=True)}
     metadata = {"made_by": f"scripts/make_reference.py with torch {torch.__version__}"}
-    references = {"optimizers": optimizer_trajectories()} | {name: trajectory(models[name], *shapes[name]) for name in models}
+    references = {"optimizers": optimizer_trajectories(), "layer_wise_optimizers": layer_wise_trajectories()} | {name: trajectory(models[name], *shapes[name]) for name in models}
+    references |= pretrained()
     for name, tensors in references.items():
         file = directory / f"{name}.safetensors"
         save_file(tensors, file, metadata)

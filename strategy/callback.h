@@ -38,6 +38,8 @@ struct TrainBegin {
   std::uint64_t seed = 1;
   double start_seconds = 0;  ///< from the start of the session to here
   std::optional<std::filesystem::path> restored_from;
+  std::optional<std::filesystem::path> initialized_from;  ///< the file of pretrained weights
+  std::string kept_head;  ///< the layer that did not take its weights from there; empty where all did
 };
 
 struct StepLogs {

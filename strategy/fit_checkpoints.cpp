@@ -1,4 +1,4 @@
-// What FitLoop saves and restores.
+// What FitLoop saves, restores and begins from.
 #include <fmt/format.h>
 
 #include "device/error.h"
@@ -52,6 +52,15 @@ void FitLoop::restore() {
                  .correct = count("epoch_correct"),
                  .correct_top5 = count("epoch_correct_top5"),
                  .has_accuracy = replicas_.has_accuracy()};
+}
+
+void FitLoop::initialize() {
+  if (!fit_.pretrained) return;
+  if (!restored_from_)
+    initialized_from_ = initialize_from(replicas_, *fit_.pretrained);
+  else if (strategy_.is_chief())
+    strategy_.session().logger()->info("pretrained weights are left aside: the training goes on from {}",
+                                       restored_from_->string());
 }
 
 void FitLoop::check_position(const RestoredCheckpoint& restored) const {

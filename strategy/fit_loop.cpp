@@ -69,6 +69,7 @@ void FitLoop::begin() {
   check_same_plan(strategy_.ranks(), plan());
   schedule_ = effective_schedule(trainer_, dataset_.global_batch(), last_step_);
   restore();
+  initialize();
   replicas_.check_agreement(step_);
   if (trainer_.buckets.wire != allreduce::WireType::float32)
     replicas_.run([](Replica& replica, int) { replica.buckets().measure_wire_error(); });
@@ -97,6 +98,9 @@ std::string FitLoop::plan() const {
       fmt::format("{}, {} steps, seed {}, {} micro-batches, {}, {} normalization", describe_plan(dataset_), last_step_,
                   trainer_.seed, trainer_.accumulate, to_string(trainer_.precision), to_string(trainer_.normalization));
   if (fit_.validation) plan += fmt::format(", validation on {}", describe_plan(*fit_.validation));
+  if (fit_.pretrained)
+    plan += fmt::format(", weights of {}{}", fit_.pretrained->path.string(),
+                        fit_.pretrained->reset_head ? " without the head" : "");
   if (!saving.directory.empty())
     plan += fmt::format(", a checkpoint every {} steps (0: every epoch)", saving.save_every);
   return plan;
@@ -126,7 +130,9 @@ void FitLoop::announce() const {
                          .learning_rate = schedule_.peak,
                          .seed = trainer_.seed,
                          .start_seconds = strategy_.session().seconds(),
-                         .restored_from = restored_from_};
+                         .restored_from = restored_from_,
+                         .initialized_from = initialized_from_ ? std::optional(initialized_from_->file) : std::nullopt,
+                         .kept_head = initialized_from_ ? initialized_from_->kept_head : ""};
   tell([&](Callback& callback) { callback.on_train_begin(begin); });
 }
 

@@ -32,6 +32,7 @@ class FitLoop {
  private:
   void begin();
   void restore();
+  void initialize();
   void check_position(const RestoredCheckpoint& restored) const;
   /// What all ranks must have in common, for people.
   std::string plan() const;
@@ -80,6 +81,7 @@ class FitLoop {
   bool callbacks_may_stop_ = false;
   std::optional<CheckpointDirectory> checkpoints_;
   std::optional<std::filesystem::path> restored_from_;
+  std::optional<PretrainedWeights> initialized_from_;
   std::unique_ptr<data::BatchStream> stream_;
   std::optional<BucketTuner> tuner_;  // while it has something to try
   std::size_t tuned_bytes_ = 0;       // what it chose, now or in an earlier run; 0 for nothing

@@ -41,7 +41,7 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
       group_(group),
       statistics_(shared_statistics(group, options.normalization)),
       memory_(group),
-      model_(std::move(network), device, memory_, options.precision, statistics_.get()),
+      model_(std::move(network), device, memory_, {.precision = options.precision, .statistics = statistics_.get()}),
       optimizer_(options.optimizer, model_.parameter_table()),
       loss_scaler_(options.loss_scaling),
       buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets,

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "device/error.h"
+#include "device/float16.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -239,6 +240,19 @@ void SafetensorsFile::read(const Entry& entry, std::span<float> into) const {
 
 void SafetensorsFile::read(const Entry& entry, std::span<std::int64_t> into) const {
   read_bytes(entry, "I64", std::as_writable_bytes(into));
+}
+
+void SafetensorsFile::read_widened(const Entry& entry, std::span<float> into) const {
+  if (entry.type == "BF16") return read_half<device::BFloat16>(entry, "BF16", into);
+  if (entry.type == "F16") return read_half<device::Float16>(entry, "F16", into);
+  read(entry, into);
+}
+
+template <typename Half>
+void SafetensorsFile::read_half(const Entry& entry, std::string_view type, std::span<float> into) const {
+  std::vector<Half> values(into.size());
+  read_bytes(entry, type, std::as_writable_bytes(std::span(values)));
+  device::widen(values, into);
 }
 
 void SafetensorsFile::read_bytes(const Entry& entry, std::string_view type, std::span<std::byte> into) const {

@@ -57,8 +57,12 @@ class SafetensorsFile {
   /// or the file fails.
   void read(const Entry& entry, std::span<float> into) const;
   void read(const Entry& entry, std::span<std::int64_t> into) const;
+  /// The same for "F32", and for "BF16" and "F16", whose values are exact in float32.
+  void read_widened(const Entry& entry, std::span<float> into) const;
 
  private:
+  template <typename Half>
+  void read_half(const Entry& entry, std::string_view type, std::span<float> into) const;
   void read_bytes(const Entry& entry, std::string_view type, std::span<std::byte> into) const;
 
   data::InputFile file_;

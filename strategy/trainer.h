@@ -46,6 +46,12 @@ class Trainer {
   /// from.
   RestoredCheckpoint restore(const std::filesystem::path& path);
 
+  /// Takes parameters and moving statistics from the file, or checkpoint, of another training; see read_pretrained for
+  /// names, types and errors.
+  PretrainedWeights initialize_from(const Pretrained& pretrained) {
+    return strategy::initialize_from(replicas_, pretrained);
+  }
+
   /// xxh3-64 over the parameters in the order of their names.
   std::uint64_t parameter_hash() { return replicas_[0].parameter_hash(); }
 

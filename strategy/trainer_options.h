@@ -19,6 +19,7 @@
 #include "strategy/checkpoint_directory.h"
 #include "strategy/loss_scaler.h"
 #include "strategy/normalization_scope.h"
+#include "strategy/pretrained.h"
 
 namespace lockstep::strategy {
 
@@ -73,6 +74,8 @@ struct FitOptions {
   int data_threads = 1;  ///< background threads that read
   /// Steps between checks that all replicas still hold the same numbers; 0 for checks at checkpoints only.
   std::int64_t check_replicas = 1000;
+  /// Initial weights of another training, unless this one goes on from a checkpoint.
+  std::optional<Pretrained> pretrained = {};
 };
 
 /// What fit leaves behind.

@@ -43,7 +43,6 @@ void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte
   buffers.result_count = static_cast<int>(results.size());
   const cuda::DeviceScope scope(stream.device().index);
   launch_reduction(buffers, slice, type, op, cuda::native(stream));
-  cuda::check(cudaGetLastError(), "a reduction");
 }
 
 }  // namespace lockstep::allreduce::gpu

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "allreduce/element.h"
+#include "device/cuda/launch.h"
 
 namespace lockstep::allreduce::gpu {
 namespace {
@@ -80,26 +81,27 @@ bool are_aligned(const ReduceBuffers& buffers, std::size_t offset) {
 }
 
 template <typename Op, typename T>
-void launch(const ReduceBuffers& buffers, Slice slice, cudaStream_t stream) {
+void reduce(const ReduceBuffers& buffers, Slice slice, cudaStream_t stream) {
+  using device::cuda::launch;
   std::size_t begin = slice.begin;
   if (are_aligned(buffers, begin * sizeof(T))) {
     const std::size_t packs = (slice.end - begin) / Pack<T>::kElements;
-    if (packs > 0) reduce_packs<Op, T><<<blocks_for(packs), kThreads, 0, stream>>>(buffers, begin, packs);
+    if (packs > 0) launch(reduce_packs<Op, T>, blocks_for(packs), kThreads, stream, buffers, begin, packs);
     begin += packs * Pack<T>::kElements;
   }
   if (begin < slice.end)
-    reduce_elements<Op, T><<<blocks_for(slice.end - begin), kThreads, 0, stream>>>(buffers, begin, slice.end);
+    launch(reduce_elements<Op, T>, blocks_for(slice.end - begin), kThreads, stream, buffers, begin, slice.end);
 }
 
 template <typename T>
-void launch(ReduceOp op, const ReduceBuffers& buffers, Slice slice, cudaStream_t stream) {
+void reduce(ReduceOp op, const ReduceBuffers& buffers, Slice slice, cudaStream_t stream) {
   switch (op) {
     case ReduceOp::sum:
-      return launch<Sum, T>(buffers, slice, stream);
+      return reduce<Sum, T>(buffers, slice, stream);
     case ReduceOp::max:
-      return launch<Max, T>(buffers, slice, stream);
+      return reduce<Max, T>(buffers, slice, stream);
     case ReduceOp::min:
-      return launch<Min, T>(buffers, slice, stream);
+      return reduce<Min, T>(buffers, slice, stream);
   }
 }
 
@@ -108,17 +110,17 @@ void launch(ReduceOp op, const ReduceBuffers& buffers, Slice slice, cudaStream_t
 void launch_reduction(const ReduceBuffers& buffers, Slice slice, ElementType type, ReduceOp op, cudaStream_t stream) {
   switch (type) {
     case ElementType::float32:
-      return launch<float>(op, buffers, slice, stream);
+      return reduce<float>(op, buffers, slice, stream);
     case ElementType::float64:
-      return launch<double>(op, buffers, slice, stream);
+      return reduce<double>(op, buffers, slice, stream);
     case ElementType::float16:
-      return launch<device::Float16>(op, buffers, slice, stream);
+      return reduce<device::Float16>(op, buffers, slice, stream);
     case ElementType::bfloat16:
-      return launch<device::BFloat16>(op, buffers, slice, stream);
+      return reduce<device::BFloat16>(op, buffers, slice, stream);
     case ElementType::int32:
-      return launch<std::int32_t>(op, buffers, slice, stream);
+      return reduce<std::int32_t>(op, buffers, slice, stream);
     case ElementType::int64:
-      return launch<std::int64_t>(op, buffers, slice, stream);
+      return reduce<std::int64_t>(op, buffers, slice, stream);
   }
 }
 

@@ -16,8 +16,7 @@ struct ReduceBuffers {
   int result_count;
 };
 
-/// gpu::reduce_slice on the current GPU, for two members or more and a slice that is not empty. cudaGetLastError tells
-/// whether it is under way.
+/// gpu::reduce_slice on the current GPU, for two members or more and a slice that is not empty. Throws Error (device).
 void launch_reduction(const ReduceBuffers& buffers, Slice slice, ElementType type, ReduceOp op, cudaStream_t stream);
 
 }  // namespace lockstep::allreduce::gpu

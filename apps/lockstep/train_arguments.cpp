@@ -25,6 +25,15 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       .add_option("--model", a.model,
                   fmt::format("{}, or FILE.json with a description of layers", model::list_names(names)))
       ->group(group);
+  command
+      .add_option("--init-from", a.init_from,
+                  "Initial weights: a safetensors file with torchvision's names or Lockstep's, a checkpoint, or a "
+                  "directory of checkpoints. A checkpoint to resume from comes first")
+      ->group(group);
+  command
+      .add_flag("--reset-head", a.reset_head,
+                "Leave out the last layer with parameters, for --init-from: so other classes fit")
+      ->group(group);
   command.add_option("--loss", a.loss, "sparse-categorical-crossentropy or mean-squared-error")
       ->capture_default_str()
       ->group(group);
@@ -101,25 +110,31 @@ void add_communication_options(CLI::App& command, TrainArguments& a) {
 
 void add_optimizer_options(CLI::App& command, TrainArguments& a) {
   const char* group = "Optimizer";
-  command.add_option("--optimizer", a.optimizer, "sgd, adam or adamw")->capture_default_str()->group(group);
+  command.add_option("--optimizer", a.optimizer, "sgd, adam, adamw, lars or lamb")->capture_default_str()->group(group);
   command.add_option("--learning-rate", a.learning_rate, "Rate after warm-up, before scaling")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--momentum", a.momentum, "Of sgd")->capture_default_str()->group(group);
+  command.add_option("--momentum", a.momentum, "Of sgd (0) and lars (0.9)")->group(group);
   command.add_flag("--nesterov", a.nesterov, "Nesterov's momentum, for sgd")->group(group);
-  command.add_option("--beta1", a.beta1, "Decay of the first moment, for adam and adamw")
+  command.add_option("--beta1", a.beta1, "Decay of the first moment, for adam, adamw and lamb")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--beta2", a.beta2, "Decay of the second moment, for adam and adamw")
-      ->capture_default_str()
-      ->group(group);
-  command.add_option("--epsilon", a.epsilon, "Added to the root of the second moment, for adam and adamw")
+  command.add_option("--beta2", a.beta2, "Decay of the second moment, for adam, adamw and lamb")
       ->capture_default_str()
       ->group(group);
   command
-      .add_option(
-          "--weight-decay", a.weight_decay,
-          "Decay of all parameters but biases and normalization: decoupled for adamw (0.01), L2 for the others (0)")
+      .add_option("--epsilon", a.epsilon,
+                  "Added to the root of the second moment, for adam and adamw (1e-7) and lamb (1e-6), or to the norms "
+                  "that a layer's rate is divided by, for lars (1e-9)")
+      ->group(group);
+  command
+      .add_option("--trust-coefficient", a.trust_coefficient,
+                  "How far a layer may move in a step of rate 1, as a share of its norm, for lars (0.001)")
+      ->group(group);
+  command
+      .add_option("--weight-decay", a.weight_decay,
+                  "Decay of all parameters but biases and normalization: decoupled for adamw and lamb (0.01), L2 for "
+                  "sgd and adam (0) and lars (0.0005)")
       ->group(group);
 }
 
@@ -193,19 +208,50 @@ std::size_t bucket_bytes(const std::string& mebibytes) {
   return static_cast<std::size_t>(value * kMebibyte);
 }
 
+float narrow(double value) { return static_cast<float>(value); }
+
+template <typename AdamLike>
+AdamLike adam_options(const TrainArguments& a) {
+  AdamLike options;
+  options.beta1 = narrow(a.beta1);
+  options.beta2 = narrow(a.beta2);
+  if (a.epsilon) options.epsilon = narrow(*a.epsilon);
+  if (a.weight_decay >= 0) options.weight_decay = narrow(a.weight_decay);
+  return options;
+}
+
+model::Sgd sgd_options(const TrainArguments& a) {
+  return {narrow(a.momentum.value_or(0)), a.nesterov, narrow(std::max(0.0, a.weight_decay))};
+}
+
+model::Lars lars_options(const TrainArguments& a) {
+  model::Lars options;
+  if (a.momentum) options.momentum = narrow(*a.momentum);
+  if (a.epsilon) options.epsilon = narrow(*a.epsilon);
+  if (a.trust_coefficient) options.trust_coefficient = narrow(*a.trust_coefficient);
+  if (a.weight_decay >= 0) options.weight_decay = narrow(a.weight_decay);
+  return options;
+}
+
+void check_optimizer_options(const TrainArguments& a) {
+  const std::string given = fmt::format("got {}", a.optimizer);
+  const bool lars = a.optimizer == "lars";
+  if (a.momentum.value_or(0) != 0 && a.optimizer != "sgd" && !lars)
+    refuse("--momentum needs --optimizer sgd or lars", given);
+  if (a.nesterov && a.optimizer != "sgd") refuse("--nesterov needs --optimizer sgd", given);
+  if (a.trust_coefficient && !lars) refuse("--trust-coefficient needs --optimizer lars", given);
+}
+
 model::OptimizerOptions optimizer_options(const TrainArguments& a) {
-  const auto narrow = [](double value) { return static_cast<float>(value); };
-  constexpr std::array<std::string_view, 3> kNames{"sgd", "adam", "adamw"};
-  const bool sgd = a.optimizer == kNames[0];
-  if (!sgd && (a.momentum != 0 || a.nesterov))
-    refuse("--momentum and --nesterov need --optimizer sgd", fmt::format("got {}", a.optimizer));
-  if (sgd) return model::Sgd{narrow(a.momentum), a.nesterov, narrow(std::max(0.0, a.weight_decay))};
-  if (a.optimizer == kNames[1])
-    return model::Adam{narrow(a.beta1), narrow(a.beta2), narrow(a.epsilon), narrow(std::max(0.0, a.weight_decay))};
-  if (a.optimizer == kNames[2])
-    return model::AdamW{narrow(a.beta1), narrow(a.beta2), narrow(a.epsilon),
-                        a.weight_decay < 0 ? model::AdamW{}.weight_decay : narrow(a.weight_decay)};
-  refuse(fmt::format("--optimizer needs one of {}", model::list_names(kNames)), model::got_name(a.optimizer, kNames));
+  constexpr std::array<std::string_view, 5> kNames{"sgd", "adam", "adamw", "lars", "lamb"};
+  if (std::ranges::find(kNames, a.optimizer) == kNames.end())
+    refuse(fmt::format("--optimizer needs one of {}", model::list_names(kNames)), model::got_name(a.optimizer, kNames));
+  check_optimizer_options(a);
+  if (a.optimizer == "sgd") return sgd_options(a);
+  if (a.optimizer == "adam") return adam_options<model::Adam>(a);
+  if (a.optimizer == "adamw") return adam_options<model::AdamW>(a);
+  if (a.optimizer == "lars") return lars_options(a);
+  return adam_options<model::Lamb>(a);
 }
 
 }  // namespace
@@ -240,10 +286,11 @@ void check_arguments(const TrainArguments& a) {
   check_between("--label-smoothing", a.label_smoothing, 0, 1);
   check_between("--beta1", a.beta1, 0, 1);
   check_between("--beta2", a.beta2, 0, 1);
-  check_between("--momentum", a.momentum, 0, 1);
+  if (a.momentum) check_between("--momentum", *a.momentum, 0, 1);
   const strategy::Resume resume = strategy::parse_resume(a.resume);
   if (a.checkpoint_dir.empty() && resume == strategy::Resume::must)
     refuse("--resume must needs --checkpoint-dir", "it was not given");
+  if (a.reset_head && a.init_from.empty()) refuse("--reset-head needs --init-from", "it was not given");
   (void)trainer_options(a);
 }
 

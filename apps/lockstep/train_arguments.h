@@ -3,6 +3,7 @@
 
 #include <CLI/App.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "apps/lockstep/arguments.h"
@@ -33,11 +34,12 @@ struct TrainArguments {
 
   std::string optimizer = "adam";
   double learning_rate = 1e-3;
-  double momentum = 0;
+  std::optional<double> momentum;  ///< without a value the optimizer's own, here and below
   bool nesterov = false;
   double beta1 = 0.9;
   double beta2 = 0.999;
-  double epsilon = 1e-7;
+  std::optional<double> epsilon;
+  std::optional<double> trust_coefficient;
   double weight_decay = -1;  ///< below 0: the optimizer's own
   double clip_norm = 0;
 
@@ -53,6 +55,9 @@ struct TrainArguments {
   std::int64_t save_every = 0;
   int keep = 3;
   std::string resume = "auto";
+
+  std::string init_from;
+  bool reset_head = false;
 
   std::string summary_dir;
   std::int64_t log_every = 100;

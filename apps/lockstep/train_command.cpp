@@ -66,6 +66,7 @@ strategy::FitOptions fit_options(const TrainArguments& arguments) {
   fit.prefetch = arguments.data.prefetch;
   fit.data_threads = arguments.data.threads;
   fit.check_replicas = arguments.check_replicas;
+  if (!arguments.init_from.empty()) fit.pretrained = {arguments.init_from, arguments.reset_head};
   return fit;
 }
 

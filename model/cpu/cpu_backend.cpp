@@ -5,8 +5,8 @@
 
 #include "device/error.h"
 #include "device/float16.h"
-#include "device/gpu.h"
 #include "model/backend.h"
+#include "model/cpu/host_updater.h"
 #include "model/cpu/onednn.h"
 #include "model/cpu/operations.h"
 
@@ -93,6 +93,10 @@ class CpuBackend final : public Backend {
   void narrow(const TensorView& target, std::span<const float> source) override {
     device::narrow(source, target.as<device::BFloat16>());
   }
+  std::unique_ptr<Updater> updater(const OptimizerOptions& options, const ParameterTable& table,
+                                   const UpdateArrays& arrays) override {
+    return cpu::make_updater(options, table, arrays);
+  }
   void read(const TensorView& source, std::span<float> target) override {
     std::vector<float> room;
     std::ranges::copy(widened(source, room), target.begin());
@@ -127,12 +131,13 @@ void require_bfloat16(const device::Device& device) {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(device::Device device, Precision precision, StatisticsExchange* statistics) {
+std::unique_ptr<Backend> make_cpu_backend(device::Device device, const ComputeOptions& options) {
+  const Precision precision = options.precision;
   if (precision == Precision::float16)
     throw Error(ErrorCategory::input, "precision", "float16 needs a GPU",
                 fmt::format("got {}; use bfloat16 or float32 there", to_string(device)));
   if (precision == Precision::bfloat16) require_bfloat16(device);
-  return std::make_unique<CpuBackend>(precision, statistics);
+  return std::make_unique<CpuBackend>(precision, options.statistics);
 }
 
 }  // namespace lockstep::model

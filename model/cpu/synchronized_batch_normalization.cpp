@@ -99,7 +99,7 @@ class SynchronizedBatchNormalization final : public Operation {
       sum_up(read_rows(input, begin, rows * channels_, values_), rows);
       const auto added = static_cast<float>(rows);
       for (std::size_t c = 0; c < channels_; ++c) {
-        const Moments both = combine({count, means[c], squares[c]}, {added, sums_[c], sums_[channels_ + c]});
+        const BatchMoments both = combine({count, means[c], squares[c]}, {added, sums_[c], sums_[channels_ + c]});
         means[c] = both.mean;
         squares[c] = both.squares;
       }
@@ -128,7 +128,7 @@ class SynchronizedBatchNormalization final : public Operation {
     count(t) = layout_.together(moments.data(), 0).count;
     if (count(t) == 0) return;
     for (std::size_t c = 0; c < channels_; ++c) {
-      const Moments all = layout_.together(moments.data(), c);
+      const BatchMoments all = layout_.together(moments.data(), c);
       saved(t)[c] = all.mean;
       saved(t)[channels_ + c] = 1 / std::sqrt(biased_variance(all) + spec_.epsilon);
       t.buffers[0][c] = moved(t.buffers[0][c], all.mean, spec_.momentum);

@@ -5,8 +5,7 @@
 
 namespace lockstep::model {
 
-std::unique_ptr<Backend> make_gpu_backend(device::Device device, Precision /*precision*/,
-                                          StatisticsExchange* /*statistics*/) {
+std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& /*options*/) {
   const std::string reason = device::gpu_unavailable_reason();
   throw Error(ErrorCategory::device, to_string(device), "needed a build with CUDA and cuDNN to train on it",
               reason.empty() ? "cuDNN was not found when this one was configured: install cuDNN 9 and configure again"

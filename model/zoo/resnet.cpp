@@ -134,4 +134,12 @@ Network resnet50(Shape input, std::int64_t classes, const ResNetOptions& options
   return build({"resnet50", Block::bottleneck, {3, 4, 6, 3}}, std::move(input), classes, options);
 }
 
+Network resnet101(Shape input, std::int64_t classes, const ResNetOptions& options) {
+  return build({"resnet101", Block::bottleneck, {3, 4, 23, 3}}, std::move(input), classes, options);
+}
+
+Network resnet152(Shape input, std::int64_t classes, const ResNetOptions& options) {
+  return build({"resnet152", Block::bottleneck, {3, 8, 36, 3}}, std::move(input), classes, options);
+}
+
 }  // namespace lockstep::zoo

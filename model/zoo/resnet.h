@@ -23,10 +23,12 @@ struct ResNetOptions {
 /// Structure and names are torchvision's ("layer1.0.conv1"), so weights of either convert by renaming and transposing.
 /// In blocks of three convolutions the 3x3 one carries the stride (the "v1.5" form). Convolutions have no bias and
 /// begin He-normal over their inputs (torchvision: over their outputs; for most layers the two are equal). Batch
-/// normalization: momentum 0.9, epsilon 1e-5. `input` is [height, width, channels]; resnet18 has 11,689,512 and
-/// resnet50 25,557,032 parameters for [224, 224, 3] and 1000 classes.
+/// normalization: momentum 0.9, epsilon 1e-5. `input` is [height, width, channels]; for [224, 224, 3] and 1000
+/// classes they have 11,689,512, 21,797,672, 25,557,032, 44,549,160 and 60,192,808 parameters.
 model::Network resnet18(model::Shape input, std::int64_t classes, const ResNetOptions& options = {});
 model::Network resnet34(model::Shape input, std::int64_t classes, const ResNetOptions& options = {});
 model::Network resnet50(model::Shape input, std::int64_t classes, const ResNetOptions& options = {});
+model::Network resnet101(model::Shape input, std::int64_t classes, const ResNetOptions& options = {});
+model::Network resnet152(model::Shape input, std::int64_t classes, const ResNetOptions& options = {});
 
 }  // namespace lockstep::zoo

@@ -19,13 +19,16 @@ struct Recipe {
   Network (*make)(Shape input, std::int64_t classes);
 };
 
-const std::array<Recipe, 6> kRecipes = {{
+const std::array<Recipe, 9> kRecipes = {{
     {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
     {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
     {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
+    {"fast_cifar", [](Shape input, std::int64_t classes) { return fast_cifar(std::move(input), classes); }},
     {"resnet18", [](Shape input, std::int64_t classes) { return resnet18(std::move(input), classes); }},
     {"resnet34", [](Shape input, std::int64_t classes) { return resnet34(std::move(input), classes); }},
     {"resnet50", [](Shape input, std::int64_t classes) { return resnet50(std::move(input), classes); }},
+    {"resnet101", [](Shape input, std::int64_t classes) { return resnet101(std::move(input), classes); }},
+    {"resnet152", [](Shape input, std::int64_t classes) { return resnet152(std::move(input), classes); }},
 }};
 
 }  // namespace

@@ -63,6 +63,7 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
                 {"start_seconds", begin.start_seconds},
                 {"resident_bytes", device::resident_bytes()}};
   if (begin.restored_from) event["restored_from"] = begin.restored_from->string();
+  if (begin.initialized_from) event["initialized_from"] = begin.initialized_from->string();
   write(event);
 }
 

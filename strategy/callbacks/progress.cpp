@@ -58,6 +58,9 @@ void Progress::on_train_begin(const TrainBegin& begin) {
         begin.world_size - begin.global_batch, begin.world_size));
   if (begin.restored_from)
     print_line(fmt::format("goes on from {}, step {}", begin.restored_from->string(), begin.first_step));
+  if (begin.initialized_from)
+    print_line(fmt::format("begins with the weights of {}{}", begin.initialized_from->string(),
+                           begin.kept_head.empty() ? "" : fmt::format(", {} left out", begin.kept_head)));
   print_line(fmt::format("steps {} to {}, {} an epoch; learning rate {}, seed {}; ready after {:.2f} s",
                          begin.first_step, begin.last_step, begin.steps_per_epoch, begin.learning_rate, begin.seed,
                          begin.start_seconds));

@@ -55,6 +55,17 @@ TEST_P(Mpirun, ReportsTheLossesOfOneProcess) {
   EXPECT_EQ(start["strategy"], "multi-worker-mirrored");
 }
 
+TEST_P(Mpirun, BeginsFromOtherWeightsAsOneProcess) {
+  const ScratchDirectory directory;
+  const std::string weights = directory.path() / "run";
+  ASSERT_EQ(run_lockstep(kTrain + "--steps 5 --checkpoint-dir " + weights).status, 0);
+  const std::string options =
+      "train --model mlp --data synthetic:8x8x1:3:503 --global-batch 50 --steps 8 "
+      "--log-format json --log-every 1 --reset-head --init-from " +
+      weights;
+  expect_same_losses(run_lockstep(options), run(mpirun(GetParam(), options)));
+}
+
 TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
   const ScratchDirectory directory;
   const std::string run_directory = directory.path() / "run";

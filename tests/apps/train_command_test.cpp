@@ -78,9 +78,10 @@ TEST(TrainCommand, LetsTheLastOfAnOptionCount) {
 TEST(TrainCommand, EveryScheduleOptimizerAndLossTrains) {
   for (const char* options :
        {"--optimizer sgd --momentum 0.9 --nesterov --learning-rate 0.1", "--optimizer adamw --weight-decay 0.1",
-        "--lr-schedule cosine --warmup-steps 3", "--lr-schedule linear --lr-final 0.1",
-        "--lr-schedule step --lr-step-every 4 --lr-step-factor 0.5", "--lr-scaling sqrt --lr-base-batch 64",
-        "--label-smoothing 0.1 --clip-norm 0.5", "--accumulate 7"}) {
+        "--optimizer lars --learning-rate 1 --trust-coefficient 0.01 --momentum 0.5 --weight-decay 0",
+        "--optimizer lamb --learning-rate 0.01 --epsilon 1e-5", "--lr-schedule cosine --warmup-steps 3",
+        "--lr-schedule linear --lr-final 0.1", "--lr-schedule step --lr-step-every 4 --lr-step-factor 0.5",
+        "--lr-scaling sqrt --lr-base-batch 64", "--label-smoothing 0.1 --clip-norm 0.5", "--accumulate 7"}) {
     const Result result = run_lockstep(kTrain + "--steps 10 " + options);
     EXPECT_EQ(result.status, 0) << options << result.errors;
     EXPECT_LT(result.losses().back(), result.losses().front()) << options;
@@ -95,6 +96,34 @@ TEST(TrainCommand, ScalesTheLossWithoutAChangeOfTheResult) {
   const Result dynamic = run_lockstep(train + "--loss-scale dynamic");
   EXPECT_EQ(dynamic.event("step")["loss_scale"], 65536);
   EXPECT_FALSE(run_lockstep(train).event("step").contains("loss_scale"));
+}
+
+TEST(TrainCommand, BeginsFromOtherWeightsWithAnotherHead) {
+  const ScratchDirectory directory;
+  const std::string run = directory.path() / "run";
+  ASSERT_EQ(run_lockstep(kTrain + "--steps 20 --checkpoint-dir " + run).status, 0);
+  const std::string other =
+      "train --model mlp --data synthetic:8x8x1:3:503 --global-batch 50 --steps 5 --log-format json --init-from " + run;
+  const Result refused = run_lockstep(other);
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.errors, HasSubstr("got dense_2/kernel [4, 128] instead of [3, 128], dense_2/bias [4] instead of "
+                                        "[3]; --reset-head leaves dense_2 as it was initialised"));
+  const Result tuned = run_lockstep(other + " --reset-head");
+  EXPECT_EQ(tuned.status, 0) << tuned.errors;
+  EXPECT_EQ(tuned.event("start")["initialized_from"], run + "/step-00000020/model.safetensors");
+  EXPECT_THAT(run_lockstep(other + " --reset-head --log-format text").output,
+              HasSubstr("begins with the weights of " + run + "/step-00000020/model.safetensors, dense_2 left out"));
+}
+
+TEST(TrainCommand, ResumesRatherThanBeginsFromOtherWeights) {
+  const ScratchDirectory directory;
+  const std::string saving = kTrain + "--checkpoint-dir " + (directory.path() / "run").string() + " --init-from " +
+                             (directory.path() / "gone").string();
+  ASSERT_EQ(run_lockstep(kTrain + "--steps 3 --checkpoint-dir " + (directory.path() / "run").string()).status, 0);
+  const Result resumed = run_lockstep(saving + " --steps 6");
+  EXPECT_EQ(resumed.status, 0) << resumed.errors;
+  EXPECT_THAT(resumed.errors, HasSubstr("pretrained weights are left aside: the training goes on from "));
+  EXPECT_EQ(run_lockstep(saving + " --steps 6 --resume never").status, 3);
 }
 
 // ---- Configuration files

@@ -8,14 +8,14 @@
 namespace lockstep::model {
 namespace {
 
-Moments moments_of(const std::vector<float>& values) {
-  Moments all;
+BatchMoments moments_of(const std::vector<float>& values) {
+  BatchMoments all;
   for (const float value : values) all = combine(all, {1, value, 0});
   return all;
 }
 
 TEST(BatchStatistics, OfTwoPartsAreThoseOfTheWhole) {
-  const Moments whole = combine(moments_of({1, 2, 3}), moments_of({10, 20}));
+  const BatchMoments whole = combine(moments_of({1, 2, 3}), moments_of({10, 20}));
   EXPECT_FLOAT_EQ(whole.count, 5);
   EXPECT_FLOAT_EQ(whole.mean, 7.2F);
   EXPECT_FLOAT_EQ(biased_variance(whole), 50.96F);
@@ -27,8 +27,8 @@ TEST(BatchStatistics, KeepTheirDigitsWhereTheMeanIsLarge) {
 }
 
 TEST(BatchStatistics, OfAnEmptyPartChangeNothing) {
-  const Moments some = moments_of({3, 5});
-  for (const Moments& both : {combine(some, {}), combine({}, some)}) {
+  const BatchMoments some = moments_of({3, 5});
+  for (const BatchMoments& both : {combine(some, {}), combine({}, some)}) {
     EXPECT_EQ(both.count, 2);
     EXPECT_EQ(both.mean, 4);
     EXPECT_EQ(both.squares, 2);
@@ -41,7 +41,7 @@ TEST(BatchStatistics, AreReadFromAnArrayOfAllMembers) {
   constexpr MomentsLayout kLayout{.channels = 2, .members = 3};
   static_assert(kLayout.size() == 15);
   std::vector<float> array(kLayout.size());
-  const auto put = [&](std::size_t member, std::size_t channel, const Moments& moments) {
+  const auto put = [&](std::size_t member, std::size_t channel, const BatchMoments& moments) {
     array[kLayout.count(member)] = moments.count;
     array[kLayout.mean(member, channel)] = moments.mean;
     array[kLayout.squares(member, channel)] = moments.squares;

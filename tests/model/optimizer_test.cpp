@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -63,19 +64,30 @@ struct Scalar {
   }
 };
 
-const std::vector<OptimizerOptions> kAll = {Sgd{},
-                                            Sgd{.weight_decay = 0.1f},
-                                            Sgd{.momentum = 0.9f, .weight_decay = 0.1f},
-                                            Sgd{.momentum = 0.9f, .nesterov = true, .weight_decay = 0.1f},
-                                            Adam{},
-                                            Adam{.weight_decay = 0.1f},
-                                            AdamW{.weight_decay = 0.1f}};
+using ElementWise = std::variant<Sgd, Adam, AdamW>;
+const std::vector<ElementWise> kElementWise = {Sgd{},
+                                               Sgd{.weight_decay = 0.1f},
+                                               Sgd{.momentum = 0.9f, .weight_decay = 0.1f},
+                                               Sgd{.momentum = 0.9f, .nesterov = true, .weight_decay = 0.1f},
+                                               Adam{},
+                                               Adam{.weight_decay = 0.1f},
+                                               AdamW{.weight_decay = 0.1f}};
+
+OptimizerOptions options_of(const ElementWise& optimizer) {
+  return std::visit([](const auto& chosen) { return OptimizerOptions(chosen); }, optimizer);
+}
+
+std::vector<OptimizerOptions> all_options() {
+  std::vector<OptimizerOptions> options = {Lars{}, Lamb{}};
+  for (const ElementWise& optimizer : kElementWise) options.push_back(options_of(optimizer));
+  return options;
+}
 
 TEST(Optimizer, FollowsItsFormulaInEveryRange) {
   // Sizes around the vector width, so that whole vectors, tails and padding all occur.
   const ParameterTable table = table_of({{3, true}, {33, false}, {16, false}, {100, true}, {1, false}});
-  for (const OptimizerOptions& options : kAll) {
-    Optimizer optimizer(options, table);
+  for (const ElementWise& options : kElementWise) {
+    Optimizer optimizer(options_of(options), table);
     std::vector<float> parameters(table.flat_size());
     std::vector<Scalar> expected(table.flat_size());
     for (const ParameterInfo& entry : table.entries()) {
@@ -98,7 +110,7 @@ TEST(Optimizer, FollowsItsFormulaInEveryRange) {
       optimizer.apply(parameters, gradients, 0.01f, step, 0.5f);
     }
     for (std::size_t i = 0; i < parameters.size(); ++i)
-      ASSERT_NEAR(parameters[i], expected[i].w, 2e-6) << to_string(options) << ", element " << i;
+      ASSERT_NEAR(parameters[i], expected[i].w, 2e-6) << to_string(options_of(options)) << ", element " << i;
   }
 }
 
@@ -127,9 +139,125 @@ TEST(Optimizer, AgreesWithPyTorch) {
   }
 }
 
+TEST(Optimizer, LayerWiseRatesAgreeWithNumPy) {
+  const ReferenceFile reference("layer_wise_optimizers");
+  const std::vector<std::tuple<std::string, OptimizerOptions, float>> cases = {
+      {"lars", Lars{}, 1},
+      {"lars_strong", Lars{.momentum = 0.5f, .weight_decay = 0.1f, .trust_coefficient = 0.02f, .epsilon = 1e-3f}, 1},
+      {"lamb", Lamb{}, 0.01f},
+      {"lamb_strong", Lamb{.beta1 = 0.8f, .beta2 = 0.95f, .epsilon = 1e-3f, .weight_decay = 0.5f}, 0.01f}};
+  std::vector<ParameterInfo> layers;
+  for (const char* name : {"kernel", "bias", "zero_kernel", "still_kernel", "gamma"}) {
+    ParameterInfo& layer = layers.emplace_back();
+    layer.name = name;
+    layer.shape = reference.array(fmt::format("start/{}", name)).shape;
+    layer.decay = layer.name.ends_with("kernel");
+  }
+  const ParameterTable table(layers);
+  const auto& rates = reference.array("rates").values;
+  // Row `row` of each layer's array in the file, as a flat array.
+  const auto flat = [&](const std::string& prefix, std::size_t row) {
+    std::vector<float> values(table.flat_size());
+    for (const ParameterInfo& layer : table.entries()) {
+      const std::span rows(reference.array(prefix + "/" + layer.name).values);
+      std::ranges::copy(rows.subspan(row * layer.count, layer.count), values.begin() + layer.offset);
+    }
+    return values;
+  };
+  for (const auto& [name, options, factor] : cases) {
+    Optimizer optimizer(options, table);
+    std::vector<float> parameters = flat("start", 0);
+    for (std::size_t step = 0; step < rates.size(); ++step) {
+      optimizer.apply(parameters, flat("gradient", step), factor * rates[step], static_cast<std::int64_t>(step) + 1);
+      const std::vector<float> expected = flat(name, step);
+      for (const ParameterInfo& layer : table.entries()) {
+        const auto wanted = ParameterTable::slice(std::span(expected), layer);
+        const float largest = std::ranges::max(wanted, {}, [](float x) { return std::abs(x); });
+        EXPECT_THAT(ParameterTable::slice(std::span(parameters), layer),
+                    Pointwise(FloatNear(1e-6f * std::abs(largest)), wanted))
+            << name << ", " << layer.name << " after step " << step + 1;
+      }
+    }
+  }
+}
+
+TEST(Optimizer, LayerWiseRatesDoNotChangeWithTheScaleOfTheGradient) {
+  const ParameterTable table = table_of({{50, true}});
+  const std::vector<float> start = numbers(table.flat_size(), 1);
+  for (const OptimizerOptions& options :
+       {OptimizerOptions(Lars{.weight_decay = 0}), OptimizerOptions(Lamb{.epsilon = 1e-12f, .weight_decay = 0})}) {
+    std::array<std::vector<float>, 2> moved = {start, start};
+    for (const std::size_t large : {0U, 1U}) {
+      Optimizer optimizer(options, table);
+      for (std::int64_t step = 1; step <= 3; ++step) {
+        std::vector<float> gradients = numbers(table.flat_size(), static_cast<std::uint64_t>(1 + step));
+        for (float& gradient : gradients) gradient *= large == 1 ? 1024 : 1;
+        // Half of it is asked for by the scale, so that the norm must follow the scale too.
+        optimizer.apply(moved[large], gradients, 0.1f, step, large == 1 ? 0.5f : 1);
+      }
+    }
+    EXPECT_NE(moved[0], start);
+    EXPECT_THAT(moved[1], Pointwise(FloatNear(1e-6f), moved[0])) << to_string(options);
+  }
+}
+
+TEST(Optimizer, LayerWiseRatesLeaveOutBiasesAndNormalization) {
+  const ParameterTable table = table_of({{40, false}});
+  const std::vector<float> start = numbers(table.flat_size(), 1);
+  const std::vector<float> gradients = numbers(table.flat_size(), 2);
+  std::vector<float> momentum = start;
+  std::vector<float> lars = start;
+  std::vector<float> adam = start;
+  std::vector<float> lamb = start;
+  Optimizer sgd(Sgd{.momentum = 0.9f}, table);
+  Optimizer by_lars(Lars{.weight_decay = 0.5f}, table);
+  Optimizer by_adam(Adam{.epsilon = 1e-6f}, table);
+  Optimizer by_lamb(Lamb{.weight_decay = 0.5f}, table);
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    sgd.apply(momentum, gradients, 0.01f, step);
+    by_lars.apply(lars, gradients, 0.01f, step);
+    by_adam.apply(adam, gradients, 0.01f, step);
+    by_lamb.apply(lamb, gradients, 0.01f, step);
+  }
+  EXPECT_THAT(lars, Pointwise(FloatNear(1e-6f), momentum));
+  EXPECT_THAT(lamb, Pointwise(FloatNear(1e-6f), adam));
+}
+
+TEST(Optimizer, LayerWiseRatesAreThePlainRateWhereANormIsZero) {
+  const ParameterTable table = table_of({{20, true}});
+  const std::vector<float> zeros(table.flat_size());
+  const std::vector<float> ones(table.flat_size(), 1.0f);
+  std::vector<float> from_zero = zeros;
+  Optimizer(Lars{}, table).apply(from_zero, ones, 0.5f, 1);
+  EXPECT_THAT(from_zero, Each(-0.5f));
+  std::vector<float> still = ones;
+  Optimizer(Lars{.weight_decay = 0.25f}, table).apply(still, zeros, 0.5f, 1);
+  EXPECT_THAT(still, Each(1 - 0.5f * 0.25f));
+  from_zero = zeros;
+  Optimizer(Lamb{.epsilon = 1e-12f}, table).apply(from_zero, ones, 0.5f, 1);
+  EXPECT_THAT(from_zero, Each(FloatNear(-0.5f, 1e-6f)));
+  still = ones;
+  Optimizer(Lamb{.weight_decay = 0}, table).apply(still, zeros, 0.5f, 1);
+  EXPECT_EQ(still, ones);
+}
+
+TEST(UpdateRanges, AreOnePerLayerOnlyWhereNormsAreTaken) {
+  const ParameterTable table = table_of({{3, true}, {20, true}, {5, false}, {16, false}, {1, true}});
+  const auto bounds = [&](const OptimizerOptions& options) {
+    std::vector<std::tuple<std::size_t, std::size_t, bool>> result;
+    for (const UpdateRange& range : update_ranges(options, table))
+      result.emplace_back(range.begin, range.end, range.decay);
+    return result;
+  };
+  using Range = std::tuple<std::size_t, std::size_t, bool>;
+  EXPECT_THAT(bounds(Adam{}), ElementsAre(Range{0, 48, true}, Range{48, 80, false}, Range{80, 96, true}));
+  EXPECT_THAT(bounds(Lamb{}), ElementsAre(Range{0, 16, true}, Range{16, 48, true}, Range{48, 64, false},
+                                          Range{64, 80, false}, Range{80, 96, true}));
+}
+
 TEST(Optimizer, KeepsPaddingAtZero) {
   const ParameterTable table = table_of({{3, true}, {5, false}});
-  for (const OptimizerOptions& options : kAll) {
+  for (const OptimizerOptions& options : all_options()) {
     Optimizer optimizer(options, table);
     std::vector<float> parameters(table.flat_size());
     std::vector<float> gradients(table.flat_size());
@@ -149,6 +277,8 @@ TEST(Optimizer, NamesItsSlots) {
   EXPECT_THAT(Optimizer(Sgd{.momentum = 0.9f}, table).slot_names(), ElementsAre("momentum"));
   EXPECT_THAT(Optimizer(Adam{}, table).slot_names(), ElementsAre("m", "v"));
   EXPECT_THAT(Optimizer(AdamW{}, table).slot_names(), ElementsAre("m", "v"));
+  EXPECT_THAT(Optimizer(Lars{}, table).slot_names(), ElementsAre("velocity"));
+  EXPECT_THAT(Optimizer(Lamb{}, table).slot_names(), ElementsAre("m", "v"));
   EXPECT_EQ(Optimizer(Adam{}, table).slot("v").size(), table.flat_size());
   EXPECT_THAT(error_of(ErrorCategory::checkpoint, [&] { Optimizer(Adam{}, table).slot("momentum"); }),
               HasSubstr("needed one of the slots m, v; got \"momentum\""));
@@ -157,7 +287,7 @@ TEST(Optimizer, NamesItsSlots) {
 TEST(Optimizer, ContinuesBitForBitFromItsSlots) {
   const ParameterTable table = table_of({{40, true}});
   const std::vector<float> gradients(table.flat_size(), 0.25f);
-  for (const OptimizerOptions& options : kAll) {
+  for (const OptimizerOptions& options : all_options()) {
     Optimizer straight(options, table);
     std::vector<float> expected(table.flat_size(), 1.0f);
     for (std::int64_t step = 1; step <= 4; ++step) straight.apply(expected, gradients, 0.1f, step);
@@ -190,6 +320,11 @@ TEST(Optimizer, RefusesOptionsOutsideTheirRange) {
   EXPECT_EQ(message(Adam{.beta2 = -0.5f}), "[adam] needed beta2 from 0 to below 1; got -0.5");
   EXPECT_EQ(message(AdamW{.epsilon = 0}), "[adamw] needed epsilon above 0; got 0");
   EXPECT_EQ(message(AdamW{.weight_decay = -0.25f}), "[adamw] needed weight decay of 0 or more; got -0.25");
+  EXPECT_EQ(message(Lars{.momentum = 1}), "[lars] needed momentum from 0 to below 1; got 1");
+  EXPECT_EQ(message(Lars{.weight_decay = -1}), "[lars] needed weight decay of 0 or more; got -1");
+  EXPECT_EQ(message(Lars{.trust_coefficient = 0}), "[lars] needed a trust coefficient above 0; got 0");
+  EXPECT_EQ(message(Lars{.epsilon = -1}), "[lars] needed epsilon of 0 or more; got -1");
+  EXPECT_EQ(message(Lamb{.epsilon = 0}), "[lamb] needed epsilon above 0; got 0");
 }
 
 TEST(Optimizer, ChecksTheSizesItIsGiven) {
@@ -207,6 +342,9 @@ TEST(OptimizerOptions, ReadsLikeItsConstructor) {
             "sgd(momentum=0.9, nesterov, weight_decay=0)");
   EXPECT_EQ(to_string(OptimizerOptions(Adam{})), "adam(beta1=0.9, beta2=0.999, epsilon=1e-07, weight_decay=0)");
   EXPECT_EQ(to_string(OptimizerOptions(AdamW{})), "adamw(beta1=0.9, beta2=0.999, epsilon=1e-07, weight_decay=0.01)");
+  EXPECT_EQ(to_string(OptimizerOptions(Lars{})),
+            "lars(momentum=0.9, weight_decay=0.0005, trust_coefficient=0.001, epsilon=1e-09)");
+  EXPECT_EQ(to_string(OptimizerOptions(Lamb{})), "lamb(beta1=0.9, beta2=0.999, epsilon=1e-06, weight_decay=0.01)");
 }
 
 TEST(GlobalNorm, IsEuclidean) {

@@ -25,7 +25,7 @@ TEST(Precision, IsReadByName) {
 }
 
 TEST(Precision, Float16NeedsAGpu) {
-  EXPECT_EQ(input_error_of([] { make_backend(device::Device{}, Precision::float16); }),
+  EXPECT_EQ(input_error_of([] { make_backend(device::Device{}, {.precision = Precision::float16}); }),
             "[precision] float16 needs a GPU; got cpu:0; use bfloat16 or float32 there");
 }
 

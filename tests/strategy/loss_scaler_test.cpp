@@ -88,7 +88,7 @@ data::Dataset shuffled_data() { return small_data().shuffle().batch(40); }
 TEST(LossScale, DoesNotChangeTheResult) {
   for (const model::Precision precision : {model::Precision::float32, model::Precision::bfloat16}) {
     try {
-      model::make_backend(device::Device{}, precision);
+      model::make_backend(device::Device{}, {.precision = precision});
     } catch (const Error&) {
       continue;  // a processor without bfloat16
     }

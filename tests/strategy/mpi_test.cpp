@@ -58,6 +58,27 @@ TEST(MpiStrategy, NumbersReplicasInTheOrderOfRanks) {
   for (const Placement& place : strategy.placements()) EXPECT_EQ(place.rank, place.replica / 2);
 }
 
+TEST(MpiPretrained, ReachesAllRanksOrFailsOnAll) {
+  const SharedDirectory directory;
+  auto strategy = ranks_with(2);
+  FitOptions fit{.epochs = 0, .steps = 2};
+  fit.checkpoint.directory = directory.path();
+  const Outcome saved = train(strategy, normalized_network(), small_data().batch(40), {}, fit);
+
+  Trainer trainer(strategy, normalized_network(), {.seed = 9});
+  EXPECT_NE(trainer.parameter_hash(), saved.parameter_hash);
+  trainer.initialize_from({.path = directory.path()});
+  trainer.replicas().check_agreement(0);
+  EXPECT_EQ(trainer.parameter_hash(), saved.parameter_hash);
+
+  // The chief alone reads; what it finds wrong is everybody's.
+  Trainer other(strategy, plain_network());
+  const std::uint64_t before = other.parameter_hash();
+  EXPECT_THAT(error_of([&] { other.initialize_from({.path = directory.path()}); }),
+              HasSubstr("[init-from] needed the weights of plain"));
+  EXPECT_EQ(other.parameter_hash(), before);
+}
+
 TEST(MpiStrategy, MayHaveDifferentNumbersOfReplicasOnItsRanks) {
   const int local = is_last_rank() ? 2 : 1;
   auto strategy = ranks_with(local);

@@ -157,7 +157,7 @@ TEST(Normalization, OfBfloat16IsOverAllReplicasToo) {
   ReplicaOptions options = normalizing({});
   options.precision = model::Precision::bfloat16;
   try {
-    model::make_backend(device::Device{}, options.precision);
+    model::make_backend(device::Device{}, {.precision = options.precision});
   } catch (const Error& error) {
     GTEST_SKIP() << error.what();
   }

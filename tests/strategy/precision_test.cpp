@@ -23,7 +23,7 @@ class TrainingInBfloat16 : public ::testing::Test {
  protected:
   void SetUp() override {
     try {
-      model::make_backend(device::Device{}, Precision::bfloat16);
+      model::make_backend(device::Device{}, {.precision = Precision::bfloat16});
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }

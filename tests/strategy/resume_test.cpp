@@ -126,6 +126,19 @@ TEST(ResumeFrom, RefusesAnOptimizerWithoutSlotsForOneThatHasThem) {
               HasSubstr("with slots [m, v]; got one with []; --resume never starts over"));
 }
 
+TEST(ResumeFrom, GivesTheBitsOfAStraightRunWithLayerWiseRates) {
+  for (const model::OptimizerOptions& optimizer :
+       {model::OptimizerOptions(model::Lars{}), model::OptimizerOptions(model::Lamb{})}) {
+    const ScratchDirectory directory;
+    const TrainerOptions options{.optimizer = optimizer};
+    const Outcome straight = train(1, plain_network(), shuffled_data(), options, {.epochs = 0, .steps = 9});
+    train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 4));
+    const Outcome resumed = train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 9));
+    EXPECT_EQ(resumed.losses.size(), 5U);
+    EXPECT_EQ(resumed.parameter_hash, straight.parameter_hash) << to_string(optimizer);
+  }
+}
+
 TEST(ResumeFrom, SaysThatAScheduleEndsElsewhere) {
   const ScratchDirectory directory;
   TrainerOptions options{.schedule = {.kind = model::Schedule::Kind::cosine}};

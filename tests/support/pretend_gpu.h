@@ -1,7 +1,5 @@
-// A machine with eight GPUs for tests of what surrounds them, on any machine: the program links pretend_gpu.cpp, which
-// stands in for the parts of device/ and allreduce/ that call CUDA. Memory of a GPU is memory of the host, a stream is
-// a thread that does its work one after the other and now and then dawdles, so what is not ordered shows, to the thread
-// sanitizer in any case.
+// A machine with eight GPUs for tests, on any machine: short words for what pretend_cuda/ stands in for. The sources of
+// the project that call CUDA run as they are.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +10,6 @@
 #include "device/stream.h"
 
 namespace lockstep::pretend {
-
-constexpr int kGpus = 8;
 
 /// gpu:first, gpu:first + 1, … .
 std::vector<device::Device> gpus(int count, int first = 0);

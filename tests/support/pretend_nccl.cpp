@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "device/cuda/cuda.h"
-#include "device/cuda/stream.h"
 #include "tests/support/pretend_collective.h"
+#include "tests/support/pretend_cuda/machine.h"
+#include "tests/support/pretend_cuda/streams.h"
 #include "tests/support/pretend_gpu.h"
 
 namespace {
@@ -22,8 +22,6 @@ using lockstep::pretend::Collective;
 using lockstep::pretend::misused;
 using lockstep::pretend::width_of;
 namespace pretend = lockstep::pretend;
-
-thread_local int current_gpu = 0;
 
 struct Faults {
   std::mutex mutex;
@@ -48,7 +46,7 @@ struct ncclComm {
   std::atomic<bool> finalized{false};
   std::atomic<int> inside{0};
   int polls = 0;  // of its state, until what is pending is done
-  std::vector<std::pair<lockstep::device::Stream*, Collective>> pending;
+  std::vector<std::pair<cudaStream_t, Collective>> pending;
   std::map<const std::byte*, std::size_t> registered;
 };
 
@@ -107,9 +105,8 @@ ncclResult_t put(ncclComm_t handle, Collective collective, cudaStream_t stream) 
   const bool only_receives = collective.kind == Collective::broadcast && collective.root != rank;
   collective.registered = registered_place(*comm, only_receives ? collective.receive : collective.send);
   if (collective.registered > 0) ++registered_operations;
-  auto* queue = reinterpret_cast<lockstep::device::Stream*>(stream);
-  const auto pend = [shared = comm.shared(), queue, collective] {
-    shared->pending.emplace_back(queue, collective);
+  const auto pend = [shared = comm.shared(), stream, collective] {
+    shared->pending.emplace_back(stream, collective);
     shared->polls = 2;
   };
   if (group_depth > 0) {
@@ -130,7 +127,8 @@ ncclResult_t state_of(const Inside& comm) {
   if (comm->place.share_a_gpu()) return ncclInvalidUsage;
   if (comm->polls > 0 && --comm->polls > 0) return ncclInProgress;
   for (const auto& [stream, collective] : comm->pending)
-    pretend::enqueue(*stream, [shared = comm.shared(), collective] { shared->place.perform(collective); });
+    static_cast<void>(
+        pretend::enqueue(stream, [shared = comm.shared(), collective] { shared->place.perform(collective); }));
   comm->pending.clear();
   return ncclSuccess;
 }
@@ -169,16 +167,6 @@ int operations_on_registered_memory() { return registered_operations; }
 
 }  // namespace lockstep::pretend
 
-namespace lockstep::device::cuda {
-
-void check(cudaError_t /*status*/, std::string_view /*what*/) {}
-void check_available(int /*index*/) {}
-DeviceScope::DeviceScope(int index) : previous_(current_gpu) { current_gpu = index; }
-DeviceScope::~DeviceScope() { current_gpu = previous_; }
-cudaStream_t native(Stream& stream) { return reinterpret_cast<cudaStream_t>(&stream); }
-
-}  // namespace lockstep::device::cuda
-
 extern "C" {
 
 const char* ncclGetErrorString(ncclResult_t result) {
@@ -207,7 +195,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId i
   SharedSegment::Handle found;
   std::memcpy(&found, id.internal, sizeof(found));
   const auto comm = std::make_shared<ncclComm>(SharedSegment::open(found), rank, size);
-  comm->place.join(current_gpu);
+  comm->place.join(pretend::current_gpu());
   *handle = comm.get();
   const std::lock_guard lock(communicators_mutex);
   communicators[comm.get()] = comm;

@@ -107,6 +107,8 @@ class DistantBackend : public Backend {
   MOCK_METHOD(void, copy, (const TensorView&, const TensorView&), (override));
   MOCK_METHOD(void, fill_with_zeros, (std::span<float>), (override));
   MOCK_METHOD(void, narrow, (const TensorView&, std::span<const float>), (override));
+  MOCK_METHOD(std::unique_ptr<Updater>, updater, (const OptimizerOptions&, const ParameterTable&, const UpdateArrays&),
+              (override));
   MOCK_METHOD(void, read, (const TensorView&, std::span<float>), (override));
 };
 
@@ -155,7 +157,7 @@ TEST(CustomLayer, RunsOnTheHostAlone) {
 }
 
 TEST(CustomLayer, ComputesInFloat32Alone) {
-  const auto backend = make_backend(device::Device{}, Precision::bfloat16);
+  const auto backend = make_backend(device::Device{}, {.precision = Precision::bfloat16});
   EXPECT_EQ(input_error_of(
                 [&] { ScaledTanh().compile({.name = "mine", .batch = 1, .inputs = {{3}}, .output = {3}}, *backend); }),
             "[layer mine (scaled_tanh)] a custom layer needs float32; got bfloat16");

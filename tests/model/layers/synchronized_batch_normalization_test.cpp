@@ -48,8 +48,8 @@ Network forked_network() {
 
 struct Model {
   explicit Model(StatisticsExchange* statistics)
-      : compiled(std::make_shared<const Network>(forked_network()), device::Device{}, allocator, Precision::float32,
-                 statistics) {
+      : compiled(std::make_shared<const Network>(forked_network()), device::Device{}, allocator,
+                 {.statistics = statistics}) {
     compiled.initialize(3);
   }
 

@@ -51,6 +51,8 @@ TEST(ResNet, HasThePublishedSizes) {
   EXPECT_EQ(network.parameters().element_count(), 25'557'032u);
   EXPECT_EQ(network.buffers().element_count(), 53'120u) << "a moving mean and variance per normalized channel";
   EXPECT_EQ(network.output_shape(), Shape({1000}));
+  EXPECT_EQ(resnet101({224, 224, 3}, 1000).parameters().element_count(), 44'549'160u);
+  EXPECT_EQ(resnet152({224, 224, 3}, 1000).parameters().element_count(), 60'192'808u);
 }
 
 Shape shape_of(const Network& network, std::string_view layer) {
@@ -74,6 +76,9 @@ TEST(ResNet, KeepsTheSizeOfSmallImagesInItsFirstStage) {
   EXPECT_EQ(shape_of(network, "max_pool2d"), Shape()) << "no pooling";
   EXPECT_EQ(shape_of(network, "layer4.1.bn2"), Shape({4, 4, 512}));
   EXPECT_EQ(network.parameters().element_count(), 11'173'962u);
+  EXPECT_EQ(resnet50({32, 32, 3}, 10).parameters().element_count(), 23'520'842u);
+  EXPECT_EQ(resnet101({32, 32, 3}, 10).parameters().element_count(), 42'512'970u);
+  EXPECT_EQ(resnet152({32, 32, 3}, 10).parameters().element_count(), 58'156'618u);
 }
 
 TEST(ResNet, ChoosesItsStemByTheInputUnlessTold) {
@@ -109,6 +114,33 @@ TEST(ResNet, NeedsAnImage) {
             "[resnet18] needed an input [height, width, channels]; got [784]");
 }
 
+TEST(ResNet, PutsItsDepthInTheThirdStage) {
+  const Network medium = resnet101({224, 224, 3}, 1000);
+  EXPECT_EQ(shape_of(medium, "layer3.22.bn3"), Shape({14, 14, 1024}));
+  EXPECT_EQ(shape_of(medium, "layer3.23.bn3"), Shape());
+  const Network deep = resnet152({224, 224, 3}, 1000);
+  EXPECT_EQ(shape_of(deep, "layer2.7.bn3"), Shape({28, 28, 512}));
+  EXPECT_EQ(shape_of(deep, "layer3.35.bn3"), Shape({14, 14, 1024}));
+  EXPECT_EQ(shape_of(deep, "layer4.2.bn3"), Shape({7, 7, 2048}));
+}
+
+TEST(FastCifar, HasTheSizeItPromises) {
+  const Network network = fast_cifar({32, 32, 3}, 10);
+  EXPECT_EQ(network.parameters().element_count(), 1'972'802u);
+  EXPECT_EQ(network.output_shape(), Shape({10}));
+  EXPECT_EQ(shape_of(network, "conv2d"), Shape({31, 31, 24}));
+  EXPECT_EQ(shape_of(network, "conv2d_2"), Shape({15, 15, 64}));
+  EXPECT_EQ(shape_of(network, "conv2d_6"), Shape({3, 3, 256}));
+  EXPECT_EQ(shape_of(network, "flatten"), Shape({256})) << "one value a channel is left";
+}
+
+TEST(FastCifar, TakesImagesOfOtherSizesAndWidths) {
+  EXPECT_EQ(shape_of(fast_cifar({64, 48, 3}, 10), "flatten"), Shape({256}));
+  EXPECT_EQ(shape_of(fast_cifar({32, 32, 3}, 10, {.width = 8}), "flatten"), Shape({32}));
+  EXPECT_EQ(fast_cifar({16, 16, 1}, 10).output_shape(), Shape({10}));
+  EXPECT_THAT(input_error_of([] { fast_cifar({8, 8, 3}, 10); }), HasSubstr("needed an image of at least 2x2"));
+}
+
 TEST(Make, KnowsEveryName) {
   for (const std::string_view name : names()) {
     const Network network = make(name, {28, 28, 1}, 10);
@@ -121,7 +153,8 @@ TEST(Make, RefusesAnUnknownNameWithTheNearest) {
   EXPECT_EQ(input_error_of([] {
               make("resnet-18", {28, 28, 1}, 10);
             }),
-            "[model] needed one of linear, mlp, cnn, resnet18, resnet34, resnet50, or a FILE.json; got \"resnet-18\" "
+            "[model] needed one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, resnet101, "
+            "resnet152, or a FILE.json; got \"resnet-18\" "
             "(did you mean resnet18?)");
 }
 

@@ -1,0 +1,72 @@
+#include "model/cuda/algorithm_cache.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace lockstep::model::cuda {
+
+namespace fs = std::filesystem;
+
+AlgorithmCache::AlgorithmCache(fs::path file) : file_(std::move(file)) { read(); }
+
+std::optional<ConvolutionAlgorithm> AlgorithmCache::find(const std::string& convolution) const {
+  const auto found = known_.find(convolution);
+  if (found == known_.end()) return std::nullopt;
+  return found->second;
+}
+
+void AlgorithmCache::add(const std::string& convolution, const ConvolutionAlgorithm& algorithm) {
+  known_[convolution] = algorithm;
+  const auto mine = known_;
+  read();  // what others have found meanwhile
+  for (const auto& [name, found] : mine) known_[name] = found;
+  write();
+}
+
+void AlgorithmCache::read() {
+  if (file_.empty()) return;
+  std::ifstream stream(file_);
+  const auto all = nlohmann::json::parse(stream, nullptr, false);
+  if (!all.is_object()) return;
+  for (const auto& [name, one] : all.items()) {
+    if (!one.is_array() || one.size() != 3 || !one[0].is_number_integer() || !one[1].is_number_integer() ||
+        !one[2].is_number_unsigned())
+      continue;
+    known_[name] = {one[0].get<int>(), one[1].get<int>(), one[2].get<std::size_t>()};
+  }
+}
+
+void AlgorithmCache::write() const {
+  if (file_.empty()) return;
+  nlohmann::json all = nlohmann::json::object();
+  for (const auto& [name, one] : known_) all[name] = {one.number, one.math, one.workspace_bytes};
+  std::error_code failed;
+  fs::create_directories(file_.parent_path(), failed);
+  const fs::path mine = fmt::format("{}.{}", file_.string(), ::getpid());
+  std::ofstream stream(mine);
+  stream << all.dump(1) << '\n';
+  stream.close();
+  if (stream)
+    fs::rename(mine, file_, failed);
+  else
+    fs::remove(mine, failed);
+}
+
+fs::path AlgorithmCache::default_file() {
+  const auto variable = [](const char* name) -> fs::path {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  };
+  constexpr const char* kName = "convolutions.json";
+  if (const fs::path given = variable("LOCKSTEP_CACHE_DIR"); !given.empty()) return given / kName;
+  if (const fs::path caches = variable("XDG_CACHE_HOME"); !caches.empty()) return caches / "lockstep" / kName;
+  if (const fs::path home = variable("HOME"); !home.empty()) return home / ".cache" / "lockstep" / kName;
+  return {};
+}
+
+}  // namespace lockstep::model::cuda

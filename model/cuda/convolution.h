@@ -1,0 +1,57 @@
+// cuDNN's descriptions of one convolution, and the algorithms chosen for it.
+#pragma once
+
+#include <cudnn.h>
+
+#include <cstddef>
+#include <string>
+
+#include "model/cuda/algorithm_cache.h"
+#include "model/cuda/context.h"
+
+namespace lockstep::model::cuda {
+
+using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
+using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
+using ConvolutionDescriptor = Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+
+/// The three passes of a convolution.
+enum class ConvolutionPass { forward, backward_data, backward_filter };
+
+/// A convolution of images [batch, height, width, channels] with as many zeros before as behind them.
+class Convolution {
+ public:
+  /// `window` has its zeros already taken off where they differ between the sides.
+  Convolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& window);
+
+  /// The algorithm of `pass`: from the cache, or tried out, or, where results are to be the same on every machine, the
+  /// library's first that always gives the same bits. Throws Error (device) where there is none.
+  ConvolutionAlgorithm choose(ConvolutionPass pass);
+
+  // Each puts its pass on the context's stream. `workspace` has the algorithm's bytes.
+  void forward(const ConvolutionAlgorithm& algorithm, const void* input, const void* kernel, void* workspace,
+               void* output);
+  void backward_data(const ConvolutionAlgorithm& algorithm, const void* kernel, const void* output_gradient,
+                     void* workspace, void* input_gradient);
+  void backward_filter(const ConvolutionAlgorithm& algorithm, const void* input, const void* output_gradient,
+                       void* workspace, void* kernel_gradient);
+
+ private:
+  struct Tried;
+  ConvolutionAlgorithm deterministic(ConvolutionPass pass);
+  ConvolutionAlgorithm try_out(ConvolutionPass pass);
+  void use(const ConvolutionAlgorithm& algorithm);
+  std::string key(ConvolutionPass pass) const;
+
+  Context& context_;
+  std::string description_;
+  std::size_t input_bytes_;
+  std::size_t kernel_bytes_;
+  std::size_t output_bytes_;
+  TensorDescriptor input_;
+  FilterDescriptor kernel_;
+  TensorDescriptor output_;
+  ConvolutionDescriptor convolution_;
+};
+
+}  // namespace lockstep::model::cuda

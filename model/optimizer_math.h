@@ -1,0 +1,119 @@
+// The optimizers' formulas for one element. The numbers of an update are made once, on the host (update_of in
+// optimizer_options.h); what is here is arithmetic on floats that loops of the CPU and kernels of a GPU call alike.
+#pragma once
+
+#include <cmath>
+
+namespace lockstep::model {
+
+/// One update of Sgd. `scale` brings the stored gradient to the one that is meant, here and below.
+struct SgdUpdate {
+  float rate;
+  float scale;
+  float decay;
+  float momentum;
+};
+
+/// w -= rate * (g + decay*w)
+constexpr void descend(float& w, float g, const SgdUpdate& c) { w -= c.rate * (g * c.scale + c.decay * w); }
+
+/// v = momentum*v + g; w -= rate*v
+constexpr void descend_with_momentum(float& w, float& v, float g, const SgdUpdate& c) {
+  v = c.momentum * v + (g * c.scale + c.decay * w);
+  w -= c.rate * v;
+}
+
+/// v = momentum*v + g; w -= rate * (g + momentum*v)
+constexpr void descend_with_nesterov(float& w, float& v, float g, const SgdUpdate& c) {
+  const float gradient = g * c.scale + c.decay * w;
+  v = c.momentum * v + gradient;
+  w -= c.rate * (gradient + c.momentum * v);
+}
+
+/// The running means of the gradient and of its square, and what makes up for their start at 0.
+struct Moments {
+  float beta1;
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float epsilon;
+  float root_correction;  ///< 1 / sqrt(1 - beta2^step)
+};
+
+/// m and v with `gradient` in them.
+constexpr void follow(float& m, float& v, float gradient, const Moments& c) {
+  m = c.beta1 * m + c.one_minus_beta1 * gradient;
+  v = c.beta2 * v + c.one_minus_beta2 * (gradient * gradient);
+}
+
+/// What a step is divided by.
+constexpr float corrected_root(float v, const Moments& c) { return std::sqrt(v) * c.root_correction + c.epsilon; }
+
+/// One update of Adam, whose decay enters the gradient, or of AdamW, whose decay shrinks the parameter.
+struct AdamUpdate {
+  Moments moments;
+  float corrected_rate;  ///< rate / (1 - beta1^step)
+  float scale;
+  float l2;      ///< decay of Adam, 0 for AdamW
+  float shrink;  ///< 1 - rate*decay of AdamW, 1 for Adam
+};
+
+constexpr void descend_with_moments(float& w, float& m, float& v, float g, const AdamUpdate& c) {
+  const float gradient = g * c.scale + c.l2 * w;
+  follow(m, v, gradient, c.moments);
+  w = c.shrink * w - c.corrected_rate * m / corrected_root(v, c.moments);
+}
+
+/// One update of Lars for one layer.
+struct LarsUpdate {
+  float rate;
+  float scale;
+  float decay;
+  float momentum;
+  float trust_coefficient;
+  float epsilon;
+  bool adapts;  ///< false for biases and normalization, whose rate is the plain one
+};
+
+/// The layer's own rate, from the Euclidean norms of its parameters and of its gradient (scaled, without decay).
+constexpr float layer_rate(const LarsUpdate& c, double parameter_norm, double gradient_norm) {
+  if (!c.adapts || !(parameter_norm > 0) || !(gradient_norm > 0)) return c.rate;
+  const double trust = static_cast<double>(c.trust_coefficient) * parameter_norm /
+                       (gradient_norm + static_cast<double>(c.decay) * parameter_norm + static_cast<double>(c.epsilon));
+  return static_cast<float>(static_cast<double>(c.rate) * trust);
+}
+
+/// v = momentum*v + layer_rate * (g + decay*w); w -= v
+constexpr void descend_with_layer_rate(float& w, float& v, float g, float layer_rate, const LarsUpdate& c) {
+  v = c.momentum * v + layer_rate * (g * c.scale + c.decay * w);
+  w -= v;
+}
+
+/// One update of Lamb for one layer: `follow` for all elements with the scaled gradient, then the norms, then
+/// `descend_along`.
+struct LambUpdate {
+  Moments moments;
+  float correction;  ///< 1 / (1 - beta1^step)
+  float rate;
+  float scale;
+  float decay;
+  bool adapts;  ///< false for biases and normalization, whose rate is the plain one
+};
+
+/// Where the layer goes at w, after `follow`.
+constexpr float direction(float w, float m, float v, const LambUpdate& c) {
+  return c.correction * m / corrected_root(v, c.moments) + c.decay * w;
+}
+
+/// The layer's own rate, from the Euclidean norms of its parameters and of its direction.
+constexpr float layer_rate(const LambUpdate& c, double parameter_norm, double direction_norm) {
+  if (!c.adapts || !(parameter_norm > 0) || !(direction_norm > 0)) return c.rate;
+  return static_cast<float>(static_cast<double>(c.rate) * (parameter_norm / direction_norm));
+}
+
+/// w -= layer_rate * direction
+constexpr void descend_along(float& w, float m, float v, float layer_rate, const LambUpdate& c) {
+  w -= layer_rate * direction(w, m, v, c);
+}
+
+}  // namespace lockstep::model

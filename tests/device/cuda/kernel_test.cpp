@@ -1,0 +1,252 @@
+// Kernels on the pretended GPUs: what their threads see of each other, and what ends the program.
+#include "pretended_nvcc.h"  // first, as if the compiler were nvcc
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "device/cuda/launch.h"
+#include "device/error.h"
+#include "tests/device/cuda/handles.h"
+
+namespace lockstep::device::cuda {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr unsigned kAll = 0xffffffff;
+
+__global__ void write_places(int* places) {
+  const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+  const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  places[block * blockDim.x * blockDim.y * blockDim.z + thread] += static_cast<int>(1000 * block + thread);
+}
+
+TEST(Kernel, EveryThreadRunsOnceAndKnowsItsPlace) {
+  const StreamHandle stream = make_stream();
+  const Elements<int> places(12 * 30);
+  ASSERT_EQ(cudaMemsetAsync(places.get(), 0, places.span().size_bytes(), stream.get()), cudaSuccess);
+  launch(write_places, {2, 3, 2}, {5, 3, 2}, stream.get(), places.get());
+  synchronize(stream);
+  for (std::size_t i = 0; i < places.span().size(); ++i)
+    ASSERT_EQ(places[i], static_cast<int>(1000 * (i / 30) + i % 30)) << i;
+}
+
+// Each thread takes what another wrote before a barrier, some rounds long.
+__global__ void rotate(int* values, int rounds) {
+  __shared__ int shared[200];
+  int value = values[threadIdx.x];
+  for (int round = 0; round < rounds; ++round) {
+    shared[threadIdx.x] = value;
+    __syncthreads();
+    value = shared[(threadIdx.x + 1) % blockDim.x];
+    __syncthreads();
+  }
+  values[threadIdx.x] = value;
+}
+
+TEST(Kernel, ABarrierShowsAThreadWhatOthersWrote) {
+  const StreamHandle stream = make_stream();
+  for (const unsigned threads : {1U, 2U, 33U, 200U}) {
+    const Elements<int> values(threads);
+    std::iota(values.span().begin(), values.span().end(), 0);
+    launch(rotate, 1, threads, stream.get(), values.get(), 7);
+    launch(rotate, 1, threads, stream.get(), values.get(), 1);  // an other order of threads
+    synchronize(stream);
+    for (unsigned i = 0; i < threads; ++i) ASSERT_EQ(values[i], static_cast<int>((i + 8) % threads)) << threads;
+  }
+}
+
+// As rotate, but for the first barrier.
+__global__ void rotate_without_barrier(int* values) {
+  __shared__ int shared[64];
+  shared[threadIdx.x] = -1;
+  __syncthreads();
+  shared[threadIdx.x] = static_cast<int>(threadIdx.x);
+  values[threadIdx.x] = shared[(threadIdx.x + 1) % blockDim.x];
+}
+
+TEST(Kernel, AMissingBarrierShows) {
+  const StreamHandle stream = make_stream();
+  const Elements<int> values(64);
+  launch(rotate_without_barrier, 1, 64, stream.get(), values.get());
+  synchronize(stream);
+  EXPECT_THAT(std::vector<int>(values.span().begin(), values.span().end()), ::testing::Contains(-1));
+}
+
+template <typename T>
+__device__ T sum_of_warp(T value) {
+  for (int distance = warpSize / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kAll, value, distance);
+  return value;
+}
+
+// The sum of a block's values, as reductions on GPUs are written.
+template <typename T>
+__global__ void sum_blocks(const T* values, T* sums) {
+  __shared__ T partial[32];
+  const T sum = sum_of_warp(values[blockIdx.x * blockDim.x + threadIdx.x]);
+  if (threadIdx.x % warpSize == 0) partial[threadIdx.x / warpSize] = sum;
+  __syncthreads();
+  if (threadIdx.x < warpSize) {
+    const T total = sum_of_warp(threadIdx.x < blockDim.x / warpSize ? partial[threadIdx.x] : T{0});
+    if (threadIdx.x == 0) atomicAdd(sums + blockIdx.x, total);
+  }
+}
+
+template <typename T>
+void expect_sums_of_blocks() {
+  const StreamHandle stream = make_stream();
+  const Elements<T> values(5 * 256);
+  const Elements<T> sums(5);
+  std::iota(values.span().begin(), values.span().end(), T{1});
+  std::ranges::fill(sums.span(), T{100});
+  launch(sum_blocks<T>, 5, 256, stream.get(), values.get(), sums.get());
+  synchronize(stream);
+  for (int block = 0; block < 5; ++block)
+    EXPECT_EQ(sums[block], static_cast<T>(100 + 256 * 256 * block + 256 * 257 / 2)) << block;
+}
+
+TEST(Kernel, ShufflesAddUpABlock) {
+  expect_sums_of_blocks<float>();
+  expect_sums_of_blocks<double>();
+  expect_sums_of_blocks<int>();
+  expect_sums_of_blocks<unsigned>();
+  expect_sums_of_blocks<long long>();
+}
+
+__global__ void shuffle(int* results) {
+  const int lane = static_cast<int>(threadIdx.x);
+  results[0 * 32 + lane] = __shfl_sync(kAll, lane, 5);
+  results[1 * 32 + lane] = __shfl_sync(kAll, lane, 3, 8);
+  results[2 * 32 + lane] = __shfl_down_sync(kAll, lane, 3);
+  results[3 * 32 + lane] = __shfl_down_sync(kAll, lane, 3, 8);
+  results[4 * 32 + lane] = __shfl_up_sync(kAll, lane, 3);
+  results[5 * 32 + lane] = __shfl_xor_sync(kAll, lane, 1);
+  results[6 * 32 + lane] = static_cast<int>(__ballot_sync(kAll, lane % 3 == 0 ? 1 : 0));
+  results[7 * 32 + lane] = __any_sync(kAll, lane == 7 ? 1 : 0) + 2 * __all_sync(kAll, lane < 31 ? 1 : 0);
+  // The halves of a warp on ways of their own.
+  if (lane < 16)
+    results[8 * 32 + lane] = __shfl_sync(0x0000ffff, lane, 1);
+  else
+    for (int i = 16; i < 20; ++i) results[8 * 32 + lane] = __shfl_sync(0xffff0000, lane, i);
+}
+
+TEST(Kernel, ShufflesTakeFromTheLaneTheyName) {
+  const StreamHandle stream = make_stream();
+  const Elements<int> results(9 * 32);
+  launch(shuffle, 1, 32, stream.get(), results.get());
+  synchronize(stream);
+  for (int lane = 0; lane < 32; ++lane) {
+    const std::vector<int> expected = {5,
+                                       lane / 8 * 8 + 3,
+                                       lane + 3 < 32 ? lane + 3 : lane,
+                                       lane % 8 + 3 < 8 ? lane + 3 : lane,
+                                       lane >= 3 ? lane - 3 : lane,
+                                       lane ^ 1,
+                                       0x49249249,
+                                       1,
+                                       lane < 16 ? 1 : 19};
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_EQ(results[i * 32 + static_cast<std::size_t>(lane)], expected[i]) << "shuffle " << i << ", lane " << lane;
+  }
+}
+
+__global__ void count(unsigned* counters) {
+  atomicAdd(counters, 1U);
+  atomicMax(counters + 1, threadIdx.x);
+  atomicMin(counters + 2, threadIdx.x + 7);
+  atomicCAS(counters + 3, 0U, threadIdx.x + 1);
+}
+
+TEST(Kernel, AtomicsOfSeveralStreamsLoseNothing) {
+  const StreamHandle streams[] = {make_stream(), make_stream(), make_stream()};
+  const Elements<unsigned> counters(4);
+  std::ranges::copy(std::vector{0U, 0U, 1000U, 0U}, counters.span().begin());
+  for (const StreamHandle& stream : streams) launch(count, 100, 64, stream.get(), counters.get());
+  for (const StreamHandle& stream : streams) synchronize(stream);
+  EXPECT_EQ(counters[0], 3U * 100 * 64);
+  EXPECT_EQ(counters[1], 63U);
+  EXPECT_EQ(counters[2], 7U);
+  EXPECT_GT(counters[3], 0U);
+}
+
+std::string error_of_launch(dim3 blocks, dim3 threads, cudaStream_t stream) {
+  try {
+    launch(count, blocks, threads, stream, nullptr);
+    return "none";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(Kernel, RefusesAGridThatNoGpuRuns) {
+  const StreamHandle stream = make_stream();
+  for (const auto& [blocks, threads] : {std::pair<dim3, dim3>{1, 1025}, {0, 32}, {1, {32, 64}}, {{1, 65536}, 1}})
+    EXPECT_EQ(error_of_launch(blocks, threads, stream.get()),
+              "[gpu] needed the launch of a kernel; CUDA answered invalid configuration argument "
+              "(cudaErrorInvalidConfiguration)");
+}
+
+TEST(Kernel, RefusesTheStreamOfAnotherGpu) {
+  const StreamHandle stream = make_stream();
+  const DeviceScope other(1);
+  EXPECT_THAT(error_of_launch(1, 1, stream.get()), HasSubstr("cudaErrorInvalidResourceHandle"));
+}
+
+__global__ void miss_a_barrier(unsigned first) {
+  if (threadIdx.x >= first) __syncthreads();
+}
+__global__ void come_to_different_meetings() {
+  if (threadIdx.x < 32)
+    __syncthreads();
+  else
+    __shfl_sync(threadIdx.x < 63 ? kAll : 0x80000000, 1, 31);
+}
+__global__ void wait_for_each_other() {
+  if (threadIdx.x == 0)
+    __syncthreads();
+  else
+    __shfl_sync(kAll, 1, 0);
+}
+__global__ void leave_a_warp(unsigned first) {
+  if (threadIdx.x >= first) __shfl_xor_sync(kAll, 1.0F, 16);
+}
+__global__ void shuffle_without_itself() { __shfl_sync(0xfffffffe, 1, 1); }
+__global__ void take_from_outside() {
+  if (threadIdx.x < 16) __shfl_sync(0x0000ffff, 1, 20);
+}
+
+template <typename... Parameters>
+void run(void (*kernel)(Parameters...), unsigned threads, std::type_identity_t<Parameters>... arguments) {
+  const StreamHandle stream = make_stream();
+  launch(kernel, 1, threads, stream.get(), arguments...);
+  synchronize(stream);
+}
+
+class KernelDeathTest : public ::testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(KernelDeathTest, ABarrierWithoutAllThreadsEndsTheProgram) {
+  EXPECT_DEATH(
+      run(miss_a_barrier, 64, 1),
+      "CUDA was misused: thread \\(1, 0, 0\\) of block \\(0, 0, 0\\) of a kernel comes to a barrier that other "
+      "threads of its block ended without");
+  EXPECT_DEATH(run(come_to_different_meetings, 64), "CUDA was misused: .*ends without the barrier");
+  EXPECT_DEATH(run(wait_for_each_other, 32), "waits for threads that wait for something else");
+}
+
+TEST_F(KernelDeathTest, AShuffleWithoutAllItsLanesEndsTheProgram) {
+  EXPECT_DEATH(run(leave_a_warp, 32, 3), "takes part in a shuffle with lanes that have ended or are not there");
+  EXPECT_DEATH(run(leave_a_warp, 16, 0), "takes part in a shuffle with lanes that have ended or are not there");
+  EXPECT_DEATH(run(shuffle_without_itself, 32), "takes part in a shuffle whose mask leaves it out");
+  EXPECT_DEATH(run(take_from_outside, 32), "takes the value of a lane that takes no part in the shuffle");
+}
+
+}  // namespace
+}  // namespace lockstep::device::cuda

@@ -1,0 +1,118 @@
+// Memory of the pretended GPUs: whose it is, how much there is, and that its wrong use shows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+
+#include "tests/device/cuda/handles.h"
+#include "tests/support/pretend_cuda/machine.h"
+
+namespace lockstep::device::cuda {
+namespace {
+
+TEST(CudaMemory, IsFullOfNansBeforeItIsWritten) {
+  const Elements<float> values(1000);
+  for (const float value : values.span()) ASSERT_TRUE(std::isnan(value));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(values.get()) % 256, 0U);
+}
+
+TEST(CudaMemory, IsLimitedForEachGpu) {
+  const pretend::Machine machine({.gpus = 2, .bytes_per_gpu = 4096});
+  const Elements<std::byte> most(4000);
+  void* more = &more;
+  EXPECT_EQ(cudaMalloc(&more, 1), cudaErrorMemoryAllocation);
+  EXPECT_EQ(more, nullptr);
+  std::size_t free = 1;
+  std::size_t total = 0;
+  EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  EXPECT_EQ(free, 0U);
+  EXPECT_GT(total, 4096U);
+  const DeviceScope other(1);
+  const Elements<std::byte> elsewhere(4096);
+  cudaGetLastError();
+}
+
+TEST(CudaMemory, KnowsWhatAPointerPointsTo) {
+  const DeviceScope scope(1);
+  const Elements<int> values(10);
+  cudaPointerAttributes attributes{};
+  ASSERT_EQ(cudaPointerGetAttributes(&attributes, values.get() + 9), cudaSuccess);
+  EXPECT_EQ(attributes.type, cudaMemoryTypeDevice);
+  EXPECT_EQ(attributes.device, 1);
+  const int on_host = 0;
+  ASSERT_EQ(cudaPointerGetAttributes(&attributes, &on_host), cudaSuccess);
+  EXPECT_EQ(attributes.type, cudaMemoryTypeUnregistered);
+}
+
+class CudaMemoryDeathTest : public ::testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+
+  static void* allocate(std::size_t bytes) {
+    void* data = nullptr;
+    check(cudaMalloc(&data, bytes), "memory");
+    return data;
+  }
+};
+
+TEST_F(CudaMemoryDeathTest, ThatIsFreedTwiceEndsTheProgram) {
+  EXPECT_DEATH(
+      {
+        void* data = allocate(10);
+        cudaFree(data);
+        cudaFree(data);
+      },
+      "CUDA was misused: .* was freed twice");
+  EXPECT_DEATH(cudaFreeHost(allocate(10)), "was freed that nobody had allocated this way");
+}
+
+TEST_F(CudaMemoryDeathTest, ThatIsWrittenOutsideEndsTheProgram) {
+  EXPECT_DEATH(
+      {
+        auto* data = static_cast<char*>(allocate(10));
+        data[10] = 1;
+        cudaFree(data);
+      },
+      "something was written behind the 10 bytes");
+  EXPECT_DEATH(
+      {
+        auto* data = static_cast<char*>(allocate(10));
+        data[-1] = 1;
+        cudaFree(data);
+      },
+      "something was written before the 10 bytes");
+  EXPECT_DEATH(cudaMemset(allocate(10), 0, 11), "11 bytes at .* end behind their allocation");
+}
+
+TEST_F(CudaMemoryDeathTest, ThatIsUsedAfterItsEndEndsTheProgram) {
+  EXPECT_DEATH(
+      {
+        void* data = allocate(10);
+        cudaFree(data);
+        cudaMemset(data, 0, 10);
+      },
+      "was freed before its use");
+  EXPECT_DEATH(
+      {
+        auto* data = static_cast<char*>(allocate(10));
+        cudaFree(data);
+        data[5] = 1;
+        for (int i = 0; i < 3; ++i) cudaFree(allocate(20'000'000));
+      },
+      "something was written into the 10 bytes at .* after they were freed");
+}
+
+TEST_F(CudaMemoryDeathTest, AHandleThatIsGoneEndsTheProgram) {
+  EXPECT_DEATH(
+      {
+        cudaStream_t stream = nullptr;
+        cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+        cudaStreamDestroy(stream);
+        cudaStreamSynchronize(stream);
+      },
+      "CUDA was misused: a call with a stream that is gone or never was");
+}
+
+}  // namespace
+}  // namespace lockstep::device::cuda

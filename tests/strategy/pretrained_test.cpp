@@ -1,0 +1,294 @@
+// Weights as PyTorch writes them (scripts/make_reference made the files) and as our checkpoints have them.
+#include "strategy/pretrained.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/zoo/zoo.h"
+#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/strategy/training.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::error_of;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::FloatNear;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::Pointwise;
+
+std::filesystem::path reference(const std::string& name) {
+  return std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/reference" / (name + ".safetensors");
+}
+
+std::vector<float> expected(const std::string& name) {
+  const SafetensorsFile file(reference("pretrained_expected"));
+  const SafetensorsFile::Entry& entry = *file.find(name);
+  std::vector<float> values(static_cast<std::size_t>(model::element_count(entry.shape)));
+  file.read(entry, values);
+  return values;
+}
+
+model::Network residual_network(std::int64_t classes = 10) { return zoo::resnet18({16, 16, 3}, classes, {.width = 2}); }
+
+/// A trainer of one replica, and its numbers.
+class Begun {
+ public:
+  explicit Begun(model::Network network, std::uint64_t seed = 1)
+      : session_(0, nullptr, {.quiet = true}),
+        strategy_(session_),
+        trainer_(strategy_, std::move(network), {.seed = seed}) {}
+
+  Trainer& trainer() { return trainer_; }
+  std::vector<float> parameter(std::string_view name) {
+    const model::ParameterTable& table = trainer_.network().parameters();
+    const auto values = table.slice(model().parameters(), *table.find(name));
+    return {values.begin(), values.end()};
+  }
+  std::vector<float> everything() {
+    std::vector<float> values(model().parameters().begin(), model().parameters().end());
+    values.insert(values.end(), model().buffers().begin(), model().buffers().end());
+    return values;
+  }
+  std::vector<float> logits(std::span<const float> images) {
+    const auto samples =
+        static_cast<std::int64_t>(images.size()) / model::element_count(trainer_.network().input_shape());
+    const auto values = model().predict_batch(samples, images);
+    return {values.begin(), values.end()};
+  }
+  /// What initialize_from throws; nothing may have changed by then.
+  std::string refusal(const Pretrained& pretrained) {
+    const std::vector<float> before = everything();
+    std::string message = checkpoint_error([&] { trainer_.initialize_from(pretrained); });
+    EXPECT_EQ(everything(), before) << "half loaded";
+    return message;
+  }
+
+ private:
+  model::CompiledModel& model() { return trainer_.replicas()[0].model(); }
+
+  Session session_;
+  OneDeviceStrategy strategy_;
+  Trainer trainer_;
+};
+
+/// A file of tensors of these names and shapes, whose values count from 1.
+void write_tensors(const std::filesystem::path& path,
+                   const std::vector<std::pair<std::string, model::Shape>>& tensors) {
+  std::vector<std::vector<float>> values;
+  std::vector<TensorView> views;
+  values.reserve(tensors.size());
+  for (const auto& [name, shape] : tensors) {
+    auto& tensor = values.emplace_back(static_cast<std::size_t>(model::element_count(shape)));
+    std::iota(tensor.begin(), tensor.end(), 1.0F);
+    views.push_back({name, shape, std::span<const float>(tensor)});
+  }
+  write_safetensors(path, views);
+}
+
+// ---- PyTorch's names
+
+class PretrainedTypes : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PretrainedTypes, GivePyTorchsLogits) {
+  Begun begun(residual_network());
+  const PretrainedWeights taken =
+      begun.trainer().initialize_from({.path = reference(std::string("pretrained_") + GetParam())});
+  EXPECT_EQ(taken.file, reference(std::string("pretrained_") + GetParam()));
+  EXPECT_EQ(taken.kept_head, "");
+  EXPECT_THAT(begun.logits(expected("input")),
+              Pointwise(FloatNear(2e-4F), expected(std::string("logits/") + GetParam())));
+}
+
+std::string name_of_type(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
+
+INSTANTIATE_TEST_SUITE_P(Files, PretrainedTypes, ::testing::Values("float32", "bfloat16", "float16"), name_of_type);
+
+TEST(Pretrained, ReachesEveryReplica) {
+  Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 3);
+  Trainer trainer(*strategy, residual_network());
+  trainer.initialize_from({.path = reference("pretrained_float32")});
+  Begun alone(residual_network());
+  alone.trainer().initialize_from({.path = reference("pretrained_float32")});
+  for (int local = 0; local < 3; ++local)
+    EXPECT_EQ(trainer.replicas()[local].parameter_hash(), alone.trainer().parameter_hash());
+  trainer.replicas().check_agreement(0);
+}
+
+TEST(Pretrained, TransposesKernelsOfConvolutions) {
+  const ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  model::Network network({1, 2, 3}, "small");
+  network.add(model::Conv2D({.filters = 2, .kernel = {1, 2}}));
+  write_tensors(path, {{"conv2d.weight", {2, 3, 1, 2}}, {"conv2d.bias", {2}}});
+  Begun begun(std::move(network));
+  begun.trainer().initialize_from({.path = path});
+  EXPECT_THAT(begun.parameter("conv2d/kernel"), ::testing::ElementsAre(1, 3, 5, 2, 4, 6, 7, 9, 11, 8, 10, 12));
+  EXPECT_THAT(begun.parameter("conv2d/bias"), ::testing::ElementsAre(1, 2));
+}
+
+TEST(Pretrained, RefusesPyTorchsOrderOfFlattenedImages) {
+  const ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  write_tensors(path, {{"dense.weight", {10, 12}}, {"dense.bias", {10}}});
+  Begun colour(zoo::linear({2, 2, 3}, 10));
+  EXPECT_EQ(colour.refusal({.path = path}),
+            fmt::format("[init-from] needed a network without flattened images for {}, which has PyTorch's names: "
+                        "PyTorch orders their values otherwise; got linear, whose flatten flattens [2, 2, 3]",
+                        path.string()));
+  Begun grey(zoo::linear({3, 4, 1}, 10));
+  grey.trainer().initialize_from({.path = path});
+  EXPECT_EQ(grey.parameter("dense/bias").back(), 10);
+}
+
+// ---- Another head
+
+TEST(Pretrained, KeepsTheInitialHeadWhereAsked) {
+  Begun begun(residual_network(4));
+  const std::vector<float> kernel = begun.parameter("fc/kernel");
+  const PretrainedWeights taken =
+      begun.trainer().initialize_from({.path = reference("pretrained_float32"), .reset_head = true});
+  EXPECT_EQ(taken.kept_head, "fc");
+  EXPECT_EQ(begun.parameter("fc/kernel"), kernel);
+  EXPECT_THAT(begun.parameter("fc/bias"), Each(0.0F));
+  Begun whole(residual_network());
+  whole.trainer().initialize_from({.path = reference("pretrained_float32")});
+  EXPECT_EQ(begun.parameter("conv1/kernel"), whole.parameter("conv1/kernel"));
+  EXPECT_EQ(begun.parameter("layer4.1.bn2/gamma"), whole.parameter("layer4.1.bn2/gamma"));
+}
+
+TEST(Pretrained, SaysHowAnotherHeadFits) {
+  Begun begun(residual_network(4));
+  EXPECT_EQ(begun.refusal({.path = reference("pretrained_float32")}),
+            fmt::format("[init-from] needed the weights of resnet18 in {}, by PyTorch's names; got fc.weight [10, 16] "
+                        "instead of [4, 16], fc.bias [10] instead of [4]; --reset-head leaves fc as it was initialised",
+                        reference("pretrained_float32").string()));
+}
+
+// ---- Files that do not fit
+
+TEST(Pretrained, NamesEverythingThatDoesNotFit) {
+  const ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  write_tensors(path, {{"dense.weight", {12, 15}}, {"dense_1.weight", {4, 12}}, {"dense_1.bias", {4}}, {"extra", {}}});
+  Begun begun(plain_network());
+  const std::string message = fmt::format(
+      "[init-from] needed the weights of plain in {}, by PyTorch's names; got dense.weight [12, 15] instead "
+      "of [12, 16], no dense.bias [12], extra [] left over",
+      path.string());
+  EXPECT_EQ(begun.refusal({.path = path}), message);
+  EXPECT_EQ(begun.refusal({.path = path, .reset_head = true}), message);
+}
+
+TEST(Pretrained, NamesTypesThatItDoesNotRead) {
+  const ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  const std::vector<std::int64_t> integers(4);
+  const std::vector<float> kernel(64);
+  model::Network network({16}, "one");
+  network.add(model::Dense({.units = 4}));
+  write_safetensors(path, std::vector<TensorView>{{"dense.weight", {4, 16}, std::span<const float>(kernel)},
+                                                  {"dense.bias", {4}, std::span<const std::int64_t>(integers)}});
+  Begun begun(std::move(network));
+  EXPECT_THAT(begun.refusal({.path = path}), HasSubstr("got dense.bias of I64 instead of F32, BF16, F16"));
+}
+
+TEST(Pretrained, NamesAPathThatHasNoWeights) {
+  const ScratchDirectory scratch;
+  Begun begun(plain_network());
+  EXPECT_EQ(
+      begun.refusal({.path = scratch.path()}),
+      fmt::format("[init-from] needed a safetensors file, a checkpoint, or a directory of them; got {}, which has "
+                  "none",
+                  scratch.path().string()));
+  EXPECT_THAT(begun.refusal({.path = scratch.path() / "nowhere"}), HasSubstr("nowhere] "));
+  overwrite(scratch.path() / "weights.pth", "PK\x03\x04 and so on");
+  EXPECT_THAT(begun.refusal({.path = scratch.path() / "weights.pth"}), HasSubstr("weights.pth] needed a header of"));
+}
+
+// ---- Our own checkpoints
+
+FitOptions saving_to(const std::filesystem::path& directory, std::int64_t steps) {
+  FitOptions fit{.epochs = 0, .steps = steps};
+  fit.checkpoint.directory = directory;
+  return fit;
+}
+
+TEST(Pretrained, TakesACheckpointByAnyOfItsPaths) {
+  const ScratchDirectory scratch;
+  const Outcome saved = train(1, normalized_network(), small_data().batch(40), {}, saving_to(scratch.path(), 3));
+  const std::filesystem::path checkpoint = scratch.path() / "step-00000003";
+  for (const std::filesystem::path& path : {scratch.path(), checkpoint, checkpoint / kModelFile}) {
+    Begun begun(normalized_network(), 7);
+    EXPECT_EQ(begun.trainer().initialize_from({.path = path}).file, checkpoint / kModelFile);
+    EXPECT_EQ(begun.trainer().parameter_hash(), saved.parameter_hash) << path;
+    const auto buffers = begun.trainer().replicas()[0].model().buffers();
+    EXPECT_EQ(std::vector<float>(buffers.begin(), buffers.end()), saved.buffers);
+  }
+  Begun other(dropout_network());
+  EXPECT_THAT(other.refusal({.path = checkpoint}),
+              AllOf(HasSubstr("by Lockstep's names; got batch_normalization/beta [12] left over"),
+                    HasSubstr("batch_normalization/moving_mean [12] left over"), Not(HasSubstr("--reset-head"))));
+}
+
+TEST(Pretrained, RefusesADamagedCheckpoint) {
+  const ScratchDirectory scratch;
+  train(1, plain_network(), small_data().batch(40), {}, saving_to(scratch.path(), 3));
+  const std::filesystem::path file = scratch.path() / "step-00000003" / kModelFile;
+  std::string bytes = contents_of(file);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  overwrite(file, bytes);
+  Begun begun(plain_network());
+  EXPECT_THAT(begun.refusal({.path = scratch.path()}), HasSubstr("model.safetensors"));
+}
+
+// ---- In fit
+
+/// Says what the training began with.
+class BeginRecorder final : public Callback {
+ public:
+  void on_train_begin(const TrainBegin& begin) override { begun = begin; }
+  TrainBegin begun;
+};
+
+TEST(PretrainedFit, BeginsWithTheWeights) {
+  const ScratchDirectory scratch;
+  const data::Dataset dataset = small_data().batch(40);
+  train(1, plain_network(), dataset, {.schedule = {.peak = 0.03F}}, saving_to(scratch.path(), 30));
+  const auto recorder = std::make_shared<BeginRecorder>();
+  FitOptions fit{.epochs = 0, .steps = 2, .callbacks = {recorder}, .pretrained = Pretrained{.path = scratch.path()}};
+  const Outcome plain = train(1, plain_network(), dataset, {}, {.epochs = 0, .steps = 2});
+  const Outcome tuned = train(1, plain_network(), dataset, {}, fit);
+  EXPECT_LT(tuned.losses.front(), 0.8 * plain.losses.front());
+  EXPECT_EQ(recorder->begun.initialized_from, scratch.path() / "step-00000030" / kModelFile);
+  EXPECT_EQ(recorder->begun.kept_head, "");
+  EXPECT_EQ(tuned.history.end.steps, 2) << "steps count anew";
+  EXPECT_EQ(train(2, plain_network(), dataset, {}, fit).losses.size(), 2U);
+}
+
+TEST(PretrainedFit, LeavesThemAsideWhereItResumes) {
+  const ScratchDirectory scratch;
+  const data::Dataset dataset = small_data().batch(40);
+  FitOptions fit = saving_to(scratch.path(), 4);
+  train(1, plain_network(), dataset, {}, fit);
+  const auto recorder = std::make_shared<BeginRecorder>();
+  fit.steps = 8;
+  fit.callbacks = {recorder};
+  fit.pretrained = Pretrained{.path = scratch.path() / "gone.safetensors"};
+  Session session(0, nullptr, {});
+  OneDeviceStrategy strategy(session);
+  ::testing::internal::CaptureStderr();
+  const Outcome resumed = train(strategy, plain_network(), dataset, {}, fit);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr(fmt::format("pretrained weights are left aside: the training goes on from {}",
+                                    (scratch.path() / "step-00000004").string())));
+  EXPECT_FALSE(recorder->begun.initialized_from.has_value());
+  EXPECT_EQ(resumed.parameter_hash, train(1, plain_network(), dataset, {}, {.epochs = 0, .steps = 8}).parameter_hash);
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

@@ -1,0 +1,132 @@
+// The GPUs themselves: how many, which one is current, what they are.
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "tests/support/pretend_cuda/machine.h"
+
+namespace {
+
+namespace pretend = lockstep::pretend;
+
+constinit thread_local int chosen_gpu = 0;
+
+cudaError_t check_device(int device) {
+  if (const cudaError_t status = pretend::readiness(); status != cudaSuccess) return status;
+  return device >= 0 && device < pretend::machine().gpus ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+// Those that a library may ask for; of the size and kind of a data-center GPU.
+bool attribute(cudaDeviceAttr name, int device, int& value) {
+  switch (name) {
+    case cudaDevAttrMaxThreadsPerBlock:
+      value = 1024;
+      return true;
+    case cudaDevAttrWarpSize:
+      value = 32;
+      return true;
+    case cudaDevAttrMultiProcessorCount:
+      value = 4;  // few, so that a small test has more blocks than fit at once
+      return true;
+    case cudaDevAttrComputeCapabilityMajor:
+      value = 9;
+      return true;
+    case cudaDevAttrComputeCapabilityMinor:
+      value = 0;
+      return true;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      value = 48 * 1024;
+      return true;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      value = 2048;
+      return true;
+    case cudaDevAttrPciBusId:
+      value = device + 1;
+      return true;
+    case cudaDevAttrPciDeviceId:
+    case cudaDevAttrPciDomainId:
+      value = 0;
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+int pretend::current_gpu() { return chosen_gpu; }
+
+extern "C" {
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = pretend::machine().driver_version;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  const cudaError_t status = pretend::readiness();
+  *count = status == cudaSuccess ? pretend::machine().gpus : 0;
+  return pretend::answer(status);
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = chosen_gpu;
+  return pretend::answer(pretend::readiness());
+}
+
+cudaError_t cudaSetDevice(int device) {
+  const cudaError_t status = check_device(device);
+  if (status == cudaSuccess) chosen_gpu = device;
+  return pretend::answer(status);
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (const cudaError_t status = check_device(device); status != cudaSuccess) return pretend::answer(status);
+  *properties = {};
+  std::memcpy(properties->name, "Pretended GPU", sizeof("Pretended GPU"));
+  properties->uuid.bytes[3] = static_cast<char>(device);
+  const std::size_t bytes = pretend::machine().bytes_per_gpu;
+  properties->totalGlobalMem = bytes + bytes / 16 + 1;
+  properties->major = 9;
+  properties->minor = 0;
+  properties->warpSize = 32;
+  properties->maxThreadsPerBlock = 1024;
+  properties->maxThreadsPerMultiProcessor = 2048;
+  properties->multiProcessorCount = 4;
+  properties->sharedMemPerBlock = 48UL * 1024;
+  properties->pciBusID = device + 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int device) {
+  if (const cudaError_t status = check_device(device); status != cudaSuccess) return pretend::answer(status);
+  return pretend::answer(attribute(name, device, *value) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
+  if (const cudaError_t status = check_device(device); status != cudaSuccess) return pretend::answer(status);
+  const std::string text = fmt::format("0000:{:02x}:00.0", device + 1);
+  if (static_cast<std::size_t>(length) <= text.size()) return pretend::answer(cudaErrorInvalidValue);
+  std::memcpy(id, text.c_str(), text.size() + 1);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  for (const int each : {device, peer})
+    if (const cudaError_t status = check_device(each); status != cudaSuccess) return pretend::answer(status);
+  *can = device != peer ? 1 : 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  if (flags != 0) return pretend::answer(cudaErrorInvalidValue);
+  return pretend::answer(check_device(peer));
+}
+
+}  // extern "C"
