@@ -51,6 +51,7 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
       statistics_(shared_statistics(group, options.normalization)),
       memory_(group),
       model_(std::move(network), device, memory_, {.precision = options.precision, .statistics = statistics_.get()}),
+      loss_scaler_(options.loss_scaling),
       buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets,
                kPassengerEntries),
       ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
@@ -117,8 +118,12 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   const model::UpdateOutcome outcome = updater_->outcome();
   const model::MetricSums mine = model_.backend().read_sums();
   result.applied = outcome.applied;
-  result.gradient_norm = outcome.gradient_norm;
-  if (result.report.non_finite > 0) result.failed = replicas_with(!std::isfinite(mine.loss));
+  result.loss_scale = loss_scaler_.scale();
+  if (options_.clip_norm > 0) result.gradient_norm = outcome.gradient_norm;
+  if (result.report.non_finite > 0)
+    result.failed = replicas_with(!std::isfinite(mine.loss));
+  else
+    result.overflow = loss_scaler_.update(result.applied);
   if (!result.applied) return result;
   metrics_ += mine;
   samples_since_mean_ += part.samples;
@@ -127,7 +132,11 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
 
 void Replica::put_step(const data::Batch& part, const StepRequest& request) {
   const allreduce::PhaseScope compute(group_.activity(), allreduce::Phase::compute);
-  updater_->begin({.learning_rate = request.learning_rate, .update = request.update, .clip_norm = options_.clip_norm});
+  updater_->begin({.learning_rate = request.learning_rate,
+                   .update = request.update,
+                   .clip_norm = options_.clip_norm,
+                   .loss_scale = loss_scaler_.scale(),
+                   .checks_norm = loss_scaler_.is_on()});
   if (!recordings_ || micro_batches(part) > 1) return put_work(part, request, false);
   load(part, request, {0, part.samples});
   stage_report(request, 0);
@@ -164,7 +173,8 @@ model::StepContext Replica::context(const data::Batch& part, const StepRequest& 
   return {.seed = request.seed,
           .step = request.step,
           .first_sample = part.first_sample + first,
-          .global_samples = part.global_samples};
+          .global_samples = part.global_samples,
+          .loss_scale = loss_scaler_.scale()};
 }
 
 void Replica::load(const data::Batch& part, const StepRequest& request, const data::Range& range) {

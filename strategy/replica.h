@@ -19,6 +19,7 @@
 #include "model/network.h"
 #include "model/updater.h"
 #include "strategy/gradient_memory.h"
+#include "strategy/loss_scaler.h"
 #include "strategy/normalization_scope.h"
 #include "strategy/replica_statistics.h"
 #include "strategy/step_recordings.h"
@@ -30,8 +31,9 @@ struct ReplicaOptions {
   model::Loss loss;
   model::Precision precision = model::Precision::float32;
   model::OptimizerOptions optimizer;
-  double clip_norm = 0;                   ///< largest norm of the reduced gradient; 0 for no clipping
-  int accumulate = 1;                     ///< micro-batches of a step
+  double clip_norm = 0;  ///< largest norm of the reduced gradient; 0 for no clipping
+  int accumulate = 1;    ///< micro-batches of a step
+  LossScaling loss_scaling = {};
   NormalizationScope normalization = {};  ///< of each micro-batch
   allreduce::BucketOptions buckets = {};
   bool records_steps = true;  ///< on a GPU, as CUDA graphs; the results are the same
@@ -52,7 +54,9 @@ struct StepResult {
   StepReport report;         ///< summed over all replicas
   bool applied = true;       ///< false: skipped, parameters and moving statistics are as before
   std::vector<int> failed;   ///< replicas whose loss was not finite
-  double gradient_norm = 0;  ///< of the reduced gradient before clipping; 0 without clipping
+  bool overflow = false;     ///< skipped for a loss scale that was too large; the next one is smaller
+  float loss_scale = 1;      ///< of this step
+  double gradient_norm = 0;  ///< of the reduced gradient before clipping, without the loss scale; 0 without clipping
 };
 
 /// One replica of a model. All replicas of a group do the same calls in the same order; each on a thread of its own,
@@ -68,6 +72,7 @@ class Replica {
   model::Updater& optimizer() { return *updater_; }
   const allreduce::Communicator& group() const { return group_; }
   allreduce::GradientBuckets& buckets() { return buckets_; }
+  LossScaler& loss_scaler() { return loss_scaler_; }
   /// Between steps, the same on all replicas.
   void set_bucket_bytes(std::size_t bytes);
   /// Values of the model's device as the host sees them; waits for the work under way.
@@ -126,6 +131,7 @@ class Replica {
   std::unique_ptr<ReplicaStatistics> statistics_;  // null where this replica normalizes alone
   GradientMemory memory_;                          // before the model, whose gradients lie in it
   model::CompiledModel model_;
+  LossScaler loss_scaler_;
   allreduce::GradientBuckets buckets_;
   model::GradientReady ready_;
   std::size_t feature_count_;

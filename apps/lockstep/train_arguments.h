@@ -30,6 +30,7 @@ struct TrainArguments {
   std::string bn = "local";
   std::uint64_t seed = 1;
   std::string precision = "float32";
+  std::string loss_scale = "auto";
 
   std::string optimizer = "adam";
   double learning_rate = 1e-3;

@@ -190,6 +190,9 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& options) {
+  if (options.statistics != nullptr)
+    throw Error(ErrorCategory::input, "bn", fmt::format("needed local on {}", to_string(device)),
+                "got statistics of several replicas, which are computed on the CPU alone");
   return std::make_unique<CudaBackend>(device.index, options);
 }
 

@@ -88,6 +88,16 @@ TEST(TrainCommand, EveryScheduleOptimizerAndLossTrains) {
   }
 }
 
+TEST(TrainCommand, ScalesTheLossWithoutAChangeOfTheResult) {
+  const std::string train = kTrain + "--steps 10 ";
+  const std::string hash = hash_of(run_lockstep(train));
+  for (const char* scale : {"none", "256", "dynamic"})
+    EXPECT_EQ(hash_of(run_lockstep(train + "--loss-scale " + scale)), hash) << scale;
+  const Result dynamic = run_lockstep(train + "--loss-scale dynamic");
+  EXPECT_EQ(dynamic.event("step")["loss_scale"], 65536);
+  EXPECT_FALSE(run_lockstep(train).event("step").contains("loss_scale"));
+}
+
 TEST(TrainCommand, BeginsFromOtherWeightsWithAnotherHead) {
   const ScratchDirectory directory;
   const std::string run = directory.path() / "run";
@@ -253,6 +263,28 @@ TEST_F(Saved, KilledInMidEpochAndStartedAgainEndsAlike) {
   EXPECT_GE(again.event("start")["first_step"], 16);
   EXPECT_EQ(hash_of(again), hash_of(straight));
   EXPECT_EQ(again.event("epoch")["samples"], 1003);
+}
+
+TEST_F(Saved, OfBfloat16GoesOnAlikeAndIsEvaluatedInEitherType) {
+  const std::string precision = "--precision bfloat16 ";
+  const Result straight = run_lockstep(train("straight") + precision);
+  if (straight.errors.find("needs a processor with AVX-512") != std::string::npos) GTEST_SKIP() << straight.errors;
+  ASSERT_EQ(straight.status, 0) << straight.errors;
+  EXPECT_EQ(straight.event("start")["precision"], "bfloat16");
+  EXPECT_LT(straight.event("epoch")["loss"], 1.0);
+  EXPECT_NE(hash_of(straight), hash_of(run_lockstep(kTrain + "--epochs 3")));
+  ASSERT_EQ(run_lockstep(train() + precision + "--steps 13").status, 0);
+  const Result again = run_lockstep(train() + precision);
+  EXPECT_EQ(again.event("start")["first_step"], 13);
+  EXPECT_EQ(hash_of(again), hash_of(straight));
+  const auto evaluated = [&](const std::string& options) -> double {
+    return run_lockstep("evaluate --log-format json --checkpoint " + directory() + kData + options)
+        .event("evaluate")["loss"];
+  };
+  const double exact = evaluated("");
+  const double rough = evaluated(precision);
+  EXPECT_NE(rough, exact);
+  EXPECT_NEAR(rough, exact, 0.02 * exact + 1e-3);
 }
 
 TEST_F(Saved, LeavesOnSigtermWithACheckpoint) {

@@ -120,6 +120,28 @@ TEST(MpiTrainer, NormalizesInGroupsWithinAndAcrossRanks) {
   }
 }
 
+// A replica that fails while the others wait for its statistics.
+TEST(MpiTrainer, EndsEverywhereWhereOneReplicaDoesNotNormalizeWithTheOthers) {
+  for (const allreduce::Route route : {allreduce::Route::automatic, allreduce::Route::ring}) {
+    MultiWorkerMirroredStrategy strategy(mpi_session(), std::vector<device::Device>(2), {.route = route});
+    LocalReplicas replicas(strategy, std::make_shared<const model::Network>(normalized_images()), normalizing(kSync));
+    replicas.initialize(1);
+    const auto stream = unequal_images().stream({.last_step = 1,
+                                                 .replicas = strategy.num_replicas_in_sync(),
+                                                 .first_replica = strategy.first_replica(),
+                                                 .local_replicas = 2});
+    std::vector<data::Batch> parts;
+    ASSERT_TRUE(stream->next(parts));
+    const std::string error = error_of([&] {
+      replicas.run([&](Replica& replica, int local) {
+        if (is_last_rank() && local == 1) throw std::runtime_error("lost its samples");
+        replica.train_step(parts[static_cast<std::size_t>(local)], request_of(0));
+      });
+    });
+    EXPECT_THAT(error, HasSubstr("lost its samples"));
+  }
+}
+
 class StopOnLastRank final : public Callback {
  public:
   void on_batch_end(const StepLogs& logs) override {

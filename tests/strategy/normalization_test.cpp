@@ -5,6 +5,7 @@
 
 #include "device/error.h"
 #include "model/backend.h"
+#include "tests/strategy/checkpoint_fixture.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::strategy {
@@ -119,6 +120,7 @@ TEST(Normalization, OfMicroBatchesIsOverAllReplicas) {
   const auto stream = dataset.stream({.last_step = 1, .replicas = 4, .local_replicas = 4});
   std::vector<data::Batch> parts;
   ASSERT_TRUE(stream->next(parts));
+  device::set_thread_budget(1);
   device::HostAllocator allocator;
   model::CompiledModel model(std::make_shared<const model::Network>(normalized_images()), device::Device{}, allocator);
   model.initialize(1);
@@ -183,6 +185,21 @@ TEST(Normalization, EndsOnAllReplicasWhereOneFails) {
               });
             }),
             "[record] needed a whole one; got half");
+}
+
+TEST(Normalization, OfAllReplicasGoesOnExactlyFromACheckpoint) {
+  const TrainerOptions options{.optimizer = model::Adam{}, .accumulate = 2, .normalization = kSync};
+  const data::Dataset dataset = small_data().shuffle().batch(40);
+  const Outcome straight = train(3, normalized_network(), dataset, options, {.epochs = 2});
+  const ScratchDirectory directory;
+  FitOptions fit{.epochs = 2, .steps = 5};
+  fit.checkpoint.directory = directory.path();
+  train(3, normalized_network(), dataset, options, fit);
+  fit.steps = 0;
+  const Outcome resumed = train(3, normalized_network(), dataset, options, fit);
+  EXPECT_EQ(resumed.losses.size(), 7U);
+  EXPECT_EQ(resumed.parameter_hash, straight.parameter_hash);
+  EXPECT_EQ(resumed.buffers, straight.buffers);
 }
 
 TEST(Normalization, HoldsTheSameForCheckpointsAndEvaluation) {
