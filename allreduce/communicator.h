@@ -78,6 +78,9 @@ class Communicator {
 
   /// Whether an operation waits for a wire rather than for memory, so that it is worth doing beside the computation.
   bool overlaps() const;
+  /// Whether the thread that calls an operation moves the bytes itself and returns when they have come, rather than
+  /// leave them to the streams of GPUs.
+  bool moves_on_host() const;
   /// Seconds that this member's operations have waited for other members to come to them, all in all.
   double seconds_waited() const;
 

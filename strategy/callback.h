@@ -11,6 +11,7 @@
 #include "allreduce/gradient_buckets.h"
 #include "allreduce/straggler.h"
 #include "model/metric.h"
+#include "strategy/placement.h"
 
 namespace lockstep::strategy {
 
@@ -26,6 +27,7 @@ struct TrainBegin {
   int world_size = 1;            ///< replicas
   int ranks = 1;
   int nodes = 1;
+  std::vector<Placement> placements;  ///< of all replicas
   std::string data;
   std::int64_t records = 0;
   std::int64_t global_batch = 0;

@@ -119,6 +119,7 @@ void FitLoop::announce() const {
                          .world_size = static_cast<int>(world),
                          .ranks = strategy_.session().size(),
                          .nodes = strategy_.session().nodes(),
+                         .placements = strategy_.placements(),
                          .data = dataset_.description(),
                          .records = dataset_.size(),
                          .global_batch = dataset_.global_batch(),

@@ -42,6 +42,7 @@ struct PlaceArguments {
   std::string strategy = "auto";
   std::string allreduce = "auto";
   double stall_timeout = 120;  ///< seconds
+  bool share_gpus = false;
 };
 void add_place_options(CLI::App& command, PlaceArguments& arguments);
 
@@ -69,9 +70,6 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
 
 /// Throws what choose_strategy would for values that no job could use; needs no other rank.
 void check_places(const PlaceArguments& arguments);
-
-/// Devices of this process's replicas. Throws Error (device) for GPUs: this version trains on CPUs.
-std::vector<device::Device> choose_devices(const std::string& list);
 
 /// The strategy that `arguments` ask for. Collective.
 /// `remembered`: the route of the run that this one goes on from.
