@@ -30,6 +30,8 @@ namespace lockstep::strategy {
 struct ReplicaOptions {
   model::Loss loss;
   model::Precision precision = model::Precision::float32;
+  bool tf32 = false;
+  bool deterministic = false;
   model::OptimizerOptions optimizer;
   double clip_norm = 0;  ///< largest norm of the reduced gradient; 0 for no clipping
   int accumulate = 1;    ///< micro-batches of a step

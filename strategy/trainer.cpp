@@ -20,12 +20,15 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
                 fmt::format("got {}", options.clip_norm));
   return {.loss = options.loss,
           .precision = options.precision,
+          .tf32 = options.tf32,
+          .deterministic = options.deterministic,
           .optimizer = options.optimizer,
           .clip_norm = options.clip_norm,
           .accumulate = options.accumulate,
           .loss_scaling = loss_scaling_for(options.loss_scaling, options.precision),
           .normalization = options.normalization,
-          .buckets = options.buckets};
+          .buckets = options.buckets,
+          .records_steps = options.records_steps};
 }
 
 }  // namespace

@@ -41,6 +41,9 @@ struct TrainerOptions {
       1;  ///< micro-batches of a step on each replica; batch normalization is of each, no other result depends on it
   /// Of activations and of the weights that products read; parameters and their gradients stay float32.
   model::Precision precision = model::Precision::float32;
+  bool tf32 = false;           ///< lets GPUs round what they multiply in float32 to 10 bits
+  bool deterministic = false;  ///< takes only algorithms of a GPU that give the same bits in every run
+  bool records_steps = true;   ///< lets a GPU repeat a recorded step (a CUDA graph); the results are the same
   std::optional<LossScaling> loss_scaling = {};  ///< nothing: dynamic for float16, none otherwise
   NormalizationScope normalization = {};         ///< whose samples batch normalization takes together
   std::uint64_t seed = 1;                        ///< of initial weights, dropout and the order of records

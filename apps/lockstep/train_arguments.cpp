@@ -47,6 +47,17 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
                   "number, dynamic (as large as fits), or auto: dynamic for float16, none otherwise")
       ->capture_default_str()
       ->group(group);
+  command.add_flag("--tf32", a.tf32, "Let GPUs round what they multiply in float32 to 10 bits, which is faster")
+      ->group(group);
+  command
+      .add_flag("--deterministic", a.deterministic,
+                "Take only algorithms of a GPU that give the same bits in every run; the CPU always does")
+      ->group(group);
+  command
+      .add_flag("--graph,!--no-graph", a.graph,
+                "Record the step of a GPU once and repeat it (a CUDA graph), where a step waits for no other replica")
+      ->default_str("true")
+      ->group(group);
   command.add_option("--seed", a.seed, "The only source of randomness: initial weights, dropout, the order of records")
       ->capture_default_str()
       ->group(group);
@@ -309,6 +320,9 @@ strategy::TrainerOptions trainer_options(const TrainArguments& a) {
   options.base_batch = a.lr_base_batch;
   options.clip_norm = a.clip_norm;
   options.accumulate = a.accumulate;
+  options.tf32 = a.tf32;
+  options.deterministic = a.deterministic;
+  options.records_steps = a.graph;
   options.normalization = strategy::parse_normalization_scope(a.bn);
   options.precision = model::parse_precision(a.precision);
   options.loss_scaling = strategy::parse_loss_scaling(a.loss_scale);

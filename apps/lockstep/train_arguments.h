@@ -30,6 +30,9 @@ struct TrainArguments {
   std::string bn = "local";
   std::uint64_t seed = 1;
   std::string precision = "float32";
+  bool tf32 = false;
+  bool deterministic = false;
+  bool graph = true;
   std::string loss_scale = "auto";
 
   std::string optimizer = "adam";

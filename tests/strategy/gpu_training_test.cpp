@@ -1,0 +1,163 @@
+// Training on GPUs, pretended or not, comes to what training on the CPU comes to.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "device/gpu.h"
+#include "model/zoo/zoo.h"
+#include "strategy/make_strategy.h"
+#include "tests/strategy/training.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using device::Device;
+
+constexpr Device kGpu{device::DeviceKind::gpu, 0};
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<StepLogs> steps;
+  std::uint64_t hash = 0;
+  std::vector<float> buffers;
+  model::MetricSums evaluated;
+};
+
+// 20 steps in batches of 40 of 203 samples: the last one of an epoch has 3.
+Trained train_on(std::vector<Device> devices, model::Network network, const TrainerOptions& options) {
+  Session session(0, nullptr);
+  const auto strategy = make_strategy(session, "auto", std::move(devices));
+  const auto recorder = std::make_shared<StepRecorder>();
+  Trainer trainer(*strategy, std::move(network), options);
+  FitOptions fit{.epochs = 0, .steps = 20};
+  fit.callbacks.push_back(recorder);
+  Trained trained;
+  trained.hash = trainer.fit(small_data().shuffle().batch(40), fit).end.parameter_hash;
+  trained.losses = recorder->losses;
+  trained.steps = recorder->steps;
+  for (const StepLogs& step : recorder->steps) trained.norms.push_back(step.gradient_norm);
+  const ReplicaArrays arrays = trainer.replicas().arrays(false);
+  trained.buffers.assign(arrays.buffers.begin(), arrays.buffers.end());
+  trained.evaluated = trainer.evaluate(small_data(50).batch(16));
+  return trained;
+}
+
+void expect_close(const std::vector<double>& values, const std::vector<double>& expected, double relative) {
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_NEAR(values[i], expected[i], relative * std::abs(expected[i])) << "step " << i;
+}
+
+struct Kind {
+  std::string name;
+  model::Network (*network)();
+  TrainerOptions options;
+
+  friend std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
+};
+
+const Kind kKinds[] = {
+    {"sgd", plain_network, {.optimizer = model::Sgd{.weight_decay = 1e-2F}, .schedule = {.peak = 0.1F}}},
+    {"momentum_and_dropout",
+     dropout_network,
+     {.optimizer = model::Sgd{.momentum = 0.9F, .weight_decay = 1e-3F}, .schedule = {.peak = 0.05F}}},
+    {"nesterov",
+     plain_network,
+     {.optimizer = model::Sgd{.momentum = 0.9F, .nesterov = true}, .schedule = {.peak = 0.05F}}},
+    {"adam", plain_network, {.optimizer = model::Adam{}}},
+    {"adamw_and_normalization", normalized_network, {.optimizer = model::AdamW{}}},
+    {"lars", plain_network, {.optimizer = model::Lars{.trust_coefficient = 0.1F}, .schedule = {.peak = 0.1F}}},
+    {"lamb", plain_network, {.optimizer = model::Lamb{}, .schedule = {.peak = 0.01F}}},
+    {"clipped", plain_network, {.optimizer = model::Sgd{}, .schedule = {.peak = 0.5F}, .clip_norm = 0.05}},
+    {"micro_batches", plain_network, {.optimizer = model::Adam{}, .accumulate = 3}},
+};
+
+class GpuTraining : public testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    if (!device::gpu_is_available()) GTEST_SKIP() << device::gpu_unavailable_reason();
+  }
+  static model::Network network() { return GetParam().network(); }
+};
+
+TEST_P(GpuTraining, HasTheLossesOfTheCpu) {
+  const Trained cpu = train_on({Device{}}, network(), GetParam().options);
+  const Trained gpu = train_on({kGpu}, network(), GetParam().options);
+  expect_close(gpu.losses, cpu.losses, 1e-4);
+  expect_close(gpu.norms, cpu.norms, 1e-3);
+  EXPECT_NEAR(gpu.evaluated.loss, cpu.evaluated.loss, 1e-3 * cpu.evaluated.loss);
+  EXPECT_EQ(gpu.evaluated.samples, 50);
+  for (std::size_t i = 0; i < cpu.buffers.size(); ++i) EXPECT_NEAR(gpu.buffers[i], cpu.buffers[i], 1e-4) << i;
+}
+
+TEST_P(GpuTraining, IsTheSameOnTwoReplicasOfOneGpu) {
+  if (!GetParam().options.clip_norm && network().buffers().element_count() > 0)
+    return;  // statistics are a replica's own
+  const Trained one = train_on({kGpu}, network(), GetParam().options);
+  const Trained two = train_on({kGpu, kGpu}, network(), GetParam().options);
+  expect_close(two.losses, one.losses, 1e-4);
+}
+
+TEST_P(GpuTraining, GivesTheSameBitsWithAndWithoutRecordings) {
+  TrainerOptions plainly = GetParam().options;
+  plainly.records_steps = false;
+  const Trained recorded = train_on({kGpu}, network(), GetParam().options);
+  const Trained plain = train_on({kGpu}, network(), plainly);
+  EXPECT_EQ(recorded.hash, plain.hash);
+  EXPECT_EQ(recorded.losses, plain.losses);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, GpuTraining, testing::ValuesIn(kKinds),
+                         [](const auto& test) { return test.param.name; });
+
+class GpuStep : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!device::gpu_is_available()) GTEST_SKIP() << device::gpu_unavailable_reason();
+  }
+};
+
+// A rate that makes the loss infinite within some steps.
+TEST_F(GpuStep, IsSkippedWhereTheLossIsNotFinite) {
+  const TrainerOptions wild{.optimizer = model::Sgd{}, .schedule = {.peak = 1e30F}};
+  const Trained gpu = train_on({kGpu}, normalized_network(), wild);
+  const Trained cpu = train_on({Device{}}, normalized_network(), wild);
+  const auto skipped = [](const Trained& trained) {
+    return std::ranges::count_if(trained.steps, [](const StepLogs& step) { return step.skipped; });
+  };
+  EXPECT_GT(skipped(gpu), 0);
+  EXPECT_EQ(skipped(gpu), skipped(cpu));
+  for (const float value : gpu.buffers) EXPECT_TRUE(std::isfinite(value)) << "a skipped step leaves its statistics";
+}
+
+TEST_F(GpuStep, ScalesTheLossOfFloat16) {
+  TrainerOptions options{.precision = model::Precision::float16, .optimizer = model::Adam{}};
+  options.loss_scaling = kDynamicLossScaling;
+  const Trained half = train_on({kGpu}, plain_network(), options);
+  const Trained full = train_on({Device{}}, plain_network(), {.optimizer = model::Adam{}});
+  EXPECT_NEAR(half.losses.back(), full.losses.back(), 0.02 * full.losses.back());
+  const Trained two = train_on({kGpu, kGpu}, plain_network(), options);
+  expect_close(two.losses, half.losses, 0.02);
+}
+
+TEST_F(GpuStep, TrainsImagesInBfloat16) {
+  Session session(0, nullptr);
+  const auto run = [&](Device device, model::Precision precision) {
+    const auto strategy = make_strategy(session, "auto", {device});
+    const auto recorder = std::make_shared<StepRecorder>();
+    Trainer trainer(*strategy, zoo::cnn({12, 12, 1}, 4), {.precision = precision, .optimizer = model::Adam{}});
+    FitOptions fit{.epochs = 0, .steps = 8};
+    fit.callbacks.push_back(recorder);
+    trainer.fit(data::Dataset::synthetic({12, 12, 1}, 4, 64).batch(16), fit);
+    return recorder->losses;
+  };
+  const auto reference = run(Device{}, model::Precision::float32);
+  expect_close(run(kGpu, model::Precision::float32), reference, 1e-3);
+  expect_close(run(kGpu, model::Precision::bfloat16), reference, 0.1);
+}
+
+}  // namespace
+}  // namespace lockstep::strategy
