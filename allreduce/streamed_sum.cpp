@@ -1,13 +1,17 @@
 #include "allreduce/streamed_sum.h"
 
+#include <chrono>
 #include <type_traits>
 
 #include "allreduce/cuda/gpu_work.h"
+#include "allreduce/routes/backoff.h"
 #include "device/error.h"
 #include "device/host_view.h"
 
 namespace lockstep::allreduce {
 namespace {
+
+constexpr std::chrono::seconds kEndLimit{5};
 
 template <typename Half>
 constexpr ElementType kType = std::is_same_v<Half, device::Float16> ? ElementType::float16 : ElementType::bfloat16;
@@ -23,6 +27,17 @@ StreamedSum::StreamedSum(const Communicator& group, device::Stream& compute, Wir
     : compute_(compute), stream_(compute.device()), wire_(wire), group_(group) {
   LOCKSTEP_CHECK(compute.device().kind == device::DeviceKind::gpu);
   if (wire == WireType::float16) largest_ = group.allocate(sizeof(float));
+}
+
+StreamedSum::~StreamedSum() {
+  const auto deadline = std::chrono::steady_clock::now() + kEndLimit;
+  try {
+    const device::Event end = stream_.record();
+    Backoff backoff;
+    while (!end.is_complete() && std::chrono::steady_clock::now() < deadline) backoff.pause();
+  } catch (const Error&) {
+    // The GPU has failed: no work is under way.
+  }
 }
 
 void StreamedSum::reserve(std::size_t values) {

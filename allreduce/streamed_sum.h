@@ -19,6 +19,11 @@ class StreamedSum {
  public:
   /// `compute` outlives this object. `wire` is what values travel as.
   StreamedSum(const Communicator& group, device::Stream& compute, WireType wire);
+  /// Waits for the sums under way, so that values cannot die under them; some seconds at most, since a GPU that has
+  /// failed may never come to their end.
+  ~StreamedSum();
+  StreamedSum(const StreamedSum&) = delete;
+  StreamedSum& operator=(const StreamedSum&) = delete;
 
   /// Makes room for as many `values` to travel in 16 bits. While no sum is under way.
   void reserve(std::size_t values);
