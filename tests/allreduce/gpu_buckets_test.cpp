@@ -14,6 +14,8 @@
 #include "allreduce/device_groups.h"
 #include "allreduce/gradient_buckets.h"
 #include "allreduce/routes/nccl.h"
+#include "allreduce/routes/staged.h"
+#include "tests/allreduce/overlapping_group.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/ranks.h"
 
@@ -28,11 +30,23 @@ struct GpuKind {
   std::string name;
   std::vector<device::Device> gpus;
   Route route = Route::automatic;
+  bool is_over_a_wire = false;  // as far as the buckets know
+
+  std::vector<Communicator> make() const {
+    if (!is_over_a_wire) return make_device_group(gpus, route);
+    std::vector<std::shared_ptr<Communicator::Impl>> hosts;
+    for (const Communicator& host : make_overlapping_group(kMembers)) hosts.push_back(host.impl());
+    std::vector<Communicator> group;
+    for (const auto& member : make_staged(hosts, gpus, {.segment_bytes = 4096})) group.emplace_back(member);
+    return group;
+  }
 };
 
 std::vector<GpuKind> gpu_kinds() {
   const std::vector<device::Device> one(kMembers, pretend::gpus(1).front());
-  std::vector<GpuKind> kinds = {{"in_gpu", one}, {"staged", pretend::gpus(kMembers), Route::staged}};
+  std::vector<GpuKind> kinds = {{"in_gpu", one},
+                                {"staged", pretend::gpus(kMembers), Route::staged},
+                                {"staged_over_a_wire", one, Route::staged, true}};
   if (nccl_built_version() != "absent") kinds.push_back({"nccl", pretend::gpus(kMembers)});
   return kinds;
 }
@@ -61,7 +75,7 @@ class Computing {
 
 class GpuBuckets : public ::testing::TestWithParam<GpuKind> {
  protected:
-  static std::vector<Communicator> make() { return make_device_group(GetParam().gpus, GetParam().route); }
+  static std::vector<Communicator> make() { return GetParam().make(); }
 };
 
 TEST_P(GpuBuckets, SumWhatComesOntoTheStreamBeforeReady) {
@@ -172,7 +186,7 @@ class NarrowGpuBuckets : public ::testing::TestWithParam<WireType> {};
 TEST_P(NarrowGpuBuckets, SumToTheBitsOfTheCpu) {
   const Outcome cpu = sum_narrow(make_in_process_group(kMembers), nullptr, GetParam(), gradient);
   const GpuKind kind = gpu_kinds().front();
-  const Outcome gpu = sum_narrow(make_device_group(kind.gpus), &kind, GetParam(), gradient);
+  const Outcome gpu = sum_narrow(kind.make(), &kind, GetParam(), gradient);
   EXPECT_EQ(gpu.sums, cpu.sums);
   EXPECT_GT(gpu.error.relative, 0);
   EXPECT_EQ(gpu.error.relative, cpu.error.relative);
@@ -181,7 +195,7 @@ TEST_P(NarrowGpuBuckets, SumToTheBitsOfTheCpu) {
 
 TEST_P(NarrowGpuBuckets, SumWithTheErrorOfTheirTypeOnEveryRoute) {
   for (const GpuKind& kind : gpu_kinds()) {
-    const Outcome gpu = sum_narrow(make_device_group(kind.gpus, kind.route), &kind, GetParam(), gradient);
+    const Outcome gpu = sum_narrow(kind.make(), &kind, GetParam(), gradient);
     for (std::size_t i = 0; i < 4990; ++i)
       ASSERT_NEAR(gpu.sums[i], gradient(0, i) + gradient(1, i) + gradient(2, i), 3e-6F * 0x1p-7F) << kind.name << i;
     EXPECT_LT(gpu.error.relative, GetParam() == WireType::float16 ? 1e-3 : 5e-3) << kind.name;
@@ -195,7 +209,7 @@ TEST_P(NarrowGpuBuckets, PassOnWhatIsNotFinite) {
     return 1.0F;
   };
   const GpuKind kind = gpu_kinds().front();
-  const Outcome gpu = sum_narrow(make_device_group(kind.gpus), &kind, GetParam(), value);
+  const Outcome gpu = sum_narrow(kind.make(), &kind, GetParam(), value);
   EXPECT_EQ(gpu.sums[0], 3.0F);
   EXPECT_TRUE(std::isinf(gpu.sums[1]));
   EXPECT_TRUE(std::isnan(gpu.sums[800]));
@@ -207,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(Types, NarrowGpuBuckets, ::testing::Values(WireType::bf
 
 TEST(GpuBucketsOf, ReportAMemberThatLeft) {
   const GpuKind kind = gpu_kinds().front();
-  run_members(make_device_group(kind.gpus), [&](const Communicator& group) {
+  run_members(kind.make(), [&](const Communicator& group) {
     Computing member(group, kind, 10);
     GradientBuckets buckets(group, member.gradients(), std::vector<std::size_t>{0}, {}, 0, &member.stream);
     if (group.rank() == 1) return group.abort("its device failed");
