@@ -183,6 +183,8 @@ bool Communicator::any(bool mine) const {
   return impl_->any(mine);
 }
 
+void Communicator::throw_if_failed() const { impl_->throw_if_failed(); }
+
 void Communicator::abort(const std::string& reason) const {
   impl_->fail({"all_reduce", fmt::format("needed all {} members of the group", size()),
                fmt::format("member {} left: {}", rank(), reason)});

@@ -140,6 +140,9 @@ class Communicator {
   /// its rank's first reaches the other ranks when its rank's first replica comes to its next operation.
   void abort(const std::string& reason) const;
 
+  /// Throws what current and later operations throw, once the group has failed.
+  void throw_if_failed() const;
+
   const std::shared_ptr<Impl>& impl() const { return impl_; }  ///< for routes that stand on another one
 
  private:

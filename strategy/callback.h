@@ -19,6 +19,8 @@ namespace lockstep::strategy {
 struct TrainBegin {
   std::string model;
   std::int64_t parameters = 0;
+  std::string precision = "float32";    ///< of the computation
+  std::string normalization = "local";  ///< over whose samples
   std::string strategy;
   std::string allreduce;
   std::string allreduce_reason;  ///< empty where there is nothing to choose
@@ -56,6 +58,8 @@ struct StepLogs {
   /// What each replica of the job was busy with in this step, waiting for others left out.
   std::span<const allreduce::BusySeconds> busy = {};
   bool skipped = false;
+  bool overflow = false;                 ///< skipped for a loss scale that was too large
+  std::optional<float> loss_scale = {};  ///< of this step, where the loss is scaled
 };
 
 struct EpochLogs {

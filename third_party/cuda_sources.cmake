@@ -26,16 +26,20 @@ function(lockstep_cuda_sources TARGET)
   endforeach()
 endfunction()
 
-# lockstep_gpu_sources(ROOM FILE ... OTHERWISE FILE ...): what a room has for GPUs, .cpp and .cu, and what it has instead where CUDA is
-# absent. Tests compile the former for GPUs that they pretend to have (tests/support/pretend_cuda).
+# lockstep_gpu_sources(ROOM FILE ... [NEEDS VARIABLE ...] OTHERWISE FILE ...): what a room has for GPUs, .cpp and .cu, and what it has
+# instead where CUDA is absent or one of the variables is not true, such as CUDNN_LIBRARY. Tests compile the former for GPUs that they
+# pretend to have (tests/support/pretend_cuda).
 function(lockstep_gpu_sources ROOM)
-  cmake_parse_arguments(GPU "" "" "OTHERWISE" ${ARGN})
+  cmake_parse_arguments(GPU "" "" "NEEDS;OTHERWISE" ${ARGN})
   list(TRANSFORM GPU_UNPARSED_ARGUMENTS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_ROOMS ${ROOM})
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_SOURCES_${ROOM} ${paths})
-  if(NOT cuda_found)
-    target_sources(lockstep_${ROOM} PRIVATE ${GPU_OTHERWISE})
-    return()
-  endif()
+  foreach(needed cuda_found ${GPU_NEEDS})
+    if(NOT ${needed})
+      target_sources(lockstep_${ROOM} PRIVATE ${GPU_OTHERWISE})
+      return()
+    endif()
+  endforeach()
   set(kernels ${GPU_UNPARSED_ARGUMENTS})
   list(FILTER kernels INCLUDE REGEX "\\.cu$")
   list(FILTER GPU_UNPARSED_ARGUMENTS EXCLUDE REGEX "\\.cu$")

@@ -55,6 +55,12 @@ struct OutputArguments {
 };
 void add_output_options(CLI::App& command, OutputArguments& arguments);
 
+/// Of the option --precision.
+inline constexpr const char* kPrecisionHelp =
+    "Type of the computation: float32, bfloat16 (a CPU with AVX-512, or a GPU) or float16 (a GPU); parameters, "
+    "gradients "
+    "and statistics are float32";
+
 /// Reads "28x28x1". Throws Error (input).
 std::vector<std::int64_t> parse_shape(const std::string& text);
 

@@ -72,9 +72,8 @@ class BatchNormalizationOperation final : public Operation {
   }
 
   void copy(const float* from, std::span<float> to) {
-    device::cuda::check(
-        cudaMemcpyAsync(to.data(), from, to.size_bytes(), cudaMemcpyDeviceToDevice, context_.native()),
-        "gradients of a normalization");
+    device::cuda::check(cudaMemcpyAsync(to.data(), from, to.size_bytes(), cudaMemcpyDeviceToDevice, context_.native()),
+                        "gradients of a normalization");
   }
 
   Context& context_;

@@ -200,11 +200,11 @@ void gradient_sums(const TensorView& input, const TensorView& output, const Tens
                    cudaStream_t stream) {
   auto* const pairs = static_cast<Pair*>(partials);
   with_width(input.type(), layout.channels, [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
-    launch(gradient_sums_of_rows<T, kWidth>, grid_of(layout, kWidth), kThreads, stream, data<T>(input),
-           data<T>(output), data<T>(output_gradient), relu, scale, layout.rows, layout.channels, pairs);
+    launch(gradient_sums_of_rows<T, kWidth>, grid_of(layout, kWidth), kThreads, stream, data<T>(input), data<T>(output),
+           data<T>(output_gradient), relu, scale, layout.rows, layout.channels, pairs);
   });
-  launch(add_gradient_sums, sum_blocks(layout.channels), kSumThreads, stream, pairs, layout.row_blocks,
-         layout.channels, sums);
+  launch(add_gradient_sums, sum_blocks(layout.channels), kSumThreads, stream, pairs, layout.row_blocks, layout.channels,
+         sums);
 }
 
 void input_gradient(const TensorView& input, const TensorView& output, const TensorView& output_gradient, bool relu,
@@ -213,8 +213,8 @@ void input_gradient(const TensorView& input, const TensorView& output, const Ten
   const std::int64_t rows = static_cast<std::int64_t>(input.size()) / channels;
   with_width(input.type(), channels, [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
     launch(input_gradient_of_rows<T, kWidth>, blocks_for(input.size() / kWidth), kThreads, stream, data<T>(input),
-           data<T>(output), data<T>(output_gradient), relu, scale, sums, count, rows, channels,
-           data<T>(input_gradient), data<T>(residual_gradient));
+           data<T>(output), data<T>(output_gradient), relu, scale, sums, count, rows, channels, data<T>(input_gradient),
+           data<T>(residual_gradient));
   });
 }
 

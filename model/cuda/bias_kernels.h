@@ -18,7 +18,8 @@ void add_bias(const TensorView& values, const TensorView& bias, bool relu, cudaS
 void column_sums(const TensorView& values, const ChannelLayout& layout, void* partials, float* sums,
                  cudaStream_t stream);
 
-/// `padded` [batch, top + height + bottom, left + width + right, channels] is `image` with the window's zeros around it.
+/// `padded` [batch, top + height + bottom, left + width + right, channels] is `image` with the window's zeros around
+/// it.
 void pad_image(const TensorView& image, const WindowGeometry& window, std::int64_t batch, const TensorView& padded,
                cudaStream_t stream);
 /// The other way: the part of `padded` that is the image.

@@ -48,8 +48,7 @@ struct Walk {
 
 // Adds what the lanes of a column have found, in their order, and writes it to partials[block][channel].
 template <int kWidth>
-__device__ void add_lanes(const Pair (&mine)[kWidth], const Walk<kWidth>& walk, std::int64_t channels,
-                          Pair* partials) {
+__device__ void add_lanes(const Pair (&mine)[kWidth], const Walk<kWidth>& walk, std::int64_t channels, Pair* partials) {
   __shared__ Pair found[kThreads];
   const int columns = walk.tile.columns;
   const int column = static_cast<int>(threadIdx.x) % columns;
@@ -86,7 +85,9 @@ __device__ inline std::int64_t summed_channel() {
 }
 
 // Whether this thread has the sum of its channel after sum_partials.
-__device__ inline bool has_sum(std::int64_t channels) { return threadIdx.x < kSumColumns && summed_channel() < channels; }
+__device__ inline bool has_sum(std::int64_t channels) {
+  return threadIdx.x < kSumColumns && summed_channel() < channels;
+}
 
 // All threads call it.
 __device__ inline WidePair sum_partials(const Pair* partials, int row_blocks, std::int64_t channels) {

@@ -22,6 +22,7 @@ Context::Context(int gpu, const ComputeOptions& options)
     : gpu_(gpu),
       options_(options),
       stream_(device::Device{device::DeviceKind::gpu, gpu}),
+      copies_(device::Device{device::DeviceKind::gpu, gpu}),
       native_(device::cuda::native(stream_)),
       allocator_(device::make_gpu_allocator(gpu)),
       algorithms_(AlgorithmCache::default_file()) {

@@ -35,6 +35,8 @@ class Context {
   int gpu() const { return gpu_; }
   const ComputeOptions& options() const { return options_; }
   device::Stream& stream() { return stream_; }
+  /// For what comes from the host, beside the computation.
+  device::Stream& copies() { return copies_; }
   cudaStream_t native() const { return native_; }
   cudnnHandle_t cudnn() const { return cudnn_.get(); }
   cublasLtHandle_t cublas() const { return cublas_.get(); }
@@ -47,6 +49,7 @@ class Context {
   int gpu_;
   ComputeOptions options_;
   device::Stream stream_;
+  device::Stream copies_;
   cudaStream_t native_;
   std::unique_ptr<device::Allocator> allocator_;
   CudnnHandle cudnn_;

@@ -40,7 +40,8 @@ class Conv2DOperation final : public Operation {
         data_ = convolution_.choose(ConvolutionPass::backward_data);
         workspace = std::max(workspace, data_.workspace_bytes);
       }
-      if (precision() != Precision::float32) gradient_at_ = scratch_.add(kernel_elements() * element_bytes(precision()));
+      if (precision() != Precision::float32)
+        gradient_at_ = scratch_.add(kernel_elements() * element_bytes(precision()));
       if (spec.bias) partials_at_ = scratch_.add(partial_bytes(outputs_));
     }
     workspace_at_ = scratch_.add(workspace);

@@ -22,7 +22,8 @@ Owned<Handle, destroy> make(std::string_view what) {
 
 TensorDescriptor describe_image(cudnnDataType_t type, std::int64_t batch, std::int64_t height, std::int64_t width,
                                 std::int64_t channels) {
-  auto descriptor = make<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>("an image");
+  auto descriptor =
+      make<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>("an image");
   check(cudnnSetTensor4dDescriptor(descriptor.get(), CUDNN_TENSOR_NHWC, type, static_cast<int>(batch),
                                    static_cast<int>(channels), static_cast<int>(height), static_cast<int>(width)),
         fmt::format("an array of images [{}, {}, {}, {}]", batch, height, width, channels));
@@ -129,16 +130,15 @@ ConvolutionAlgorithm Convolution::deterministic(ConvolutionPass pass) {
   }
   if (pass == ConvolutionPass::backward_data) {
     std::array<cudnnConvolutionBwdDataAlgoPerf_t, kMostTried> results;
-    check(cudnnGetConvolutionBackwardDataAlgorithm_v7(context_.cudnn(), kernel_.get(), output_.get(),
-                                                      convolution_.get(), input_.get(), kMostTried, &count,
-                                                      results.data()),
-          description_);
+    check(
+        cudnnGetConvolutionBackwardDataAlgorithm_v7(context_.cudnn(), kernel_.get(), output_.get(), convolution_.get(),
+                                                    input_.get(), kMostTried, &count, results.data()),
+        description_);
     return first_of(results, count, true, description_);
   }
   std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kMostTried> results;
-  check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(context_.cudnn(), input_.get(), output_.get(),
-                                                      convolution_.get(), kernel_.get(), kMostTried, &count,
-                                                      results.data()),
+  check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(context_.cudnn(), input_.get(), output_.get(), convolution_.get(),
+                                                      kernel_.get(), kMostTried, &count, results.data()),
         description_);
   return first_of(results, count, true, description_);
 }
@@ -177,14 +177,14 @@ void Convolution::use(const ConvolutionAlgorithm& algorithm) {
   check(cudnnSetConvolutionMathType(convolution_.get(), static_cast<cudnnMathType_t>(algorithm.math)), description_);
 }
 
-void Convolution::forward(const ConvolutionAlgorithm& algorithm, const void* input, const void* kernel,
-                          void* workspace, void* output) {
+void Convolution::forward(const ConvolutionAlgorithm& algorithm, const void* input, const void* kernel, void* workspace,
+                          void* output) {
   constexpr float kOne = 1;
   constexpr float kZero = 0;
   use(algorithm);
-  check(cudnnConvolutionForward(context_.cudnn(), &kOne, input_.get(), input, kernel_.get(), kernel,
-                                convolution_.get(), static_cast<cudnnConvolutionFwdAlgo_t>(algorithm.number),
-                                workspace, algorithm.workspace_bytes, &kZero, output_.get(), output),
+  check(cudnnConvolutionForward(context_.cudnn(), &kOne, input_.get(), input, kernel_.get(), kernel, convolution_.get(),
+                                static_cast<cudnnConvolutionFwdAlgo_t>(algorithm.number), workspace,
+                                algorithm.workspace_bytes, &kZero, output_.get(), output),
         description_);
 }
 
@@ -199,8 +199,8 @@ void Convolution::backward_data(const ConvolutionAlgorithm& algorithm, const voi
         description_);
 }
 
-void Convolution::backward_filter(const ConvolutionAlgorithm& algorithm, const void* input,
-                                  const void* output_gradient, void* workspace, void* kernel_gradient) {
+void Convolution::backward_filter(const ConvolutionAlgorithm& algorithm, const void* input, const void* output_gradient,
+                                  void* workspace, void* kernel_gradient) {
   constexpr float kOne = 1;
   constexpr float kZero = 0;
   use(algorithm);

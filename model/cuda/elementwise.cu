@@ -140,8 +140,8 @@ void convert(const TensorView& from, const TensorView& to, cudaStream_t stream) 
   if (from.empty()) return;
   with_type(from.type(), [&]<typename From>(From) {
     with_type(to.type(), [&]<typename To>(To) {
-      launch(convert_elements<From, To>, blocks_for(from.size() / 4), kThreads, stream, data<From>(from),
-             data<To>(to), from.size());
+      launch(convert_elements<From, To>, blocks_for(from.size() / 4), kThreads, stream, data<From>(from), data<To>(to),
+             from.size());
     });
   });
 }
@@ -152,8 +152,8 @@ void dropout(const TensorView& input, const DropoutKey* key, std::int64_t featur
   const auto width = static_cast<std::size_t>(features);
   const std::size_t samples = input.size() / width;
   with_type(input.type(), [&]<typename T>(T) {
-    launch(drop<T>, blocks_for(samples * ((width + 3) / 4)), kThreads, stream, data<T>(input), data<T>(output),
-           samples, width, key, rate);
+    launch(drop<T>, blocks_for(samples * ((width + 3) / 4)), kThreads, stream, data<T>(input), data<T>(output), samples,
+           width, key, rate);
   });
 }
 

@@ -132,8 +132,7 @@ __global__ void squared_error_rows(LossArguments a, const T* outputs, T* gradien
   for (std::int64_t k = lane(); k < a.width; k += kWarp) {
     const float difference = widen(outputs[row * a.width + k]) - a.targets[row * a.width + k];
     sum += static_cast<double>(difference) * static_cast<double>(difference);
-    if (gradient != nullptr)
-      gradient[row * a.width + k] = narrow<T>(*a.gradient_factor * 2 * difference / width);
+    if (gradient != nullptr) gradient[row * a.width + k] = narrow<T>(*a.gradient_factor * 2 * difference / width);
   }
   sum = warp_sum(sum);
   if (lane() == 0) a.of_samples[row] = {sum / static_cast<double>(width), 0};
@@ -176,8 +175,8 @@ void softmax_backward(const TensorView& output, const TensorView& output_gradien
                       const TensorView& input_gradient, cudaStream_t stream) {
   const std::int64_t rows = static_cast<std::int64_t>(output.size()) / width;
   with_type(output.type(), [&]<typename T>(T) {
-    launch(softmax_gradient_rows<T>, blocks_for_rows(rows), kThreads, stream, data<T>(output),
-           data<T>(output_gradient), rows, width, data<T>(input_gradient));
+    launch(softmax_gradient_rows<T>, blocks_for_rows(rows), kThreads, stream, data<T>(output), data<T>(output_gradient),
+           rows, width, data<T>(input_gradient));
   });
 }
 

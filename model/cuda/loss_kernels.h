@@ -23,17 +23,18 @@ struct SampleLoss {
 
 /// Everything in memory of the GPU.
 struct LossArguments {
-  TensorView outputs;                        ///< [samples, width]
-  TensorView gradient;                       ///< the same, or empty
-  const std::int32_t* labels = nullptr;      ///< [samples], in range
-  const float* targets = nullptr;            ///< [samples, width]
-  const float* gradient_factor = nullptr;    ///< loss scale / samples of the global batch
-  SampleLoss* of_samples = nullptr;          ///< [samples], scratch
-  MetricSums* sums = nullptr;                ///< added to
+  TensorView outputs;                      ///< [samples, width]
+  TensorView gradient;                     ///< the same, or empty
+  const std::int32_t* labels = nullptr;    ///< [samples], in range
+  const float* targets = nullptr;          ///< [samples, width]
+  const float* gradient_factor = nullptr;  ///< loss scale / samples of the global batch
+  SampleLoss* of_samples = nullptr;        ///< [samples], scratch
+  MetricSums* sums = nullptr;              ///< added to
   std::int64_t samples = 0;
   std::int64_t width = 0;
 };
-/// As model::compute_loss; the loss of a sample is computed in float32, the sums in double, in the order of the samples.
+/// As model::compute_loss; the loss of a sample is computed in float32, the sums in double, in the order of the
+/// samples.
 void cross_entropy(const LossArguments& arguments, float label_smoothing, cudaStream_t stream);
 void mean_squared_error(const LossArguments& arguments, cudaStream_t stream);
 

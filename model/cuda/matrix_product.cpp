@@ -7,8 +7,9 @@
 namespace lockstep::model::cuda {
 namespace {
 
-constexpr std::uint64_t kMostWorkspace = std::uint64_t{32} << 20;  // what cuBLASLt's fastest algorithms of Hopper ask for
-constexpr std::uint32_t kAlignment = 16;                           // bytes, of all arrays
+constexpr std::uint64_t kMostWorkspace = std::uint64_t{32}
+                                         << 20;  // what cuBLASLt's fastest algorithms of Hopper ask for
+constexpr std::uint32_t kAlignment = 16;         // bytes, of all arrays
 
 template <typename Value>
 void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const Value& value,
@@ -90,10 +91,10 @@ void MatrixProduct::run(const void* left, const void* right, const void* bias, v
   constexpr float kOne = 1;
   constexpr float kZero = 0;
   if (spec_.bias) set(operation_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias, description_);
-  check(cublasLtMatmul(context_.cublas(), operation_.get(), &kOne, right, right_.get(), left, left_.get(), &kZero,
-                       result, result_.get(), result, result_.get(), &algorithm_, workspace, workspace_bytes_,
-                       context_.native()),
-        description_);
+  check(
+      cublasLtMatmul(context_.cublas(), operation_.get(), &kOne, right, right_.get(), left, left_.get(), &kZero, result,
+                     result_.get(), result, result_.get(), &algorithm_, workspace, workspace_bytes_, context_.native()),
+      description_);
 }
 
 }  // namespace lockstep::model::cuda

@@ -120,8 +120,7 @@ __global__ void give_to_largest(const T* output_gradient, const Index* largest, 
     Values<T, kWidth> sum{};
     for (int row = rows.begin; row < rows.end; ++row)
       for (int column = columns.begin; column < columns.end; ++column) {
-        const std::int64_t from =
-            at(in.image, row, column, in.channel, w.output_height, w.output_width, w.channels);
+        const std::int64_t from = at(in.image, row, column, in.channel, w.output_height, w.output_width, w.channels);
         const Values<T, kWidth> gradient = load<T, kWidth>(output_gradient + from);
         const int window_row = in.row - (row * w.stride_height - w.pad_top);
         const int window_column = in.column - (column * w.stride_width - w.pad_left);

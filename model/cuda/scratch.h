@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <span>
 
-
 namespace lockstep::model::cuda {
 
 /// Adds parts up; each begins at a multiple of 256 bytes of the whole, which libraries ask of a workspace.
@@ -28,7 +27,8 @@ class ScratchPlan {
 /// The part of `scratch` that begins at `offset` of its plan.
 inline std::byte* part_of(std::span<std::byte> scratch, std::size_t offset) {
   const std::size_t address = reinterpret_cast<std::size_t>(scratch.data());
-  const std::size_t aligned = (address + ScratchPlan::kAlignment - 1) / ScratchPlan::kAlignment * ScratchPlan::kAlignment;
+  const std::size_t aligned =
+      (address + ScratchPlan::kAlignment - 1) / ScratchPlan::kAlignment * ScratchPlan::kAlignment;
   return scratch.data() + (aligned - address) + offset;
 }
 

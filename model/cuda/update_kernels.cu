@@ -60,8 +60,8 @@ __device__ void store_parameters(const Values<float, kTake>& w, std::size_t at, 
   }
 }
 
-// A formula over the arrays of FlatArrays: function(w, first, second, g, numbers, rate), where what the optimizer has no
-// slot for is a zero that nobody keeps.
+// A formula over the arrays of FlatArrays: function(w, first, second, g, numbers, rate), where what the optimizer has
+// no slot for is a zero that nobody keeps.
 template <typename Weight, typename Update, int kSlots, typename Formula>
 __global__ void __launch_bounds__(kThreads)
     descend_all(FlatArrays a, Weight* weights, const Numbers<Update>* numbers, const Decision* decision,

@@ -65,6 +65,8 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
                 {"micro_batch", begin.micro_batch},
                 {"model", begin.model},
                 {"parameters", begin.parameters},
+                {"precision", begin.precision},
+                {"bn", begin.normalization},
                 {"data", begin.data},
                 {"records", begin.records},
                 {"steps_per_epoch", begin.steps_per_epoch},
@@ -97,6 +99,8 @@ void JsonEvents::on_batch_end(const StepLogs& logs) {
     event["skipped"] = true;
   else
     add_metrics(event, "", logs.metrics);
+  if (logs.overflow) event["overflow"] = true;
+  if (logs.loss_scale) event["loss_scale"] = *logs.loss_scale;
   event["samples_per_second"] = static_cast<double>(samples_) / seconds;
   event["learning_rate"] = shortest(logs.learning_rate);
   if (logs.gradient_norm > 0) event["gradient_norm"] = logs.gradient_norm;

@@ -169,6 +169,20 @@ TEST_F(CudaCapture, LeavesOtherThreadsAloneUnlessItIsGlobal) {
   EXPECT_EQ(end(), cudaSuccess);
 }
 
+TEST_F(CudaCapture, EndsWhereAnyThreadWaitsForItsWholeGpu) {
+  const auto synchronize_elsewhere = [](int gpu) {
+    cudaError_t status = cudaSuccess;
+    std::thread([&] {
+      const DeviceScope scope(gpu);
+      status = cudaDeviceSynchronize();
+    }).join();
+    return status;
+  };
+  begin(cudaStreamCaptureModeThreadLocal);
+  EXPECT_EQ(synchronize_elsewhere(1), cudaSuccess);
+  expect_is_refused(synchronize_elsewhere(0), cudaErrorStreamCaptureUnsupported);
+}
+
 TEST_F(CudaCapture, OfAThreadIsEndedByItAndOnItsStream) {
   begin();
   cudaError_t answer = cudaSuccess;
@@ -196,6 +210,14 @@ TEST_F(CudaCapture, RefusesToMeetAnotherCapture) {
   EXPECT_EQ(cudaStreamEndCapture(other_.get(), &graph), cudaErrorStreamCaptureInvalidated);
 }
 
+TEST_F(CudaCapture, EndsWithItsStream) {
+  begin();
+  fork();
+  stream_ = make_stream();
+  EXPECT_EQ(status(other_), cudaStreamCaptureStatusNone);
+  const Elements<int> allowed(1);
+}
+
 TEST_F(CudaCapture, IsNotForTheDefaultStreamNorTwiceForOne) {
   EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaErrorStreamCaptureUnsupported);
   begin();
@@ -209,6 +231,8 @@ TEST_F(CudaCapture, RefusesTheDefaultStreamBesideABlockingOne) {
   stream_ = make_stream(cudaStreamDefault);
   begin();
   expect_is_refused(cudaMemsetAsync(value.get(), 0, 4, cudaStreamLegacy), cudaErrorStreamCaptureImplicit);
+  begin();
+  expect_is_refused(cudaStreamSynchronize(cudaStreamLegacy), cudaErrorStreamCaptureImplicit);
 }
 
 }  // namespace

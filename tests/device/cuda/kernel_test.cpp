@@ -1,6 +1,6 @@
 // Kernels on the pretended GPUs: what their threads see of each other, and what ends the program.
-#include "pretended_nvcc.h"
-//
+#include "pretended_nvcc.h"  // first, as if the compiler were nvcc
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -206,6 +206,12 @@ __global__ void come_to_different_meetings() {
   else
     __shfl_sync(threadIdx.x < 63 ? kAll : 0x80000000, 1, 31);
 }
+__global__ void wait_for_each_other() {
+  if (threadIdx.x == 0)
+    __syncthreads();
+  else
+    __shfl_sync(kAll, 1, 0);
+}
 __global__ void leave_a_warp(unsigned first) {
   if (threadIdx.x >= first) __shfl_xor_sync(kAll, 1.0F, 16);
 }
@@ -232,6 +238,7 @@ TEST_F(KernelDeathTest, ABarrierWithoutAllThreadsEndsTheProgram) {
       "CUDA was misused: thread \\(1, 0, 0\\) of block \\(0, 0, 0\\) of a kernel comes to a barrier that other "
       "threads of its block ended without");
   EXPECT_DEATH(run(come_to_different_meetings, 64), "CUDA was misused: .*ends without the barrier");
+  EXPECT_DEATH(run(wait_for_each_other, 32), "waits for threads that wait for something else");
 }
 
 TEST_F(KernelDeathTest, AShuffleWithoutAllItsLanesEndsTheProgram) {

@@ -98,7 +98,7 @@ TEST_F(CudaMemoryDeathTest, ThatIsUsedAfterItsEndEndsTheProgram) {
         auto* data = static_cast<char*>(allocate(10));
         cudaFree(data);
         data[5] = 1;
-        for (int i = 0; i < 3; ++i) cudaFree(allocate(40'000'000));
+        for (int i = 0; i < 3; ++i) cudaFree(allocate(20'000'000));
       },
       "something was written into the 10 bytes at .* after they were freed");
 }

@@ -3,9 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <cmath>
 #include <latch>
-#include <vector>
+#include <memory>
+#include <utility>
 
 #include "tests/device/cuda/handles.h"
 #include "tests/support/pretend_cuda/streams.h"
@@ -17,15 +18,17 @@ namespace {
 class Held {
  public:
   explicit Held(cudaStream_t stream) {
-    EXPECT_EQ(pretend::enqueue(stream, [&] { latch_.wait(); }), cudaSuccess);
+    EXPECT_EQ(pretend::enqueue(stream, [latch = latch_] { latch->wait(); }), cudaSuccess);
   }
   ~Held() { let_go(); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
   void let_go() {
-    if (!std::exchange(is_gone_, true)) latch_.count_down();
+    if (!std::exchange(is_gone_, true)) latch_->count_down();
   }
 
  private:
-  std::latch latch_{1};
+  std::shared_ptr<std::latch> latch_ = std::make_shared<std::latch>(1);  // the stream may be late to see it
   bool is_gone_ = false;
 };
 
@@ -85,12 +88,12 @@ TEST(CudaStream, ReadsFreshMemoryWhereAWaitIsMissing) {
 }
 
 TEST(CudaStream, FinishesItsWorkWhenItIsGone) {
-  std::latch done(1);
+  const auto done = std::make_shared<std::latch>(1);
   {
     const StreamHandle stream = make_stream();
-    EXPECT_EQ(pretend::enqueue(stream.get(), [&] { done.count_down(); }), cudaSuccess);
+    EXPECT_EQ(pretend::enqueue(stream.get(), [done] { done->count_down(); }), cudaSuccess);
   }
-  done.wait();
+  done->wait();
 }
 
 TEST(CudaStream, TakesTurnsWithTheDefaultStreamUnlessItIsNonBlocking) {

@@ -56,19 +56,29 @@ cudaError_t Driver::put(CUstream_st& stream, std::function<void()> work) {
     add_node(stream, std::move(work));
     return cudaSuccess;
   }
+  if (const cudaError_t status = check_default(stream); status != cudaSuccess) return status;
   const auto own = default_streams.find(stream.device);
   if (stream.blocks && own != default_streams.end()) {
+    const auto follow = [&](const CUstream_st& other) {
+      stream.queue->give([moment = other.queue->mark()] { moment->wait(); });
+    };
     if (own->second.get() != &stream) {
-      stream.queue->give([moment = own->second->queue->mark()] { moment->wait(); });
+      follow(*own->second);
     } else {
-      for (const auto& [handle, other] : streams) {
-        if (!other->blocks || other->device != stream.device) continue;
-        if (other->capture) return invalidate(*other->capture, cudaErrorStreamCaptureImplicit);
-        stream.queue->give([moment = other->queue->mark()] { moment->wait(); });
-      }
+      for (const auto& [handle, other] : streams)
+        if (other->blocks && other->device == stream.device) follow(*other);
     }
   }
   stream.queue->give(std::move(work));
+  return cudaSuccess;
+}
+
+cudaError_t Driver::check_default(const CUstream_st& stream) {
+  const auto own = default_streams.find(stream.device);
+  if (own == default_streams.end() || own->second.get() != &stream) return cudaSuccess;
+  for (const auto& [handle, other] : streams)
+    if (other->blocks && other->device == stream.device && other->capture)
+      return invalidate(*other->capture, cudaErrorStreamCaptureImplicit);
   return cudaSuccess;
 }
 

@@ -86,6 +86,8 @@ struct Driver {
   /// The work becomes the stream's next node.
   static void add_node(CUstream_st& stream, std::function<void()> work);
   cudaError_t check_no_capture();
+  /// Success, unless `stream` is a default stream and one that takes turns with it is captured.
+  cudaError_t check_default(const CUstream_st& stream);
   /// Streams that `capture` captures leave it.
   void end(const std::shared_ptr<Capture>& capture);
 };

@@ -3,10 +3,7 @@
 #undef _FORTIFY_SOURCE
 #include "tests/support/pretend_cuda/fiber.h"
 
-#include <ucontext.h>
 #include <csetjmp>
-#include <cstdint>
-
 #include <utility>
 
 #include "tests/support/pretend_cuda/fiber_stack.h"
@@ -34,8 +31,8 @@ struct Fiber::State {
     if (_setjmp(inside) == 0) _longjmp(outside, 1);
   }
 
-  static void run(unsigned high, unsigned low) {
-    auto* state = reinterpret_cast<State*>(std::uintptr_t{high} << 32 | low);
+  static void run(void* data) {
+    auto* state = static_cast<State*>(data);
     for (;;) {
       state->work();
       state->rests = true;
@@ -44,16 +41,7 @@ struct Fiber::State {
   }
 };
 
-Fiber::Fiber() : state_(std::make_unique<State>()) {
-  getcontext(&state_->entry);
-  state_->entry.uc_stack.ss_sp = state_->stack.begin();
-  state_->entry.uc_stack.ss_size = state_->stack.size();
-  state_->entry.uc_link = nullptr;
-  // makecontext passes ints.
-  const auto address = reinterpret_cast<std::uintptr_t>(state_.get());
-  makecontext(&state_->entry, reinterpret_cast<void (*)()>(State::run), 2, static_cast<unsigned>(address >> 32),
-              static_cast<unsigned>(address));
-}
+Fiber::Fiber() : state_(std::make_unique<State>()) { state_->stack.prepare(state_->entry, State::run, state_.get()); }
 
 Fiber::~Fiber() = default;
 

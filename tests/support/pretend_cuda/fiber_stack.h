@@ -1,6 +1,8 @@
 // Memory for a fiber's stack, with a page below it that ends the program when it is reached.
 #pragma once
 
+#include <ucontext.h>
+
 #include <cstddef>
 
 namespace lockstep::pretend {
@@ -14,6 +16,9 @@ class FiberStack {
 
   std::byte* begin() const;
   std::size_t size() const;
+
+  /// Sets `context` to the beginning of `run(argument)` on this stack; `run` never returns.
+  void prepare(ucontext_t& context, void (*run)(void*), void* argument) const;
 
  private:
   std::byte* mapped_;

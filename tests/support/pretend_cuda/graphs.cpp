@@ -114,6 +114,10 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   return cudaSuccess;
 }
 
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags) {
+  return cudaGraphInstantiate(executable, graph, flags);
+}
+
 cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
   const std::lock_guard lock(driver().mutex);

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <iterator>
 #include <memory>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "pretended_nvcc.h"
@@ -16,21 +19,32 @@
 namespace lockstep::pretend {
 namespace {
 
-// Fibers of this thread of the host that have nothing to do.
-constinit thread_local std::vector<std::unique_ptr<Fiber>>* resting_fibers = nullptr;
+// Fibers that have nothing to do, of all threads of the host.
+class RestingFibers {
+ public:
+  // They stay until the process is gone, since streams do.
+  static RestingFibers& of_this_process() {
+    static auto* resting = new RestingFibers;
+    return *resting;
+  }
 
-struct OwnFibers {
-  OwnFibers() { resting_fibers = &fibers; }
-  std::vector<std::unique_ptr<Fiber>> fibers;
+  std::unique_ptr<Fiber> take() {
+    const std::lock_guard lock(mutex_);
+    if (fibers_.empty()) return std::make_unique<Fiber>();
+    std::unique_ptr<Fiber> fiber = std::move(fibers_.back());
+    fibers_.pop_back();
+    return fiber;
+  }
+
+  void give_back(std::vector<std::unique_ptr<Fiber>> fibers) {
+    const std::lock_guard lock(mutex_);
+    std::ranges::move(fibers, std::back_inserter(fibers_));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
 };
-
-std::unique_ptr<Fiber> take_fiber() {
-  thread_local OwnFibers own;
-  if (own.fibers.empty()) return std::make_unique<Fiber>();
-  std::unique_ptr<Fiber> fiber = std::move(own.fibers.back());
-  own.fibers.pop_back();
-  return fiber;
-}
 
 // Lanes of a warp that do something together, again and again.
 struct WarpMeeting {
@@ -112,7 +126,7 @@ void Block::run() {
       running_ = next.fiber;
       running_->resume();
     } else if (begun_ < count_) {
-      fibers_.push_back(take_fiber());
+      fibers_.push_back(RestingFibers::of_this_process().take());
       running_ = fibers_.back().get();
       running_->start([this] { run_threads(); });
     } else {
@@ -120,7 +134,7 @@ void Block::run() {
       kernel_misused("waits for threads that wait for something else");
     }
   }
-  for (std::unique_ptr<Fiber>& fiber : fibers_) resting_fibers->push_back(std::move(fiber));
+  RestingFibers::of_this_process().give_back(std::move(fibers_));
 }
 
 void Block::end_thread() {

@@ -25,7 +25,7 @@ constexpr std::size_t kAlignment = 256;  // that of cudaMalloc, and of the guard
 constexpr int kFresh = 0xff;             // a NaN in every type of float
 constexpr int kGuard = 0xa5;
 constexpr int kFreed = 0x7f;
-constexpr std::size_t kMostFreedBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostFreedBytes = std::size_t{32} << 20;
 
 struct Piece {
   std::size_t bytes = 0;   // as was asked for
@@ -69,6 +69,7 @@ class Memory {
     pieces_.erase(found);
     if (type == cudaMemoryTypeDevice) used_[piece.device] -= piece.padded;
     check_guards(data, piece);
+    if (piece.padded > kMostFreedBytes) return std::free(data - kAlignment);
     std::memset(data, kFreed, piece.bytes);
     freed_.emplace_back(data, piece);
     freed_bytes_ += piece.padded;
@@ -197,6 +198,7 @@ cudaError_t allocate(void** data, std::size_t bytes, cudaMemoryType type) {
   return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 
+// CUDA's own may wait for the GPU first; nobody should lean on that, so this one does not.
 cudaError_t free(void* data, cudaMemoryType type) {
   if (const cudaError_t status = readiness_outside_of_captures(); status != cudaSuccess) return status;
   if (data != nullptr) memory().free(data, type);
@@ -207,6 +209,7 @@ cudaError_t free(void* data, cudaMemoryType type) {
 
 void count_all_memory_as_gpus(int count) { memory().all_is_gpus += count; }
 std::size_t free_bytes(int device) { return memory().free_now(device); }
+bool is_on_gpu(const void* data, std::size_t bytes) { return type_at(data, bytes) == cudaMemoryTypeDevice; }
 
 }  // namespace lockstep::pretend
 

@@ -11,4 +11,7 @@ void count_all_memory_as_gpus(int count);
 /// Bytes that can still be allocated on GPU `device`.
 std::size_t free_bytes(int device);
 
+/// Whether [data, data + bytes) is memory of a GPU. Ends the program where only a part of it is.
+bool is_on_gpu(const void* data, std::size_t bytes);
+
 }  // namespace lockstep::pretend

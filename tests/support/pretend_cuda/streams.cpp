@@ -80,6 +80,7 @@ cudaError_t end_of(cudaStream_t handle, std::shared_ptr<pretend::Moment>& moment
   const std::lock_guard lock(driver().mutex);
   CUstream_st& stream = driver().stream(handle);
   if (stream.capture) return pretend::invalidate(*stream.capture, cudaErrorStreamCaptureUnsupported);
+  if (const cudaError_t status = driver().check_default(stream); status != cudaSuccess) return status;
   if (const cudaError_t status = driver().check_no_capture(); status != cudaSuccess) return status;
   const cudaError_t status = driver().put(stream, [] {});  // behind what the default stream takes turns with
   if (status == cudaSuccess) moment = stream.queue->mark();
@@ -107,11 +108,14 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, i
   return cudaStreamCreateWithFlags(handle, flags);
 }
 
-// Its work goes on without it.
+// Its work goes on without it; a capture does not.
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   const std::lock_guard lock(driver().mutex);
   CUstream_st& stream = driver().stream(handle);
-  if (stream.capture) stream.capture->is_valid = false;
+  if (const std::shared_ptr<pretend::Capture> capture = stream.capture) {
+    capture->is_valid = false;
+    if (capture->origin == handle) driver().end(capture);
+  }
   driver().ending.push_back(std::move(stream.queue));
   driver().streams.erase(handle);
   reap();
@@ -150,6 +154,10 @@ cudaError_t cudaDeviceSynchronize() {
   std::vector<std::shared_ptr<pretend::Moment>> moments;
   {
     const std::lock_guard lock(driver().mutex);
+    // It waits for captured streams too, whoever captures them and how.
+    for (const auto& [handle, stream] : driver().streams)
+      if (stream->capture && stream->device == pretend::current_gpu())
+        return answer(pretend::invalidate(*stream->capture, cudaErrorStreamCaptureUnsupported));
     if (const cudaError_t status = driver().check_no_capture(); status != cudaSuccess) return answer(status);
     const auto mark = [&](const CUstream_st& stream) {
       if (stream.device == pretend::current_gpu()) moments.push_back(stream.queue->mark());

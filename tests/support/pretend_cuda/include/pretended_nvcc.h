@@ -14,6 +14,7 @@
 
 #include "tests/support/pretend_cuda/grid.h"
 
+// The names are CUDA's. NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 #undef __shared__
 #define __shared__ static thread_local
 #undef __launch_bounds__
@@ -145,3 +146,4 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
 
 using std::max;
 using std::min;
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)

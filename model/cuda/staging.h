@@ -1,0 +1,61 @@
+// Small blocks of numbers and whole batches on their way to a GPU.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "device/buffer.h"
+#include "device/stream.h"
+#include "model/cuda/context.h"
+
+namespace lockstep::model::cuda {
+
+/// Memory of the GPU that the host gives new values again and again: they are copied into page-locked memory, two
+/// copies of which take turns, and from there on a stream of their own, beside the computation. Who reads them on the
+/// context's stream comes after them, and who writes the next ones after the reading.
+class Staging {
+ public:
+  explicit Staging(Context& context);
+
+  /// Makes room for `bytes`; what was there is lost. Returns whether data() has moved.
+  bool reserve(std::size_t bytes);
+  std::byte* data() const { return static_cast<std::byte*>(device_.data()); }  ///< on the GPU
+
+  /// Brings the parts, one behind the other, each at a multiple of 64 bytes, to data(). Everything put on the context's
+  /// stream later reads them; everything put there before read what was there. Does not wait for the GPU, but for the
+  /// copy before the last.
+  void bring(std::span<const std::span<const std::byte>> parts);
+  void bring(std::span<const std::byte> bytes) { bring(std::span(&bytes, 1)); }
+
+  /// Where the part after `bytes` begins.
+  static std::size_t next(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+ private:
+  struct Slot {
+    device::Buffer pinned;
+    std::optional<device::Event> copied;
+  };
+
+  Context& context_;
+  std::unique_ptr<device::Allocator> pinned_allocator_;
+  device::Buffer device_;
+  Slot slots_[2];
+  std::size_t turn_ = 0;
+};
+
+/// One value of a trivial type in the GPU's memory, to be set from the host.
+template <typename T>
+class StagedValue {
+ public:
+  explicit StagedValue(Context& context) : staging_(context) { staging_.reserve(sizeof(T)); }
+  const T* data() const { return reinterpret_cast<const T*>(staging_.data()); }
+  void set(const T& value) { staging_.bring(std::as_bytes(std::span(&value, 1))); }
+
+ private:
+  Staging staging_;
+};
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,318 @@
+// A GPU computes what the CPU does, layer by layer, up to rounding. Runs on gpu:0, pretended or not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "device/gpu.h"
+#include "device/host_view.h"
+#include "model/backend.h"
+#include "model/compiled_model.h"
+#include "model/layers/layers.h"
+#include "model/zoo/zoo.h"
+#include "tests/model/support/numbers.h"
+
+namespace lockstep::model {
+namespace {
+
+using device::Device;
+using device::DeviceKind;
+using device::HostView;
+
+constexpr Device kGpu{DeviceKind::gpu, 0};
+
+using Values = std::vector<float>;
+
+// One side of the comparison: a model with given numbers, and what a pass on a batch makes of them.
+class Side {
+ public:
+  Side(Device device, std::shared_ptr<const Network> network, const ComputeOptions& options)
+      : allocator_(device.kind == DeviceKind::gpu ? device::make_gpu_allocator(device.index)
+                                                  : std::make_unique<device::HostAllocator>()),
+        model_(std::move(network), device, *allocator_, options) {
+    fill(model_.parameter_table(), model_.parameters(), 0);
+    fill(model_.buffer_table(), model_.buffers(), 1.25f);
+    model_.parameters_changed();
+  }
+
+  CompiledModel& model() { return model_; }
+  Values values(std::span<float> memory) {
+    HostView view(memory, model_.backend().stream());
+    return {view.values().begin(), view.values().end()};
+  }
+  Values gradients() { return values(model_.gradients()); }
+  Values buffers() { return values(model_.buffers()); }
+
+ private:
+  void fill(const ParameterTable& table, std::span<float> flat, float shift) {
+    HostView view(flat, model_.backend().stream());
+    for (const ParameterInfo& entry : table.entries()) {
+      const Values random = numbers(entry.count, 100 + entry.offset);
+      std::ranges::transform(random, ParameterTable::slice(view.values(), entry).begin(),
+                             [&](float x) { return 0.5f * x + shift; });
+    }
+    view.write_back(model_.backend().stream());
+  }
+
+  std::unique_ptr<device::Allocator> allocator_;
+  CompiledModel model_;
+};
+
+struct Case {
+  std::string name;
+  Network (*make)();
+  std::vector<std::int64_t> batches = {1, 2, 3};
+  double depth = 1;  // how much of rounding adds up
+
+  friend std::ostream& operator<<(std::ostream& stream, const Case& one) { return stream << one.name; }
+};
+
+Network image_network(Shape shape = {7, 5, 3}) { return Network(std::move(shape)); }
+
+Network ended(Network network) {
+  if (network.output_shape().size() > 1) network.add(Flatten());
+  network.add(Dense({.units = 5}));
+  return network;
+}
+
+template <typename L>
+Network of_layer(L layer, Shape shape = {7, 5, 3}) {
+  Network network = image_network(std::move(shape));
+  network.add(Conv2D({.filters = 4, .kernel = 1}));  // so that the layer has a gradient to give
+  network.add(std::move(layer));
+  return ended(std::move(network));
+}
+
+const Case kCases[] = {
+    {"dense", [] { return ended(Network({9})); }},
+    {"dense_relu",
+     [] {
+       Network network({9});
+       network.add(Dense({.units = 7}));
+       network.add(ReLU());
+       return ended(std::move(network));
+     }},
+    {"dense_without_bias",
+     [] {
+       Network network({6});
+       network.add(Dense({.units = 8, .use_bias = false}));
+       network.add(ReLU());
+       return ended(std::move(network));
+     }},
+    {"convolution", [] { return of_layer(Conv2D({.filters = 6, .kernel = 3})); }},
+    {"convolution_same", [] { return of_layer(Conv2D({.filters = 5, .kernel = 3, .padding = Padding::same})); }},
+    {"convolution_with_uneven_zeros",
+     [] { return of_layer(Conv2D({.filters = 5, .kernel = 4, .strides = 2, .padding = Padding::same})); }},
+    {"convolution_in_groups",
+     [] {
+       return of_layer(Conv2D({.filters = 6, .kernel = 3, .strides = 2, .padding = Padding::symmetric, .groups = 2}));
+     }},
+    {"convolution_relu",
+     [] {
+       Network network = image_network();
+       network.add(Conv2D({.filters = 8, .kernel = 3}));
+       network.add(ReLU());
+       return ended(std::move(network));
+     }},
+    {"convolution_without_bias_relu",
+     [] {
+       Network network = image_network();
+       network.add(Conv2D({.filters = 8, .kernel = 3, .use_bias = false}));
+       network.add(ReLU());
+       return ended(std::move(network));
+     }},
+    {"max_pooling", [] { return of_layer(MaxPool2D({.pool = 2})); }},
+    {"max_pooling_that_overlaps",
+     [] { return of_layer(MaxPool2D({.pool = 3, .strides = 2, .padding = Padding::symmetric})); }},
+    {"average_pooling", [] { return of_layer(AveragePool2D({.pool = 2, .strides = 1, .padding = Padding::same})); }},
+    {"global_average_pooling", [] { return of_layer(GlobalAveragePooling2D()); }},
+    {"relu", [] { return of_layer(ReLU()); }},
+    {"softmax", [] { return of_layer(Softmax()); }},
+    {"dropout", [] { return of_layer(Dropout({.rate = 0.3f})); }},
+    {"batch_normalization", [] { return of_layer(BatchNormalization()); }},
+    {"batch_normalization_relu",
+     [] {
+       Network network = image_network({6, 6, 3});
+       network.add(Conv2D({.filters = 16, .kernel = 3, .use_bias = false}));
+       network.add(BatchNormalization());
+       network.add(ReLU());
+       return ended(std::move(network));
+     }},
+    {"addition",
+     [] {
+       Network network = image_network();
+       const NodeId first = network.add(Conv2D({.filters = 4, .kernel = 3, .padding = Padding::same}));
+       const NodeId second = network.add(Conv2D({.filters = 4, .kernel = 1}), {kInput});
+       network.add(Add(), {first, second, first});
+       return ended(std::move(network));
+     }},
+    {"addition_relu",
+     [] {
+       Network network = image_network();
+       const NodeId first = network.add(Conv2D({.filters = 4, .kernel = 3, .padding = Padding::same}));
+       network.add(BatchNormalization());
+       network.add(Add(), {network.last(), first});
+       network.add(ReLU());
+       return ended(std::move(network));
+     }},
+    {"cnn",
+     [] {
+       return zoo::cnn({12, 12, 1}, 5);
+     }},
+};
+
+// Networks so deep that the rounding of one layer to 16 bits is amplified by the next: compared in float32 alone.
+const Case kDeepCases[] = {
+    {"resnet18",
+     [] {
+       return zoo::resnet18({32, 32, 3}, 5, {.width = 4});
+     }},
+    {"resnet50_imagenet",
+     [] {
+       return zoo::resnet50({64, 64, 3}, 5, {.width = 2, .stem = zoo::Stem::imagenet});
+     }},
+};
+
+double norm(const Values& values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
+  return std::sqrt(sum);
+}
+
+// Distance over norm.
+double error(const Values& values, const Values& reference) {
+  Values difference = values;
+  for (std::size_t i = 0; i < reference.size(); ++i) difference[i] -= reference[i];
+  return norm(difference) / std::max(norm(reference), 1e-6);
+}
+
+// A batch for a network, and what a pass on it depends on.
+struct Data {
+  std::int64_t samples;
+  std::int64_t width;
+  Values features = numbers(static_cast<std::size_t>(samples * width), 1);
+  std::vector<std::int32_t> classes = labels(static_cast<std::size_t>(samples), 5, 2);
+  Values targets = numbers(static_cast<std::size_t>(samples * 5), 3);
+
+  Data(const Network& network, std::int64_t its_samples)
+      : samples(its_samples), width(element_count(network.input_shape())) {}
+
+  BatchView part(std::int64_t first, std::int64_t count) const {
+    const auto at = [](std::int64_t index) { return static_cast<std::size_t>(index); };
+    return {.samples = count,
+            .features = std::span(features).subspan(at(first * width), at(count * width)),
+            .targets = {.labels = std::span(classes).subspan(at(first), at(count)), .values = {}}};
+  }
+  BatchView of(const Loss& loss) const {
+    BatchView view = part(0, samples);
+    if (std::holds_alternative<MeanSquaredError>(loss)) view.targets = {.labels = {}, .values = targets};
+    return view;
+  }
+  StepContext context(std::int64_t first = 0) const {
+    return {.seed = 7, .step = 3, .first_sample = 11 + first, .global_samples = samples + 2};
+  }
+};
+
+using Setting = std::tuple<Case, Precision>;
+
+class GpuAgreement : public testing::TestWithParam<Setting> {
+ protected:
+  void SetUp() override {
+    if (!device::gpu_is_available()) GTEST_SKIP() << device::gpu_unavailable_reason();
+  }
+
+  static const Case& test_case() { return std::get<0>(GetParam()); }
+  static ComputeOptions options() { return {.precision = std::get<1>(GetParam()), .deterministic = true}; }
+  static double tolerance() {
+    switch (options().precision) {
+      case Precision::float32:
+        return 1e-4 * test_case().depth;
+      case Precision::bfloat16:
+        return 0.12;
+      case Precision::float16:
+        break;
+    }
+    return 0.03;
+  }
+
+  std::vector<Data> batches() const {
+    std::vector<Data> all;
+    for (const std::int64_t samples : test_case().batches) all.emplace_back(*network_, samples);
+    return all;
+  }
+
+  const Loss entropy_ = SparseCategoricalCrossentropy{.label_smoothing = 0.1f};
+  std::shared_ptr<const Network> network_ = std::make_shared<const Network>(test_case().make());
+};
+
+TEST_P(GpuAgreement, TrainsAsTheCpuDoes) {
+  Side cpu(Device{}, network_, {});
+  Side gpu(kGpu, network_, options());
+  for (const Data& data : batches())
+    for (const Loss& loss : {entropy_, Loss(MeanSquaredError{})}) {
+      SCOPED_TRACE(to_string(loss) + " of " + std::to_string(data.samples));
+      const MetricSums expected = cpu.model().train_batch(data.of(loss), data.context(), loss);
+      const MetricSums sums = gpu.model().train_batch(data.of(loss), data.context(), loss);
+      EXPECT_EQ(sums.samples, data.samples);
+      EXPECT_EQ(sums.has_accuracy, expected.has_accuracy);
+      EXPECT_NEAR(sums.loss, expected.loss, tolerance() * expected.loss);
+      if (options().precision == Precision::float32) {
+        EXPECT_EQ(sums.correct, expected.correct);
+        EXPECT_EQ(sums.correct_top5, expected.correct_top5);
+      }
+      EXPECT_LE(error(gpu.gradients(), cpu.gradients()), tolerance());
+      EXPECT_LE(error(gpu.buffers(), cpu.buffers()), tolerance());
+    }
+}
+
+TEST_P(GpuAgreement, PredictsAndEvaluatesAsTheCpuDoes) {
+  Side cpu(Device{}, network_, {});
+  Side gpu(kGpu, network_, options());
+  for (const Data& data : batches()) {
+    const auto reference = cpu.model().predict_batch(data.samples, data.features);
+    const auto outputs = gpu.model().predict_batch(data.samples, data.features);
+    EXPECT_LE(error({outputs.begin(), outputs.end()}, {reference.begin(), reference.end()}), tolerance());
+    const double expected = cpu.model().evaluate_batch(data.of(entropy_), entropy_).loss;
+    EXPECT_NEAR(gpu.model().evaluate_batch(data.of(entropy_), entropy_).loss, expected, tolerance() * expected);
+  }
+}
+
+TEST_P(GpuAgreement, AddsUpMicroBatches) {
+  if (!network_->buffers().entries().empty()) return;  // statistics are of a micro-batch
+  Side gpu(kGpu, network_, options());
+  for (const Data& data : batches()) {
+    gpu.model().train_batch(data.of(entropy_), data.context(), entropy_);
+    const Values whole = gpu.gradients();
+    const std::int64_t half = data.samples / 2;
+    gpu.model().train_batch(data.part(0, half), data.context(), entropy_);
+    gpu.model().train_batch(data.part(half, data.samples - half), data.context(half), entropy_, true);
+    EXPECT_LE(error(gpu.gradients(), whole), tolerance()) << data.samples;
+  }
+}
+
+TEST_P(GpuAgreement, GivesTheSameBitsTwice) {
+  for (const Data& data : batches()) {
+    const auto run = [&] {
+      Side gpu(kGpu, network_, options());
+      gpu.model().train_batch(data.of(entropy_), data.context(), entropy_);
+      return gpu.gradients();
+    };
+    EXPECT_EQ(run(), run());
+  }
+}
+
+std::string name_of(const testing::TestParamInfo<Setting>& test) {
+  return std::get<0>(test.param).name + "_" + to_string(std::get<1>(test.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, GpuAgreement,
+                         testing::Combine(testing::ValuesIn(kCases),
+                                          testing::Values(Precision::float32, Precision::bfloat16, Precision::float16)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Networks, GpuAgreement,
+                         testing::Combine(testing::ValuesIn(kDeepCases), testing::Values(Precision::float32)), name_of);
+
+}  // namespace
+}  // namespace lockstep::model

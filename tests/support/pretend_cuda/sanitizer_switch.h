@@ -1,0 +1,29 @@
+// What a sanitizer is told when a thread changes to the stack of a fiber and back. There is a file for each sanitizer.
+#pragma once
+
+#include <cstddef>
+
+namespace lockstep::pretend {
+
+class SanitizerSwitch {
+ public:
+  SanitizerSwitch(void* stack, std::size_t bytes);
+  ~SanitizerSwitch();
+  SanitizerSwitch(const SanitizerSwitch&) = delete;
+  SanitizerSwitch& operator=(const SanitizerSwitch&) = delete;
+
+  void will_enter();
+  void has_entered();
+  void will_leave();
+  void has_left();
+
+ private:
+  void* stack_;
+  std::size_t bytes_;
+  const void* outside_ = nullptr;  // who is left when the fiber is entered: a stack, or a fiber
+  std::size_t outside_bytes_ = 0;
+  void* kept_outside_ = nullptr;
+  void* kept_inside_ = nullptr;
+};
+
+}  // namespace lockstep::pretend
