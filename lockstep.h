@@ -14,6 +14,7 @@
 #include "model/optimizer.h"
 #include "model/schedule.h"
 #include "model/zoo/zoo.h"
+#include "strategy/device_share.h"
 #include "strategy/make_strategy.h"
 #include "strategy/mirrored_strategy.h"
 #include "strategy/multi_worker_mirrored_strategy.h"

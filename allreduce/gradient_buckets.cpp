@@ -1,7 +1,7 @@
 #include "allreduce/gradient_buckets.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <type_traits>
@@ -13,14 +13,6 @@ namespace lockstep::allreduce {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-struct WireName {
-  WireType type;
-  std::string_view name;
-};
-
-constexpr std::array<WireName, 3> kWireTypes = {
-    {{WireType::float32, "float32"}, {WireType::bfloat16, "bfloat16"}, {WireType::float16, "float16"}}};
 
 std::vector<std::size_t> counts_between(std::span<const std::size_t> offsets, std::size_t end) {
   std::vector<std::size_t> counts;
@@ -40,19 +32,6 @@ std::size_t largest_of(std::span<const BucketRange> buckets) {
 
 }  // namespace
 
-WireType parse_wire_type(std::string_view name) {
-  for (const WireName& known : kWireTypes)
-    if (known.name == name) return known.type;
-  throw Error(ErrorCategory::input, "--comm-dtype", "needed float32, bfloat16 or float16",
-              fmt::format("got \"{}\"", name));
-}
-
-std::string to_string(WireType type) {
-  for (const WireName& known : kWireTypes)
-    if (known.type == type) return std::string(known.name);
-  return "unknown";
-}
-
 std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const BucketOptions& options) {
   std::vector<BucketRange> buckets;
   BucketRange open;
@@ -68,7 +47,7 @@ std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const
 }
 
 GradientBuckets::GradientBuckets(Communicator group, std::span<float> gradients, std::span<const std::size_t> offsets,
-                                 const BucketOptions& options, std::size_t exact_entries)
+                                 const BucketOptions& options, std::size_t exact_entries, device::Stream* compute)
     : group_(std::move(group)),
       gradients_(gradients),
       options_(options),
@@ -77,6 +56,8 @@ GradientBuckets::GradientBuckets(Communicator group, std::span<float> gradients,
       is_ready_(offsets.size()) {
   LOCKSTEP_CHECK_OP(offsets.empty() ? gradients.size() : offsets[0], ==, 0U);
   LOCKSTEP_CHECK_OP(exact_entries, <=, offsets.size());
+  if (compute != nullptr && compute->device().kind == device::DeviceKind::gpu)
+    streamed_ = std::make_unique<StreamedSum>(group_, *compute, options.wire);
   plan();
 }
 
@@ -97,9 +78,18 @@ void GradientBuckets::plan() {
   bucket_of_.clear();
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
     bucket_of_.insert(bucket_of_.end(), buckets_[bucket].entries, bucket);
-  if (narrow) wire_ = group_.allocate(largest_of(std::span(buckets_).first(first_exact_)) * sizeof(std::uint16_t));
-  if (!thread_ && group_.overlaps() && buckets_.size() > 1) thread_ = std::make_unique<CommunicationThread>();
+  if (narrow) reserve_wire(largest_of(std::span(buckets_).first(first_exact_)));
+  const bool needs_thread = !streamed_ || group_.moves_on_host();
+  if (!thread_ && needs_thread && group_.overlaps() && buckets_.size() > 1)
+    thread_ = std::make_unique<CommunicationThread>();
   start_step();
+}
+
+void GradientBuckets::reserve_wire(std::size_t values) {
+  if (streamed_)
+    streamed_->reserve(values);
+  else
+    wire_ = group_.allocate(values * sizeof(std::uint16_t));
 }
 
 void GradientBuckets::start_step() {
@@ -119,13 +109,16 @@ void GradientBuckets::ready(std::size_t parameter) {
   --missing_[bucket_of_[parameter]];
   // Buckets go out in their order on every member, whatever the order in which parameters become ready. The last one
   // is left to finish().
-  while (thread_ && next_ + 1 < buckets_.size() && missing_[next_] == 0) launch_next();
+  while (starts_early() && next_ + 1 < buckets_.size() && missing_[next_] == 0) launch_next();
 }
 
 void GradientBuckets::launch_next() {
   const std::size_t bucket = next_++;
   ++launched_;
-  thread_->give([this, bucket] { reduce(bucket); });
+  if (!streamed_) return thread_->give([this, bucket] { reduce(bucket); });
+  const auto ready = std::make_shared<device::Event>(streamed_->mark());
+  if (!thread_) return reduce(bucket, ready.get());
+  thread_->give([this, bucket, ready] { reduce(bucket, ready.get()); });
 }
 
 void GradientBuckets::finish() {
@@ -133,8 +126,14 @@ void GradientBuckets::finish() {
   if (thread_) thread_->wait();
   for (; next_ < buckets_.size(); ++next_) {
     ++launched_;
-    reduce(next_);
+    if (streamed_) {
+      const device::Event ready = streamed_->mark();
+      reduce(next_, &ready);
+    } else {
+      reduce(next_);
+    }
   }
+  if (streamed_) streamed_->join();
   const double exposed = std::chrono::duration<double>(Clock::now() - begin).count();
   times_.exposed += exposed;
   times_.waited += std::min(exposed, seconds_waited_since(begin));
@@ -164,10 +163,13 @@ void GradientBuckets::sum(std::span<float> values, device::Stream& stream) {
 }
 
 // A member waits for the others at the beginning of a reduction.
-void GradientBuckets::reduce(std::size_t bucket) {
+void GradientBuckets::reduce(std::size_t bucket, const device::Event* ready) {
   const Clock::time_point begin = Clock::now();
   const double waited_before = group_.seconds_waited();
-  reduce_values(bucket);
+  if (streamed_)
+    reduce_on_gpu(bucket, *ready);
+  else
+    reduce_values(bucket);
   waits_.push_back({begin, group_.seconds_waited() - waited_before});
 }
 
@@ -180,9 +182,21 @@ double GradientBuckets::seconds_waited_since(Clock::time_point begin) const {
   return seconds;
 }
 
+std::span<float> GradientBuckets::values_of(std::size_t bucket) const {
+  return gradients_.subspan(buckets_[bucket].begin, buckets_[bucket].end - buckets_[bucket].begin);
+}
+
+void GradientBuckets::reduce_on_gpu(std::size_t bucket, const device::Event& ready) {
+  const std::span<float> values = values_of(bucket);
+  const Communicator group = group_.for_bucket(static_cast<int>(bucket));
+  if (bucket >= first_exact_) return streamed_->add_exact(group, values, ready);
+  if (!measures_error_) return streamed_->add(group, values, ready);
+  const StreamedSum::Both sums = streamed_->add_both_ways(group, values, ready);
+  add_error(sums.narrow, sums.exact);
+}
+
 void GradientBuckets::reduce_values(std::size_t bucket) {
-  const std::span<float> values =
-      gradients_.subspan(buckets_[bucket].begin, buckets_[bucket].end - buckets_[bucket].begin);
+  const std::span<float> values = values_of(bucket);
   const Communicator group = group_.for_bucket(static_cast<int>(bucket));
   if (bucket >= first_exact_) return group.all_reduce(values).wait();
   const bool measures = measures_error_;
@@ -211,17 +225,12 @@ void GradientBuckets::reduce_as(const Communicator& group, std::span<float> valu
     for (float& value : values) value /= scale;
 }
 
-// float16 has 5 bits of exponent. All members agree on a power of two that makes the sum as large as fits: nothing
-// overflows, little vanishes, and no state is carried from step to step.
 float GradientBuckets::scale_for(const Communicator& group, std::span<const float> values) {
-  constexpr float kLargest = 32768;
-  constexpr int kExponents = 100;  // beyond it the scale itself would leave float32
-  float largest = 0;
-  for (const float value : values) largest = std::abs(value) <= largest ? largest : std::abs(value);  // takes a NaN
+  std::uint32_t bits = 0;
+  for (const float value : values) bits = std::max(bits, magnitude_bits(value));
+  auto largest = std::bit_cast<float>(bits);
   group.all_reduce(std::span(&largest, 1), ReduceOp::max).wait();
-  if (!std::isfinite(largest) || largest == 0) return 1;
-  const float room = kLargest / (static_cast<float>(group.size()) * largest);
-  return std::ldexp(1.0F, std::clamp(std::ilogb(room), -kExponents, kExponents));
+  return wire_scale(largest, group.size());
 }
 
 void GradientBuckets::add_error(std::span<const float> narrow, std::span<const float> exact) {

@@ -5,22 +5,15 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "allreduce/communication_thread.h"
 #include "allreduce/communicator.h"
+#include "allreduce/streamed_sum.h"
+#include "allreduce/wire_type.h"
 #include "device/buffer.h"
 
 namespace lockstep::allreduce {
-
-/// What gradients travel as. 16-bit types halve the bytes on the wire; the error that this makes is theirs.
-enum class WireType { float32, bfloat16, float16 };
-
-/// Reads "float32", "bfloat16", "float16". Throws Error (input) that lists them.
-WireType parse_wire_type(std::string_view name);
-std::string to_string(WireType type);
 
 struct BucketOptions {
   std::size_t first_bytes = std::size_t{1} << 20;  ///< small, so that communication starts early
@@ -39,7 +32,7 @@ struct BucketRange {
 /// closes when it has reached its size, and a parameter is never split.
 std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const BucketOptions& options);
 
-/// Where a step's time went, in seconds since construction.
+/// Where a step's time went, in seconds of the host since construction.
 struct CommunicationTimes {
   double exposed = 0;  ///< the computation stood still for communication
   double waited = 0;   ///< of it, before all members had come: the time of whoever came last
@@ -62,18 +55,25 @@ struct WireError {
 /// thread of its own when its last parameter is ready, while backward goes on; the last bucket has nothing left to
 /// overlap with and runs on the calling thread. Where members share memory reducing is the cores' own work: all buckets
 /// wait for finish(), so that replicas wait for each other once a step.
+///
+/// Gradients on a GPU are complete when the work that is on its stream has come so far: then ready(i) puts a bucket's
+/// reduction behind that work, on a stream beside, and finish() makes the stream wait for all of them. The host awaits
+/// nothing and reads no value; it needs a thread only where it moves the bytes itself (Communicator::moves_on_host).
 class GradientBuckets {
  public:
   /// `gradients` is the flat gradient, owned by the caller and outliving this object; parameter i begins at offsets[i]
   /// elements and ends where the next begins. The last `exact_entries` entries travel as float32 whatever the wire type
-  /// (and then in a bucket of their own).
+  /// (and then in a bucket of their own). `compute` is the stream that computes gradients in the memory of a GPU, and
+  /// outlives this object; null, or a stream of the CPU, for gradients in host memory.
   GradientBuckets(Communicator group, std::span<float> gradients, std::span<const std::size_t> offsets,
-                  const BucketOptions& options = {}, std::size_t exact_entries = 0);
+                  const BucketOptions& options = {}, std::size_t exact_entries = 0, device::Stream* compute = nullptr);
 
-  /// The gradient of `parameter` is complete for this step; once a step for each parameter, in any order.
+  /// The gradient of `parameter` is complete for this step, or will be when the computing stream has come here; once a
+  /// step for each parameter, in any order. Throws Error (communication) if a reduction on a GPU could not begin.
   void ready(std::size_t parameter);
   /// Launches what is left (parameters without a gradient this step count as they stand: zero) and waits for all
-  /// buckets. Throws Error (communication) if a reduction failed: then the gradient is not to be used.
+  /// buckets; for those on a GPU its stream does. Throws Error (communication) if a reduction failed: then the gradient
+  /// is not to be used.
   void finish();
 
   /// Sums `values`, which are none of the gradient, over the group, in the middle of a step: after the work on `stream`
@@ -98,10 +98,14 @@ class GradientBuckets {
 
  private:
   void plan();
+  void reserve_wire(std::size_t values);
   void start_step();
   void launch_next();
-  void reduce(std::size_t bucket);
+  void reduce(std::size_t bucket, const device::Event* ready = nullptr);
   void reduce_values(std::size_t bucket);
+  void reduce_on_gpu(std::size_t bucket, const device::Event& ready);
+  bool starts_early() const { return thread_ || (streamed_ && group_.overlaps()); }
+  std::span<float> values_of(std::size_t bucket) const;
   double seconds_waited_since(std::chrono::steady_clock::time_point begin) const;
   template <typename Half>
   void reduce_as(const Communicator& group, std::span<float> values);
@@ -126,8 +130,9 @@ class GradientBuckets {
     std::chrono::steady_clock::time_point begin;
     double seconds = 0;
   };
-  std::vector<Wait> waits_;  // for other members to come, of each reduction of this step
-  device::Buffer wire_;      // room for the largest bucket as 16-bit floats; nothing where all travels as float32
+  std::unique_ptr<StreamedSum> streamed_;  // null for gradients in host memory
+  std::vector<Wait> waits_;                // for other members to come, of each reduction of this step
+  device::Buffer wire_;  // room for the largest bucket as 16-bit floats; nothing where all travels as float32
   bool measures_error_ = false;
   double squared_error_ = 0;
   double squared_norm_ = 0;

@@ -34,10 +34,10 @@ std::string gpu_columns(const GpuPlace& gpu, std::size_t width) {
                      static_cast<double>(gpu.bytes) / kGibibyte);
 }
 
-// "rank 3 on host a", or "4 ranks, the first of them rank 0 on host a".
+// "rank 3 on a", or "rank 0 on a and 3 more".
 std::string whom(const std::set<int>& ranks, const Placement& first) {
-  if (ranks.size() == 1) return fmt::format("rank {} on {}", first.rank, first.host);
-  return fmt::format("{} ranks, rank {} on {} the first of them", ranks.size(), first.rank, first.host);
+  const std::string who = fmt::format("rank {} on {}", first.rank, first.host);
+  return ranks.size() == 1 ? who : fmt::format("{} and {} more", who, ranks.size() - 1);
 }
 
 template <typename Condition, typename Sentence>
@@ -124,7 +124,7 @@ std::vector<std::string> placement_warnings(const std::vector<Placement>& placem
       });
   warn_of(warnings, placements, is_far_from_its_gpu, [](const std::string& who, const Placement& place) {
     return fmt::format(
-        "{} runs on cores of NUMA node {} and its {} is near node {}: start mpirun with --bind-to none, or bind the "
+        "the cores of {} are of NUMA node {}, and {} is near node {}: start mpirun with --bind-to none, or bind the "
         "rank there with numactl --cpunodebind={}",
         who, fmt::join(place.numa_nodes, ", "), place.device, place.gpu.numa_node, place.gpu.numa_node);
   });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "allreduce/cuda/convert_kernel.h"
 #include "allreduce/cuda/reduce_kernel.h"
 #include "device/cuda/stream.h"
 #include "device/error.h"
@@ -43,6 +44,26 @@ void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte
   buffers.result_count = static_cast<int>(results.size());
   const cuda::DeviceScope scope(stream.device().index);
   launch_reduction(buffers, slice, type, op, cuda::native(stream));
+}
+
+void find_largest(std::span<const float> values, float* largest, device::Stream& stream) {
+  if (values.empty()) return fill_with_zeros(largest, sizeof(float), stream);
+  const cuda::DeviceScope scope(stream.device().index);
+  launch_find_largest(values.data(), values.size(), largest, cuda::native(stream));
+}
+
+void narrow(std::span<const float> from, void* to, ElementType type, const WireScale& scale, device::Stream& stream) {
+  LOCKSTEP_CHECK(type == ElementType::float16 || type == ElementType::bfloat16);
+  if (from.empty()) return;
+  const cuda::DeviceScope scope(stream.device().index);
+  launch_narrow(from.data(), to, from.size(), type, scale, cuda::native(stream));
+}
+
+void widen(const void* from, std::span<float> to, ElementType type, const WireScale& scale, device::Stream& stream) {
+  LOCKSTEP_CHECK(type == ElementType::float16 || type == ElementType::bfloat16);
+  if (to.empty()) return;
+  const cuda::DeviceScope scope(stream.device().index);
+  launch_widen(from, to.data(), to.size(), type, scale, cuda::native(stream));
 }
 
 }  // namespace lockstep::allreduce::gpu

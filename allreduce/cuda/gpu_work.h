@@ -27,4 +27,18 @@ void fill_with_zeros(void* memory, std::size_t bytes, device::Stream& stream);
 void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice,
                   ElementType type, ReduceOp op, device::Stream& stream);
 
+/// *largest, on the GPU, becomes the largest magnitude of `values`; infinity where one is not finite, 0 without values.
+void find_largest(std::span<const float> values, float* largest, device::Stream& stream);
+
+/// What 16-bit values are multiplied by: wire_scale(*largest, members), read on the GPU when the work runs; 1 for null.
+struct WireScale {
+  const float* largest = nullptr;
+  int members = 1;
+};
+
+/// `to`, of as many elements of float16 or bfloat16, becomes `from` times the scale, rounded as device::narrow does.
+void narrow(std::span<const float> from, void* to, ElementType type, const WireScale& scale, device::Stream& stream);
+/// `to` becomes `from`, of as many such elements, divided by the scale.
+void widen(const void* from, std::span<float> to, ElementType type, const WireScale& scale, device::Stream& stream);
+
 }  // namespace lockstep::allreduce::gpu

@@ -23,4 +23,16 @@ void reduce_slice(std::span<const std::byte* const> /*members*/, std::span<std::
   refuse();
 }
 
+void find_largest(std::span<const float> /*values*/, float* /*largest*/, device::Stream& /*stream*/) { refuse(); }
+
+void narrow(std::span<const float> /*from*/, void* /*to*/, ElementType /*type*/, const WireScale& /*scale*/,
+            device::Stream& /*stream*/) {
+  refuse();
+}
+
+void widen(const void* /*from*/, std::span<float> /*to*/, ElementType /*type*/, const WireScale& /*scale*/,
+           device::Stream& /*stream*/) {
+  refuse();
+}
+
 }  // namespace lockstep::allreduce::gpu

@@ -11,7 +11,7 @@ namespace {
 
 TEST(ParseRoute, ReadsWhatItWrites) {
   for (const Route route : {Route::automatic, Route::in_process, Route::shared_memory, Route::ring, Route::hierarchical,
-                            Route::mpi, Route::nccl})
+                            Route::mpi, Route::nccl, Route::staged})
     EXPECT_EQ(parse_route(to_string(route)), route);
   EXPECT_EQ(to_string(Route::automatic), "auto");
   EXPECT_EQ(to_string(Route::in_process), "in-process");
@@ -23,8 +23,9 @@ TEST(ParseRoute, ListsTheNames) {
     FAIL() << "an unknown route was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_STREQ(error.what(),
-                 "[--allreduce] needed auto, in-process, shared-memory, ring, hierarchical, mpi or nccl; got \"tree\"");
+    EXPECT_STREQ(
+        error.what(),
+        "[--allreduce] needed auto, in-process, shared-memory, ring, hierarchical, mpi, nccl or staged; got \"tree\"");
   }
 }
 

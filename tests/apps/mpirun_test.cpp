@@ -52,6 +52,8 @@ TEST_P(Mpirun, ReportsTheLossesOfOneProcess) {
   EXPECT_EQ(start["world_size"], GetParam());
   EXPECT_EQ(start["ranks"], GetParam());
   EXPECT_EQ(start["nodes"], 1);
+  ASSERT_EQ(start["devices"].size(), GetParam());
+  EXPECT_EQ(start["devices"].back()["rank"], GetParam() - 1);
   EXPECT_EQ(start["strategy"], "multi-worker-mirrored");
 }
 

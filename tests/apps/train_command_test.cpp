@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -5,6 +6,8 @@
 #include <csignal>
 #include <fstream>
 
+#include "device/cpu.h"
+#include "device/gpu.h"
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"
 #include "tests/strategy/checkpoint_fixture.h"
@@ -124,6 +127,37 @@ TEST(TrainCommand, ResumesRatherThanBeginsFromOtherWeights) {
   EXPECT_EQ(resumed.status, 0) << resumed.errors;
   EXPECT_THAT(resumed.errors, HasSubstr("pretrained weights are left aside: the training goes on from "));
   EXPECT_EQ(run_lockstep(saving + " --steps 6 --resume never").status, 3);
+}
+
+// ---- Where it trains
+
+TEST(TrainCommand, ListsItsDevices) {
+  const Result result = run_lockstep(kTrain + "--steps 1 --devices cpu:0,cpu:0");
+  const auto devices = result.event("start")["devices"];
+  ASSERT_EQ(devices.size(), 2U) << result.errors;
+  EXPECT_EQ(devices[1]["replica"], 1);
+  EXPECT_EQ(devices[1]["rank"], 0);
+  EXPECT_EQ(devices[1]["host"], device::host_name());
+  EXPECT_EQ(devices[1]["device"], "cpu:0");
+  EXPECT_GE(devices[1]["cores"], 1);
+  EXPECT_FALSE(devices[1].contains("gpu"));
+}
+
+TEST(TrainCommand, SaysWhyThereIsNoGpu) {
+  if (device::gpu_is_available()) GTEST_SKIP() << "this machine has one";
+  for (const char* list : {"gpu:0", "gpu:all"}) {
+    const Result result = run_lockstep(kTrain + "--devices " + list);
+    EXPECT_EQ(result.status, 5) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [devices] " + std::string(list) + " needs "));
+    EXPECT_THAT(result.errors, EndsWith("; " + device::gpu_unavailable_reason() + "\n"));
+  }
+}
+
+TEST(TrainCommand, WarnsOfFewerCoresThanDataThreads) {
+  const int threads = device::available_cores() + 1;
+  const Result result = run_lockstep(fmt::format("{} --steps 1 --data-threads {}", kTrain, threads));
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr(fmt::format("of the host's cores, fewer than --data-threads {}: ", threads)));
 }
 
 // ---- Configuration files

@@ -78,6 +78,20 @@ TEST(GpusOfRanks, AreNotTheSameByAccident) {
   }
 }
 
+TEST(GpusOfRanks, MayBeShownOneToEachRank) {
+  const pretend::Machine machine({.gpus = 1, .first_gpu = rank()});
+  EXPECT_EQ(choose_devices(mpi_session(), "auto"), pretend::gpus(1));
+  const auto strategy = make_strategy(mpi_session(), "auto", pretend::gpus(1), {.route = Route::staged});
+  expect_sum_of_replicas(*strategy);
+}
+
+TEST(GpusOfRanks, AreTheSameUnderDifferentNumbersToo) {
+  if (ranks() != 2) GTEST_SKIP() << "two ranks are enough";
+  const pretend::Machine machine({.gpus = 2 - rank(), .first_gpu = rank()});
+  EXPECT_THAT(error_of([] { make_strategy(mpi_session(), "auto", pretend::gpus(1, 1 - rank())); }),
+              HasSubstr("; rank 0 (gpu:1) and rank 1 (gpu:0) on " + device::host_name() + " both have GPU-00000001-"));
+}
+
 TEST(GpusOfRanks, AreSharedOnPurpose) {
   for (const Route route : {Route::automatic, Route::staged}) {
     const auto strategy = make_strategy(mpi_session(), "auto", pretend::gpus(1), {.route = route, .share_gpus = true});

@@ -78,12 +78,11 @@ TEST(PlacementWarnings, NameProcessesWithFewerCoresThanDataThreads) {
 
 TEST(PlacementWarnings, NameProcessesFarFromTheirGpu) {
   EXPECT_THAT(placement_warnings({on_gpu(0, 0, 0, {0}), on_gpu(1, 1, 1, {0}), on_gpu(2, 1, 1, {0})}, 1),
-              ElementsAre("rank 1 on a runs on cores of NUMA node 0 and its gpu:0 is near node 1: start mpirun with "
+              ElementsAre("the cores of rank 1 on a are of NUMA node 0, and gpu:0 is near node 1: start mpirun with "
                           "--bind-to none, or bind the rank there with numactl --cpunodebind=1"));
   EXPECT_THAT(placement_warnings({on_gpu(0, 1, 1, {0}), on_gpu(1, 2, 1, {0, 2})}, 1),
-              ElementsAre("2 ranks, rank 1 on a the first of them runs on cores of NUMA node 0 and its gpu:0 is near "
-                          "node 1: start mpirun with --bind-to none, or bind the rank there with numactl "
-                          "--cpunodebind=1"));
+              ElementsAre("the cores of rank 1 on a and 1 more are of NUMA node 0, and gpu:0 is near node 1: start "
+                          "mpirun with --bind-to none, or bind the rank there with numactl --cpunodebind=1"));
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (const cudaError_t status = check_device(device); status != cudaSuccess) return pretend::answer(status);
   *properties = {};
   std::memcpy(properties->name, "Pretended GPU", sizeof("Pretended GPU"));
-  properties->uuid.bytes[3] = static_cast<char>(device);
+  properties->uuid.bytes[3] = static_cast<char>(pretend::machine().first_gpu + device);
   const std::size_t bytes = pretend::machine().bytes_per_gpu;
   properties->totalGlobalMem = bytes + bytes / 16 + 1;
   properties->major = 9;

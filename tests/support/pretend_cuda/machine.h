@@ -10,6 +10,7 @@ namespace lockstep::pretend {
 
 struct MachineOptions {
   int gpus = 8;
+  int first_gpu = 0;  // in the host's order: more than 0 where CUDA_VISIBLE_DEVICES hides others
   std::size_t bytes_per_gpu = std::size_t{1} << 28;  // that can be allocated; each is written when it is
   int driver_version = CUDART_VERSION;               // what the driver serves; 0: there is no driver
 };
