@@ -57,7 +57,7 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
               .statistics = statistics_.get()}),
       loss_scaler_(options.loss_scaling),
       buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets,
-               kPassengerEntries),
+               kPassengerEntries, device.kind == device::DeviceKind::gpu ? &model_.backend().stream() : nullptr),
       ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
       feature_count_(static_cast<std::size_t>(model::element_count(model_.network().input_shape()))),
       kept_buffers_(model_.backend().allocator().allocate(model_.buffers().size_bytes())),

@@ -168,11 +168,15 @@ const Case kDeepCases[] = {
     {"resnet18",
      [] {
        return zoo::resnet18({32, 32, 3}, 5, {.width = 4});
-     }},
+     },
+     {5},
+     3},
     {"resnet50_imagenet",
      [] {
        return zoo::resnet50({64, 64, 3}, 5, {.width = 2, .stem = zoo::Stem::imagenet});
-     }},
+     },
+     {5},
+     10},
 };
 
 double norm(const Values& values) {
