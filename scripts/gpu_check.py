@@ -11,13 +11,9 @@ import subprocess
 import sys
 
 import gpu_speed
-from gpu_find import HEADERS, PACK, ROOT, Cuda, environment_of, missing_from_system
+from gpu_find import BUILD, FOLDER, HEADERS, LOCKSTEP, PACK, ROOT, Cuda, environment_of, missing_from_system
 from gpu_steps import Failed, NotRun, Steps
 from gpu_tools import architecture, exit_status, gpu_limits, loss_difference, parse_gpus, table, test_counts, training_of
-
-FOLDER = ROOT / "build" / "gpu_check"
-BUILD = FOLDER / "build"
-LOCKSTEP = BUILD / "apps" / "lockstep" / "lockstep"
 
 # Programs with tests that need a GPU, where they lie, and which of their tests these are. NCCL's are missing in a build without it.
 TESTS = [

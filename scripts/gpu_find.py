@@ -11,6 +11,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACK = ROOT / "build" / "gpu_pack"
+FOLDER = ROOT / "build" / "gpu_check"
+BUILD = FOLDER / "build"
+LOCKSTEP = BUILD / "apps" / "lockstep" / "lockstep"
 # A header of each library that CMake asks for; MPI is looked for by its compiler.
 HEADERS = ["eigen3/Eigen/Core", "CLI/CLI.hpp", "oneapi/dnnl/dnnl.hpp", "nlohmann/json.hpp", "spdlog/spdlog.h", "fmt/format.h", "zlib.h",
            "isa-l.h", "xxhash.h", "protozero/pbf_reader.hpp", "Random123/philox.h", "gtest/gtest.h", "gmock/gmock.h",
@@ -120,6 +123,9 @@ def with_pack(environment, pack):
     environment["OPAL_PREFIX"] = str(usr)
     environment["OPAL_LIBDIR"] = str(libraries / "openmpi" / "lib")
     environment["OPAL_INCLUDEDIR"] = str(libraries / "openmpi" / "include")
+    # Ranks of one machine: without the networks that Debian's Open MPI looks for, and without ssh, which may be missing.
+    environment |= {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,vader,tcp", "OMPI_MCA_mca_base_component_show_load_errors": "0",
+                    "OMPI_MCA_plm_rsh_agent": "false", "PMIX_MCA_pcompress_base_silence_warning": "1"}
     environment["PMIX_INSTALL_PREFIX"] = str(libraries / "pmix2")
     return {"CMAKE_PREFIX_PATH": usr, "CMAKE_LIBRARY_ARCHITECTURE": TRIPLE, "MPI_CXX_COMPILER": usr / "bin" / "mpicxx.openmpi",
             "MPIEXEC_EXECUTABLE": usr / "bin" / "mpirun", "PKG_CONFIG_EXECUTABLE": usr / "bin" / "pkgconf"}

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+from gpu_find import BUILD, LOCKSTEP
 from gpu_steps import Failed, NotRun
 from gpu_tools import adam_floor, gpu_limits, median, ratio, resnet50_floor, steady, training_of
 
@@ -51,7 +52,6 @@ class Speed:
 
     def ours(self, arguments, limit):
         """A training's rate, samples a second: the median of its reports but the first ones."""
-        from gpu_check import LOCKSTEP
         output = self.steps.checked([LOCKSTEP, "train", "--devices", "gpu:0", "--log-format", "json", *arguments], limit, watch_memory=True)
         training = training_of(output.text)
         rates = steady(training["rates"])
@@ -106,7 +106,6 @@ class Speed:
                                for way, target in CNN_TARGETS.items()])
 
     def adam(self):
-        from gpu_check import BUILD
         program = [BUILD / "apps/bench/lockstep_bench_update", "--device", "gpu:0", "--parameters", ADAM_PARAMETERS, "--updates", "20"]
 
         def ours():
