@@ -35,7 +35,7 @@ SANITIZED = [
 SANITIZER_KINDS = {"memcheck": ["--leak-check", "no"], "racecheck": []}
 
 # Twenty steps of these: (network, data, global batch, largest relative difference of float32 losses that rounding makes).
-NETWORKS = {"cnn": ("synthetic:28x28x1:10:1280", 64, 1e-3), "resnet18": ("synthetic:32x32x3:10:640", 32, 2e-2)}
+NETWORKS = {"cnn": ("synthetic:28x28x1:10:1280", 64, 1e-4), "resnet18": ("synthetic:32x32x3:10:640", 32, 5e-3)}
 ROUNDED = {"bfloat16": 0.1, "float16": 0.05}  # of losses, against float32
 TRAIN_STEPS = 20
 
