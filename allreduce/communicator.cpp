@@ -91,6 +91,7 @@ int Communicator::rank() const { return impl_->rank(); }
 int Communicator::size() const { return impl_->size(); }
 std::string Communicator::route() const { return impl_->route(); }
 bool Communicator::overlaps() const { return impl_->overlaps(); }
+bool Communicator::moves_on_host() const { return impl_->moves_on_host(); }
 double Communicator::seconds_waited() const { return impl_->seconds_waited(); }
 device::Buffer Communicator::allocate(std::size_t bytes) const { return impl_->allocate(bytes); }
 
@@ -181,6 +182,8 @@ bool Communicator::any(bool mine) const {
   const CollectiveScope scope(activity(), "any");
   return impl_->any(mine);
 }
+
+void Communicator::throw_if_failed() const { impl_->throw_if_failed(); }
 
 void Communicator::abort(const std::string& reason) const {
   impl_->fail({"all_reduce", fmt::format("needed all {} members of the group", size()),

@@ -78,6 +78,9 @@ class Communicator {
 
   /// Whether an operation waits for a wire rather than for memory, so that it is worth doing beside the computation.
   bool overlaps() const;
+  /// Whether the thread that calls an operation moves the bytes itself and returns when they have come, rather than
+  /// leave them to the streams of GPUs.
+  bool moves_on_host() const;
   /// Seconds that this member's operations have waited for other members to come to them, all in all.
   double seconds_waited() const;
 
@@ -136,6 +139,9 @@ class Communicator {
   /// notice within milliseconds, but not from inside the MPI library's own reduction (route mpi); a replica that is not
   /// its rank's first reaches the other ranks when its rank's first replica comes to its next operation.
   void abort(const std::string& reason) const;
+
+  /// Throws what current and later operations throw, once the group has failed.
+  void throw_if_failed() const;
 
   const std::shared_ptr<Impl>& impl() const { return impl_; }  ///< for routes that stand on another one
 

@@ -33,6 +33,7 @@ class Communicator::Impl {
   virtual std::string route() const = 0;
   virtual bool overlaps() const = 0;
   virtual double seconds_waited() const = 0;
+  virtual bool moves_on_host() const { return true; }
 
   virtual device::Buffer allocate(std::size_t bytes);
   /// Copies a caller's values before an operation on `to`.

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "allreduce/routes/in_gpu.h"
 #include "allreduce/routes/job_texts.h"
 #include "allreduce/routes/nccl.h"
+#include "allreduce/routes/staged.h"
 #include "allreduce/topology.h"
 #include "device/cpu.h"
 #include "device/error.h"
@@ -27,6 +29,7 @@ using device::DeviceKind;
 using Members = std::vector<std::shared_ptr<Communicator::Impl>>;
 
 constexpr std::string_view kOption = "--allreduce";
+constexpr std::string_view kDevices = "devices";
 
 bool is_on_cpu(const Device& device) { return device.kind == DeviceKind::cpu; }
 
@@ -81,25 +84,35 @@ Members make_on_gpus(const Members& hosts, const std::vector<Device>& gpus) {
   return make_nccl(hosts, gpus, MPI_COMM_NULL);
 }
 
-// What the ranks tell each other of their devices: a line for each replica, "cpu", or a GPU that no other has.
+// What ranks tell each other of a replica. A GPU that two have has the same UUID, whatever number each sees it by.
+struct Place {
+  int rank = 0;
+  std::string device;  // "gpu:0"
+  std::string host;
+  std::string uuid;  // empty on the CPU
+
+  bool shares_gpu_with(const Place& other) const { return uuid == other.uuid && host == other.host; }
+};
+
 std::string describe(const std::vector<Device>& devices, const std::vector<device::GpuInfo>& gpus) {
   std::string text;
   for (const Device& device : devices)
-    text += is_on_cpu(device)
-                ? "cpu\n"
-                : fmt::format("{} of {}\n", gpus[static_cast<std::size_t>(device.index)].uuid, device::host_name());
+    text += fmt::format("{} {} {}\n", device::to_string(device), device::host_name(),
+                        is_on_cpu(device) ? "" : gpus[static_cast<std::size_t>(device.index)].uuid);
   return text;
 }
 
-std::vector<std::string> lines_of(const std::vector<std::string>& texts) {
-  std::vector<std::string> lines;
-  for (const std::string& text : texts)
-    for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = text.find('\n', begin);
-      lines.push_back(text.substr(begin, end - begin));
-      begin = end + 1;
+std::vector<Place> places_of(const std::vector<std::string>& texts) {
+  std::vector<Place> places;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    std::istringstream lines(texts[rank]);
+    for (std::string line; std::getline(lines, line);) {
+      Place& place = places.emplace_back();
+      place.rank = static_cast<int>(rank);
+      std::istringstream(line) >> place.device >> place.host >> place.uuid;
     }
-  return lines;
+  }
+  return places;
 }
 
 void check_available_on_all(MPI_Comm ranks, const std::vector<Device>& devices) {
@@ -116,23 +129,50 @@ void check_available_on_all(MPI_Comm ranks, const std::vector<Device>& devices) 
   raise_first(ranks, problem, ErrorCategory::device);
 }
 
-// True if all replicas of the job are on the CPU, false if each has a GPU of its own.
-bool are_on_cpu(MPI_Comm ranks, const std::vector<Device>& devices) {
+enum class Ground { cpu, gpus, shared_gpus };
+
+[[noreturn]] void refuse_accident(const Place& first, const Place& second) {
+  throw Error(ErrorCategory::device, kDevices,
+              "needed a GPU for each rank: let --devices auto choose, give each rank its own with --devices gpu:N or "
+              "CUDA_VISIBLE_DEVICES, or allow this with --share-gpus",
+              fmt::format("rank {} ({}) and rank {} ({}) on {} both have {}", first.rank, first.device, second.rank,
+                          second.device, first.host, first.uuid));
+}
+
+// What all replicas of the job are on.
+Ground find_ground(MPI_Comm ranks, const std::vector<Device>& devices, bool share_gpus) {
   check_available_on_all(ranks, devices);
-  const std::vector<std::string> replicas = lines_of(gather_texts(ranks, describe(devices, device::list_gpus())));
-  const auto on_cpu = static_cast<std::size_t>(std::ranges::count(replicas, "cpu"));
-  if (on_cpu == replicas.size()) return true;
-  if (on_cpu > 0) refuse_mixture(fmt::format("{} of {} on the CPU", on_cpu, replicas.size()));
-  for (std::size_t replica = 0; replica < replicas.size(); ++replica) {
-    const auto first = std::ranges::find(replicas, replicas[replica]) - replicas.begin();
-    if (first != static_cast<std::ptrdiff_t>(replica))
-      throw Error(ErrorCategory::input, kOption, "needed a GPU for each replica of a job of several ranks",
-                  fmt::format("replicas {} and {} have the same, {}", first, replica, replicas[replica]));
-  }
-  return false;
+  const std::vector<Place> places = places_of(gather_texts(ranks, describe(devices, device::list_gpus())));
+  const auto on_cpu =
+      static_cast<std::size_t>(std::ranges::count_if(places, [](const Place& place) { return place.uuid.empty(); }));
+  if (on_cpu == places.size()) return Ground::cpu;
+  if (on_cpu > 0) refuse_mixture(fmt::format("{} of {} on the CPU", on_cpu, places.size()));
+  Ground ground = Ground::gpus;
+  for (auto second = places.begin(); second != places.end(); ++second)
+    for (auto first = places.begin(); first != second; ++first) {
+      if (!first->shares_gpu_with(*second)) continue;
+      if (first->rank != second->rank && !share_gpus) refuse_accident(*first, *second);
+      ground = Ground::shared_gpus;
+    }
+  return ground;
 }
 
 bool has_one_replica_a_rank(MPI_Comm ranks, const Communicator& member) { return member.size() == size_of(ranks); }
+
+std::vector<Communicator> make_nccl_group(MPI_Comm ranks, const std::vector<Communicator>& hosts,
+                                          const std::vector<Device>& gpus, Route route) {
+  const Topology topology(ranks);
+  const bool can_be_hierarchical = has_one_replica_a_rank(ranks, hosts.front());
+  if (route == Route::hierarchical && !can_be_hierarchical)
+    throw Error(ErrorCategory::input, kOption, "needed one replica a rank for hierarchical between GPUs",
+                fmt::format("got {} replicas of {} ranks", hosts.front().size(), size_of(ranks)));
+  const bool is_hierarchical =
+      route == Route::hierarchical || (route == Route::automatic && can_be_hierarchical && topology.nodes() > 1);
+  if (!is_hierarchical) return handles(make_nccl(members_of(hosts), gpus, ranks));
+  const auto host = std::dynamic_pointer_cast<MpiGroup>(hosts.front().impl());
+  LOCKSTEP_CHECK(host != nullptr);
+  return {Communicator(make_nccl_hierarchical(host, gpus.front(), ranks, topology.node()))};
+}
 
 }  // namespace
 
@@ -149,9 +189,16 @@ void require_nccl(const std::vector<Device>& devices) {
     refuse(fmt::format("this one has NCCL {}, and replicas on the CPU: name GPUs with --devices", version));
 }
 
+void require_gpus(Route route, const std::vector<Device>& devices) {
+  if (devices.empty() || std::ranges::any_of(devices, is_on_cpu))
+    throw Error(ErrorCategory::input, kOption, fmt::format("{} needs replicas on GPUs; use auto", to_string(route)),
+                fmt::format("got {}", devices.empty() ? "none" : list_of(devices)));
+}
+
 std::vector<Communicator> make_device_group(const std::vector<Device>& devices, Route route) {
   LOCKSTEP_CHECK(!devices.empty());
   if (route == Route::nccl) require_nccl(devices);
+  if (route == Route::staged) require_gpus(route, devices);
   const auto on_cpu = std::ranges::count_if(devices, is_on_cpu);
   const int size = static_cast<int>(devices.size());
   if (on_cpu == size) {
@@ -159,32 +206,30 @@ std::vector<Communicator> make_device_group(const std::vector<Device>& devices, 
     return make_in_process_group(size);
   }
   if (on_cpu > 0) refuse_mixture(list_of(devices));
-  check_route_between_gpus(route, {Route::automatic, Route::in_process, Route::nccl},
-                           "auto, in-process or nccl between GPUs of one process");
+  check_route_between_gpus(route, {Route::automatic, Route::in_process, Route::nccl, Route::staged},
+                           "auto, in-process, nccl or staged between GPUs of one process");
   check_available(devices);
-  return handles(make_on_gpus(members_of(make_in_process_group(size)), devices));
+  const Members hosts = members_of(make_in_process_group(size));
+  return handles(route == Route::staged ? make_staged(hosts, devices) : make_on_gpus(hosts, devices));
 }
 
-std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<Device>& devices, Route route) {
+std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<Device>& devices, Route route,
+                                            bool share_gpus) {
   LOCKSTEP_CHECK(!devices.empty());
-  const int size = size_of(ranks);
-  if (size == 1) return make_device_group(devices, route == Route::nccl ? route : Route::automatic);
+  if (ranks == MPI_COMM_NULL || size_of(ranks) == 1) {
+    const bool serves_one_rank = route == Route::nccl || route == Route::staged;
+    return make_device_group(devices, serves_one_rank ? route : Route::automatic);
+  }
   const int local = static_cast<int>(devices.size());
-  if (are_on_cpu(ranks, devices)) return make_multi_worker_group(ranks, local, route);
-  check_route_between_gpus(route, {Route::automatic, Route::nccl, Route::hierarchical},
-                           "auto, nccl or hierarchical between GPUs of several ranks");
+  const Ground ground = find_ground(ranks, devices, share_gpus);
+  if (ground == Ground::cpu) return make_multi_worker_group(ranks, local, route);
+  if (ground == Ground::shared_gpus)
+    check_route_between_gpus(route, {Route::automatic, Route::staged}, "auto or staged where replicas share a GPU");
+  check_route_between_gpus(route, {Route::automatic, Route::nccl, Route::hierarchical, Route::staged},
+                           "auto, nccl, hierarchical or staged between GPUs of several ranks");
   const std::vector<Communicator> hosts = make_multi_worker_group(ranks, local, Route::automatic);
-  const Topology topology(ranks);
-  const bool can_be_hierarchical = has_one_replica_a_rank(ranks, hosts.front());
-  if (route == Route::hierarchical && !can_be_hierarchical)
-    throw Error(ErrorCategory::input, kOption, "needed one replica a rank for hierarchical between GPUs",
-                fmt::format("got {} replicas of {} ranks", hosts.front().size(), size));
-  const bool is_hierarchical =
-      route == Route::hierarchical || (route == Route::automatic && can_be_hierarchical && topology.nodes() > 1);
-  if (!is_hierarchical) return handles(make_nccl(members_of(hosts), devices, ranks));
-  const auto host = std::dynamic_pointer_cast<MpiGroup>(hosts.front().impl());
-  LOCKSTEP_CHECK(host != nullptr);
-  return {Communicator(make_nccl_hierarchical(host, devices.front(), ranks, topology.node()))};
+  if (ground == Ground::shared_gpus || route == Route::staged) return handles(make_staged(members_of(hosts), devices));
+  return make_nccl_group(ranks, hosts, devices, route);
 }
 
 }  // namespace lockstep::allreduce

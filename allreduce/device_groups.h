@@ -15,16 +15,23 @@ namespace lockstep::allreduce {
 /// needs. An empty list stands for replicas on the CPU.
 void require_nccl(const std::vector<device::Device>& devices);
 
+/// Throws Error (input) unless all of `devices` are GPUs, as `route` needs.
+void require_gpus(Route route, const std::vector<device::Device>& devices);
+
 /// Members that are threads of this process; element i is for devices[i]. On the CPU this is make_in_process_group.
 /// GPUs, one each, are served by NCCL; where all share one GPU a kernel on it reduces (route "in-gpu", or "none" for
-/// one member). `route` is automatic or in_process, or nccl for GPUs. Throws Error (input) for devices that cannot form
+/// one member). `route` is automatic or in_process, or nccl or
+/// staged for GPUs; staged serves any GPUs, shared or not. Throws Error (input) for devices that cannot form
 /// a group, Error (device) for a GPU that is not available, Error (communication) where NCCL fails.
 std::vector<Communicator> make_device_group(const std::vector<device::Device>& devices, Route route = Route::automatic);
 
 /// Members that are replicas of all ranks of `ranks`, numbered as by make_multi_worker_group, which it is for the CPU.
-/// Each needs a GPU of its own. automatic is nccl on one node; hierarchical between nodes (NCCL within, a ring of the
-/// CPU between them), but nccl where ranks drive several GPUs. Collective over `ranks`. Throws like the other, the same
-/// on all ranks.
-std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<device::Device>& devices, Route route);
+/// automatic is nccl on one node; hierarchical between nodes (NCCL within, a ring of the CPU between them), but nccl
+/// where ranks drive several GPUs. It is staged (the host reduces) where replicas share a GPU: those of one rank, which
+/// were named so, or those of several with `share_gpus`; without it that is an Error (device) that names two ranks and
+/// their GPU, known by its UUID whatever CUDA_VISIBLE_DEVICES makes its number. Collective over `ranks`; MPI_COMM_NULL
+/// stands for this process alone. Throws like the other, the same on all ranks.
+std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<device::Device>& devices, Route route,
+                                            bool share_gpus = false);
 
 }  // namespace lockstep::allreduce

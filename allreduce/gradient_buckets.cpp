@@ -143,6 +143,26 @@ void GradientBuckets::finish() {
   start_step();
 }
 
+// On the thread of the buckets where there is one: of all members' threads only that one is then inside the group.
+void GradientBuckets::sum(std::span<float> values, device::Stream& stream) {
+  const Clock::time_point begin = Clock::now();
+  double waited = 0;
+  const auto operation = [&] {
+    const double waited_before = group_.seconds_waited();
+    group_.all_reduce(values, ReduceOp::sum, stream).wait(stream);
+    waited = group_.seconds_waited() - waited_before;
+  };
+  if (thread_) {
+    thread_->give(operation);
+    thread_->wait();
+  } else {
+    operation();
+  }
+  const double exposed = std::chrono::duration<double>(Clock::now() - begin).count();
+  times_.exposed += exposed;
+  times_.waited += std::min(exposed, waited);
+}
+
 // A member waits for the others at the beginning of a reduction.
 void GradientBuckets::reduce(std::size_t bucket) {
   const Clock::time_point begin = Clock::now();

@@ -76,6 +76,12 @@ class GradientBuckets {
   /// buckets. Throws Error (communication) if a reduction failed: then the gradient is not to be used.
   void finish();
 
+  /// Sums `values`, which are none of the gradient, over the group, in the middle of a step: after the work on `stream`
+  /// and before what follows there. It takes its turn among the buckets that are under way, and so must come at the
+  /// same place between the calls of ready() on all members. Its time counts as times() do. Throws Error
+  /// (communication).
+  void sum(std::span<float> values, device::Stream& stream);
+
   /// Cuts anew, into buckets of `bytes` (BucketOptions::bytes; the first is no larger). Between steps, the same on all
   /// members.
   void set_bytes(std::size_t bytes);

@@ -21,6 +21,7 @@ namespace {
 
 std::shared_ptr<MpiGroup> make_between_ranks(MPI_Comm ranks, Route route) {
   if (route == Route::nccl) require_nccl({});
+  if (route == Route::staged) require_gpus(route, {device::Device{}});
   if (route == Route::mpi) return make_mpi_library(ranks);
   if (route == Route::ring) return make_ring(ranks);
   if (route == Route::in_process)

@@ -12,14 +12,15 @@ struct RouteName {
   std::string_view name;
 };
 
-constexpr std::array<RouteName, 7> kRoutes = {{{Route::automatic, "auto"},
+constexpr std::array<RouteName, 8> kRoutes = {{{Route::automatic, "auto"},
                                                {Route::in_process, "in-process"},
                                                {Route::shared_memory, "shared-memory"},
                                                {Route::ring, "ring"},
                                                {Route::hierarchical, "hierarchical"},
                                                {Route::mpi, "mpi"},
-                                               {Route::nccl, "nccl"}}};
-constexpr std::string_view kRouteNames = "auto, in-process, shared-memory, ring, hierarchical, mpi or nccl";
+                                               {Route::nccl, "nccl"},
+                                               {Route::staged, "staged"}}};
+constexpr std::string_view kRouteNames = "auto, in-process, shared-memory, ring, hierarchical, mpi, nccl or staged";
 
 }  // namespace
 

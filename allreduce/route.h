@@ -6,8 +6,8 @@
 
 namespace lockstep::allreduce {
 
-/// `automatic` stands for a choice by topology and measurement (select_route).
-enum class Route { automatic, in_process, shared_memory, ring, hierarchical, mpi, nccl };
+/// `automatic` stands for a choice by topology and measurement (select_route). `nccl` and `staged` are between GPUs.
+enum class Route { automatic, in_process, shared_memory, ring, hierarchical, mpi, nccl, staged };
 
 /// Reads the `--allreduce` option. Throws Error (input) that lists the names.
 Route parse_route(std::string_view name);

@@ -17,6 +17,7 @@ struct GpuInfo {
   std::size_t total_bytes = 0;
   int compute_major = 0;
   int compute_minor = 0;
+  int numa_node = -1;  ///< of the host's memory that is near; -1 where the system does not tell
 };
 
 /// Whether this build has the CUDA layer and a driver with at least one GPU answers. Never throws.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "device/recording.h"
 #include "device/stream.h"
 
 namespace lockstep::device {
@@ -23,6 +24,18 @@ class Stream::Impl {
   virtual void wait(const Event::Impl& event) = 0;
   virtual void synchronize() = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+
+  // Of a kind that Recording::is_possible for; the others are never asked.
+  virtual void begin_recording() {}
+  virtual std::unique_ptr<Recording::Impl> end_recording() { return nullptr; }
+  /// Ends a recording that has failed, and forgets it.
+  virtual void drop_recording() noexcept {}
+};
+
+class Recording::Impl {
+ public:
+  virtual ~Impl() = default;
+  virtual void launch(Stream::Impl& stream) = 0;
 };
 
 /// Throws Error (device) where the GPU is not available.

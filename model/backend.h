@@ -11,6 +11,7 @@
 #include "model/layer.h"
 #include "model/layers/window.h"
 #include "model/loss.h"
+#include "model/statistics_exchange.h"
 #include "model/updater.h"
 
 namespace lockstep::model {
@@ -105,6 +106,9 @@ class Backend {
   virtual void clear_sums() = 0;
   /// The sums themselves; waits for the work on the stream.
   virtual MetricSums read_sums() = 0;
+
+  /// Grows when memory that passes use has moved.
+  virtual std::uint64_t placement() const { return 0; }
 
   /// target[i] += addend[i]; for gradients that meet at a fork, and for micro-batches. Of one type.
   virtual void accumulate(const TensorView& target, const TensorView& addend) = 0;

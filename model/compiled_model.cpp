@@ -24,7 +24,9 @@ void fill_initial(const ParameterTable& table, std::uint64_t seed, std::span<flo
 
 CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Device device,
                              device::Allocator& gradients, const ComputeOptions& options)
-    : network_(std::move(network)), backend_(make_backend(device, options)) {
+    : network_(std::move(network)),
+      backend_(make_backend(device, options)),
+      normalizes_together_(options.statistics != nullptr) {
   if (network_->nodes().empty())
     throw Error(ErrorCategory::input, network_->name(), "needed a network of at least one layer", "got none");
   parameters_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
@@ -65,6 +67,7 @@ Plan& CompiledModel::plan(std::int64_t samples, bool training) {
       backend_->stream().synchronize();  // work under way may use the old one
       arena_ = {};                       // free first: both at once might not fit
       arena_ = backend_->allocator().allocate(std::max<std::size_t>(plan->arena_bytes(), 64));
+      ++arenas_;
       for (const auto& [key, other] : plans_)
         if (other) other->bind(static_cast<std::byte*>(arena_.data()));
     } else {
@@ -81,27 +84,25 @@ void CompiledModel::prepare(std::int64_t samples, bool training) {
 MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext& context, const Loss& loss,
                                       bool accumulate, const GradientReady& ready) {
   backend_->clear_sums();
-  load(batch, context);
+  load(batch, context, loss);
   train_loaded(batch.samples, context, loss, accumulate, ready);
   return backend_->read_sums();
 }
 
-void CompiledModel::load(const BatchView& batch, const StepContext& context) {
+void CompiledModel::load(const BatchView& batch, const StepContext& context, const Loss& loss) {
+  check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
   if (batch.samples == 0) return;
   loaded_ = batch.features;
+  const TensorView input = plan(batch.samples, true).input();  // first, since the backend learns of its layers here
   backend_->begin_pass(
       {.training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample},
       {.divisor = context.global_samples, .loss_scale = context.loss_scale});
-  backend_->load(plan(batch.samples, true).input(), batch.features, batch.targets);
+  backend_->load(input, batch.features, batch.targets);
 }
 
 void CompiledModel::train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss, bool accumulate,
                                  const GradientReady& ready) {
-  if (samples == 0) {
-    if (!accumulate) backend_->fill_with_zeros(gradients());
-    for (std::size_t p = 0; ready && p < parameter_table().entries().size(); ++p) ready(p);
-    return;
-  }
+  if (samples == 0) return train_without_samples(accumulate, ready);
   Plan& active = plan(samples, true);
   const PassContext pass{
       .training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample};
@@ -118,6 +119,17 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
   });
 }
 
+void CompiledModel::train_without_samples(bool accumulate, const GradientReady& ready) {
+  if (!accumulate) backend_->fill_with_zeros(gradients());
+  if (normalizes_together_) {
+    Plan& active = plan(1, true);
+    active.forward_without_samples();
+    active.backward_without_samples(ready);
+    return;
+  }
+  for (std::size_t p = 0; ready && p < parameter_table().entries().size(); ++p) ready(p);
+}
+
 Plan& CompiledModel::forward_in_inference(const BatchView& batch) {
   Plan& active = plan(batch.samples, false);
   backend_->begin_pass({}, {});
@@ -128,6 +140,7 @@ Plan& CompiledModel::forward_in_inference(const BatchView& batch) {
 
 MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const Loss& loss) {
   if (batch.samples == 0) return {};
+  check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
   backend_->clear_sums();
   backend_->compute_loss(loss, forward_in_inference(batch).output(), batch.samples, {});
   return backend_->read_sums();
@@ -141,6 +154,8 @@ std::span<const float> CompiledModel::predict_batch(std::int64_t samples, std::s
   backend_->read(outputs, host_outputs_);
   return host_outputs_;
 }
+
+std::uint64_t CompiledModel::placement() const { return arenas_ + backend_->placement(); }
 
 std::size_t CompiledModel::memory_bytes() const {
   return parameters_.size() + gradients_.size() + buffers_.size() + weights_.size() + micro_gradients_.size() +

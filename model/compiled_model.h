@@ -19,6 +19,7 @@ namespace lockstep::model {
 
 class Backend;
 class Plan;
+class StatisticsExchange;
 
 /// Inputs of one part of a global batch; the memory is the caller's.
 struct BatchView {
@@ -45,7 +46,9 @@ using GradientReady = std::function<void(std::size_t parameter)>;
 class CompiledModel {
  public:
   /// `gradients` provides the flat gradient, so that it may lie where a communicator reduces it in place. Throws Error
-  /// (device) where the device has no backend in this build, Error (input) for a precision that it lacks.
+  /// (device) where the device has no backend in this build, Error (input) for a precision that it lacks. With
+  /// `options.statistics` batch normalization in training is over the samples of all members: they then
+  /// make the same calls of train_batch, also without samples.
   CompiledModel(std::shared_ptr<const Network> network, device::Device device, device::Allocator& gradients,
                 const ComputeOptions& options = {});
   ~CompiledModel();
@@ -78,7 +81,7 @@ class CompiledModel {
 
   /// train_batch in two halves, neither of which waits for the device: the first brings the batch to it, the second may
   /// be recorded and repeated for further batches of `samples` samples. Sums are the backend's.
-  void load(const BatchView& batch, const StepContext& context);
+  void load(const BatchView& batch, const StepContext& context, const Loss& loss);
   void train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss, bool accumulate = false,
                     const GradientReady& ready = {});
 
@@ -91,21 +94,27 @@ class CompiledModel {
   /// Makes the plan for `samples` now instead of in the first step that needs it.
   void prepare(std::int64_t samples, bool training);
 
+  /// Changes when memory that passes use has moved: what was recorded before is of no use then.
+  std::uint64_t placement() const;
+
   /// Bytes held: parameters, gradients, buffers and all plans.
   std::size_t memory_bytes() const;
 
  private:
   Plan& plan(std::int64_t samples, bool training);
+  void train_without_samples(bool accumulate, const GradientReady& ready);
   Plan& forward_in_inference(const BatchView& batch);
 
   std::shared_ptr<const Network> network_;
   std::unique_ptr<Backend> backend_;
+  bool normalizes_together_;  // with other replicas
   device::Buffer parameters_;
   device::Buffer gradients_;
   device::Buffer buffers_;
   device::Buffer weights_;          // the parameters in 16 bits; none for float32
   device::Buffer micro_gradients_;  // where a further micro-batch's gradients are written before they are added
   device::Buffer arena_;            // shared by all plans: only one runs at a time
+  std::uint64_t arenas_ = 0;        // allocated so far
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Plan>> plans_;
   std::span<const float> loaded_;    // features of the batch under way
   std::vector<float> host_outputs_;  // of predict_batch, where the outputs are not float32 in host memory

@@ -102,6 +102,12 @@ class Operation {
   virtual void forward(const Operands& operands, const PassContext& pass) = 0;
   /// Writes input_gradients (those that are not empty) and parameter_gradients.
   virtual void backward(const Operands& operands, const PassContext& pass) = 0;
+
+  /// In place of forward and backward where this replica has no samples and others have: an operation that exchanges
+  /// something with them takes part. The operands are those of a plan for one sample; they say nothing, but for
+  /// parameters and buffers, and saved is kept from one to the other.
+  virtual void forward_without_samples(const Operands& /*operands*/) {}
+  virtual void backward_without_samples(const Operands& /*operands*/) {}
 };
 
 /// What compiling a layer depends on.

@@ -74,21 +74,9 @@ struct Batch {
 };
 
 MetricSums sums(const SparseCategoricalCrossentropy& loss, const Batch& batch, const Targets& targets) {
-  if (!(loss.label_smoothing >= 0 && loss.label_smoothing < 1))
-    throw Error(ErrorCategory::input, "sparse_categorical_crossentropy", "needed label smoothing from 0 to below 1",
-                fmt::format("got {}", loss.label_smoothing));
-  if (targets.labels.size() != batch.samples)
-    throw Error(ErrorCategory::data, to_string(Loss(loss)),
-                fmt::format("needed {} labels, one for each sample", batch.samples),
-                fmt::format("got {} labels and {} target values", targets.labels.size(), targets.values.size()));
   MetricSums result{.has_accuracy = true};
   for (std::size_t i = 0; i < batch.samples; ++i) {
-    const std::int32_t label = targets.labels[i];
-    if (label < 0 || static_cast<std::size_t>(label) >= batch.width)
-      throw Error(ErrorCategory::data, to_string(Loss(loss)),
-                  fmt::format("needed labels 0 .. {} for {} classes", batch.width - 1, batch.width),
-                  fmt::format("sample {} of the batch has label {}", i, label));
-    const auto index = static_cast<std::size_t>(label);
+    const auto index = static_cast<std::size_t>(targets.labels[i]);
     result.loss += cross_entropy(batch.row(i), index, loss.label_smoothing, batch.scale, batch.gradient_row(i));
     const std::int64_t rank = rank_of(batch.row(i), index);
     result.correct += rank < 1;
@@ -97,17 +85,34 @@ MetricSums sums(const SparseCategoricalCrossentropy& loss, const Batch& batch, c
   return result;
 }
 
-MetricSums sums(const MeanSquaredError& loss, const Batch& batch, const Targets& targets) {
-  if (targets.values.size() != batch.outputs.size())
-    throw Error(ErrorCategory::data, to_string(Loss(loss)),
-                fmt::format("needed {} target values for {} samples of {} outputs", batch.outputs.size(), batch.samples,
-                            batch.width),
-                fmt::format("got {} target values and {} labels", targets.values.size(), targets.labels.size()));
+MetricSums sums(const MeanSquaredError& /*loss*/, const Batch& batch, const Targets& targets) {
   MetricSums result;
   for (std::size_t i = 0; i < batch.samples; ++i)
     result.loss += squared_error(batch.row(i), targets.values.subspan(i * batch.width, batch.width), batch.scale,
                                  batch.gradient_row(i));
   return result;
+}
+
+void check(const SparseCategoricalCrossentropy& loss, std::size_t samples, std::size_t width, const Targets& targets) {
+  if (!(loss.label_smoothing >= 0 && loss.label_smoothing < 1))
+    throw Error(ErrorCategory::input, "sparse_categorical_crossentropy", "needed label smoothing from 0 to below 1",
+                fmt::format("got {}", loss.label_smoothing));
+  if (targets.labels.size() != samples)
+    throw Error(ErrorCategory::data, to_string(Loss(loss)),
+                fmt::format("needed {} labels, one for each sample", samples),
+                fmt::format("got {} labels and {} target values", targets.labels.size(), targets.values.size()));
+  for (std::size_t i = 0; i < samples; ++i)
+    if (targets.labels[i] < 0 || static_cast<std::size_t>(targets.labels[i]) >= width)
+      throw Error(ErrorCategory::data, to_string(Loss(loss)),
+                  fmt::format("needed labels 0 .. {} for {} classes", width - 1, width),
+                  fmt::format("sample {} of the batch has label {}", i, targets.labels[i]));
+}
+
+void check(const MeanSquaredError& loss, std::size_t samples, std::size_t width, const Targets& targets) {
+  if (targets.values.size() != samples * width)
+    throw Error(ErrorCategory::data, to_string(Loss(loss)),
+                fmt::format("needed {} target values for {} samples of {} outputs", samples * width, samples, width),
+                fmt::format("got {} target values and {} labels", targets.values.size(), targets.labels.size()));
 }
 
 }  // namespace
@@ -120,6 +125,14 @@ std::string to_string(const Loss& loss) {
   return "mean_squared_error";
 }
 
+void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width, const Targets& targets) {
+  std::visit(
+      [&](const auto& chosen) {
+        check(chosen, static_cast<std::size_t>(samples), static_cast<std::size_t>(width), targets);
+      },
+      loss);
+}
+
 MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples, const Targets& targets,
                         double divisor, std::span<float> gradient) {
   LOCKSTEP_CHECK_OP(samples, >=, 0);
@@ -130,6 +143,7 @@ MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::i
     LOCKSTEP_CHECK_OP(gradient.size(), ==, outputs.size());
     LOCKSTEP_CHECK_OP(divisor, >, 0);
   }
+  check_targets(loss, samples, static_cast<std::int64_t>(width), targets);
   const Batch batch{outputs, count, width, gradient, gradient.empty() ? 0 : static_cast<float>(1.0 / divisor)};
   MetricSums result = std::visit([&](const auto& chosen) { return sums(chosen, batch, targets); }, loss);
   result.samples = samples;

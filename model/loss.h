@@ -30,6 +30,10 @@ struct Targets {
   std::span<const float> values;         ///< [samples, outputs]
 };
 
+/// Throws Error (input) for constants of the loss out of their range, Error (data) unless `targets` fit outputs
+/// [samples, width]: a label for each sample, in 0 .. width-1, or a value for each output.
+void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width, const Targets& targets);
+
 /// Sums of loss and metrics over the samples of `outputs` [samples, width]. Where `gradient` (same shape) is not empty
 /// it receives d(sum of losses)/d(outputs) / divisor: dividing by the number of samples of the global batch (over the
 /// loss scale) makes gradients of all replicas add up to the gradient of the mean. Throws Error (data) for a label

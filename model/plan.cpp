@@ -258,4 +258,24 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients, const G
   pass_over_until(parameter_entries_.size());
 }
 
+void Plan::forward_without_samples() {
+  for (Step& step : steps_)
+    if (step.operation) step.operation->forward_without_samples(step.operands);
+}
+
+void Plan::backward_without_samples(const GradientReady& ready) {
+  std::size_t told = 0;
+  const auto tell_until = [&](std::size_t end) {
+    for (; told < end; ++told)
+      if (ready) ready(told);
+  };
+  for (std::size_t i = steps_.size(); i-- > 0;) {
+    const Step& step = steps_[i];
+    if (!step.runs_backward) continue;
+    if (step.operation) step.operation->backward_without_samples(step.operands);
+    if (!step.node->parameters.empty()) tell_until(step.node->parameters.back() + 1);
+  }
+  tell_until(parameter_entries_.size());
+}
+
 }  // namespace lockstep::model

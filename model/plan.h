@@ -43,6 +43,11 @@ class Plan {
   /// Writes every parameter's gradient into the flat array `gradients` and tells `ready` (may be empty) after each.
   void backward(const PassContext& pass, std::span<float> gradients, const GradientReady& ready);
 
+  /// Takes part in what the operations of several replicas exchange, without samples of its own.
+  void forward_without_samples();
+  /// Likewise; writes no gradient and tells `ready` in the same order, between the same exchanges.
+  void backward_without_samples(const GradientReady& ready);
+
  private:
   using StorageId = int;
   static constexpr StorageId kNone = -1;

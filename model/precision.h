@@ -7,6 +7,8 @@
 
 namespace lockstep::model {
 
+class StatisticsExchange;
+
 enum class Precision { float32, bfloat16, float16 };
 
 /// Reads "float32", "bfloat16", "float16". Throws Error (input) that lists them.
@@ -22,6 +24,9 @@ struct ComputeOptions {
   bool tf32 = false;  ///< lets a GPU round what it multiplies in float32 to 10 bits; without effect elsewhere
   /// Takes only algorithms that give the same bits in every run, chosen without measurement; the CPU always does.
   bool deterministic = false;
+  /// Batch normalization in training takes the statistics of all its members; it outlives the model. None: those of the
+  /// model's own samples.
+  StatisticsExchange* statistics = nullptr;
 };
 
 }  // namespace lockstep::model

@@ -27,10 +27,10 @@ struct UpdateArrays {
 /// The numbers of one update.
 struct UpdateRequest {
   float learning_rate = 0;
-  std::int64_t update = 1;    ///< counted from 1; enters bias correction
-  double clip_norm = 0;       ///< largest norm of the gradient; 0 for no clipping
-  float loss_scale = 1;       ///< what the gradients were multiplied by
-  bool checks_norm = false;   ///< whether a gradient that is not finite makes the step not count, also without clipping
+  std::int64_t update = 1;   ///< counted from 1; enters bias correction
+  double clip_norm = 0;      ///< largest norm of the gradient; 0 for no clipping
+  float loss_scale = 1;      ///< what the gradients were multiplied by
+  bool checks_norm = false;  ///< whether a gradient that is not finite makes the step not count, also without clipping
 };
 
 struct UpdateOutcome {
@@ -38,16 +38,16 @@ struct UpdateOutcome {
   double gradient_norm = 0;  ///< before clipping, without the loss scale; 0 where it was not needed
 };
 
-/// The optimizer of one replica, and what decides about its updates: functions of the reduced gradient and report alone,
-/// so that all replicas come to the same. Its slots lie in the memory of the model's device.
+/// The optimizer of one replica, and what decides about its updates: functions of the reduced gradient and report
+/// alone, so that all replicas come to the same. Its slots lie in the memory of the model's device.
 class Updater {
  public:
   virtual ~Updater() = default;
 
   /// Takes the numbers of the next update; not part of what may be recorded and repeated.
   virtual void begin(const UpdateRequest& request) = 0;
-  /// Puts the update on the model's stream. `summable` is the sum over all replicas of SummableMetrics: with a loss that
-  /// was not finite among them the step does not count.
+  /// Puts the update on the model's stream. `summable` is the sum over all replicas of SummableMetrics: with a loss
+  /// that was not finite among them the step does not count.
   virtual void update(std::span<const float> summable) = 0;
   /// What became of the last update; waits for it.
   virtual UpdateOutcome outcome() = 0;

@@ -11,6 +11,7 @@
 #include "allreduce/gradient_buckets.h"
 #include "allreduce/straggler.h"
 #include "model/metric.h"
+#include "strategy/placement.h"
 
 namespace lockstep::strategy {
 
@@ -18,12 +19,15 @@ namespace lockstep::strategy {
 struct TrainBegin {
   std::string model;
   std::int64_t parameters = 0;
+  std::string precision = "float32";    ///< of the computation
+  std::string normalization = "local";  ///< over whose samples
   std::string strategy;
   std::string allreduce;
   std::string allreduce_reason;  ///< empty where there is nothing to choose
   int world_size = 1;            ///< replicas
   int ranks = 1;
   int nodes = 1;
+  std::vector<Placement> placements;  ///< of all replicas
   std::string data;
   std::int64_t records = 0;
   std::int64_t global_batch = 0;
@@ -54,6 +58,8 @@ struct StepLogs {
   /// What each replica of the job was busy with in this step, waiting for others left out.
   std::span<const allreduce::BusySeconds> busy = {};
   bool skipped = false;
+  bool overflow = false;                 ///< skipped for a loss scale that was too large
+  std::optional<float> loss_scale = {};  ///< of this step, where the loss is scaled
 };
 
 struct EpochLogs {

@@ -9,6 +9,7 @@ namespace lockstep::strategy {
 namespace {
 
 constexpr const char* kBucketKey = "bucket_bytes";
+constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // of a dynamic loss scale alone
 
 /// A number that a checkpoint must share with the run that goes on from it.
 void check_same(const std::filesystem::path& path, std::string_view what, std::int64_t saved, std::int64_t given) {
@@ -41,6 +42,10 @@ void FitLoop::restore() {
   epochs_done_ = restored->state.epoch;
   updates_ = count("updates");
   skipped_samples_ = count("epoch_skipped_samples");
+  if (restored->state.metrics.contains(kGoodStepsKey))
+    replicas_.run([&](Replica& replica, int) {
+      replica.loss_scaler().restore(static_cast<float>(restored->state.loss_scale), count(kGoodStepsKey));
+    });
   if (trainer_.tune_buckets) tuned_bytes_ = restored->state.configuration.value(kBucketKey, std::size_t{0});
   epoch_sums_ = {.loss = number("epoch_loss_sum"),
                  .samples = count("epoch_samples"),
@@ -75,6 +80,9 @@ void FitLoop::check_position(const RestoredCheckpoint& restored) const {
     strategy_.session().logger()->warn(
         "the learning rate was to end its schedule at step {}, now at {}: it is another from here on", end,
         schedule_.total_steps);
+  if (const std::string precision = to_string(trainer_.precision); state.precision != precision && strategy_.is_chief())
+    strategy_.session().logger()->warn("{} was computed in {}; from here on it is {}", restored.path.string(),
+                                       state.precision, precision);
   check_same(restored.path, "number of records", state.configuration.value("records", dataset_.size()),
              dataset_.size());
 }
@@ -105,12 +113,16 @@ TrainingState FitLoop::state() const {
   state.epoch = epochs_done_;
   state.seed = trainer_.seed;
   state.global_batch = dataset_.global_batch();
+  state.precision = to_string(trainer_.precision);
   state.metrics = {{"updates", static_cast<double>(updates_)},
                    {"epoch_loss_sum", epoch_sums_.loss},
                    {"epoch_samples", static_cast<double>(epoch_sums_.samples)},
                    {"epoch_correct", static_cast<double>(epoch_sums_.correct)},
                    {"epoch_correct_top5", static_cast<double>(epoch_sums_.correct_top5)},
                    {"epoch_skipped_samples", static_cast<double>(skipped_samples_)}};
+  const LossScaler& scaler = replicas_[0].loss_scaler();
+  state.loss_scale = static_cast<double>(scaler.scale());
+  if (scaler.is_dynamic()) state.metrics[kGoodStepsKey] = static_cast<double>(scaler.good_steps());
   state.configuration = fit_.checkpoint.configuration;
   state.configuration["records"] = dataset_.size();
   remember_route(state.configuration, strategy_.selection().route);

@@ -94,8 +94,9 @@ void FitLoop::begin() {
 
 std::string FitLoop::plan() const {
   const CheckpointPlan& saving = fit_.checkpoint;
-  std::string plan = fmt::format("{}, {} steps, seed {}, {} micro-batches", describe_plan(dataset_), last_step_,
-                                 trainer_.seed, trainer_.accumulate);
+  std::string plan =
+      fmt::format("{}, {} steps, seed {}, {} micro-batches, {}, {} normalization", describe_plan(dataset_), last_step_,
+                  trainer_.seed, trainer_.accumulate, to_string(trainer_.precision), to_string(trainer_.normalization));
   if (fit_.validation) plan += fmt::format(", validation on {}", describe_plan(*fit_.validation));
   if (fit_.pretrained)
     plan += fmt::format(", weights of {}{}", fit_.pretrained->path.string(),
@@ -110,12 +111,15 @@ void FitLoop::announce() const {
   const std::int64_t part = (dataset_.global_batch() + world - 1) / world;
   const TrainBegin begin{.model = replicas_.network().name(),
                          .parameters = static_cast<std::int64_t>(replicas_.network().parameters().element_count()),
+                         .precision = to_string(trainer_.precision),
+                         .normalization = to_string(trainer_.normalization),
                          .strategy = strategy_.name(),
                          .allreduce = strategy_.route(),
                          .allreduce_reason = strategy_.selection().reason,
                          .world_size = static_cast<int>(world),
                          .ranks = strategy_.session().size(),
                          .nodes = strategy_.session().nodes(),
+                         .placements = strategy_.placements(),
                          .data = dataset_.description(),
                          .records = dataset_.size(),
                          .global_batch = dataset_.global_batch(),
@@ -179,7 +183,9 @@ void FitLoop::note_step(const StepResult& result) {
                 .input_wait_seconds = stream_->seconds_waited(),
                 .communication = replicas_[0].buckets().times(),
                 .busy = replicas_[0].busy(),
-                .skipped = !result.applied};
+                .skipped = !result.applied,
+                .overflow = result.overflow,
+                .loss_scale = replicas_[0].loss_scaler().is_on() ? std::optional(result.loss_scale) : std::nullopt};
   logs.metrics.has_accuracy = replicas_.has_accuracy();
   tell([&](Callback& callback) { callback.on_batch_end(logs); });
   if (callbacks_may_stop_) agree_on_stop();
@@ -208,7 +214,14 @@ void FitLoop::note_wire_error() const {
       to_string(trainer_.buckets.wire), error.relative, error.largest);
 }
 
+void FitLoop::note_overflow(const StepResult& result) const {
+  if (strategy_.is_chief())
+    strategy_.session().logger()->info("step {} skipped: the gradient overflowed; loss scale {} becomes {}", step_,
+                                       result.loss_scale, replicas_[0].loss_scaler().scale());
+}
+
 void FitLoop::note_skip(const StepResult& result) {
+  if (result.overflow) return note_overflow(result);
   std::string where;
   for (const int replica : result.failed) {
     const Placement& place = strategy_.placements()[static_cast<std::size_t>(replica)];

@@ -41,6 +41,7 @@ class FitLoop {
   void train_step();
   void note_step(const StepResult& result);
   void note_skip(const StepResult& result);
+  void note_overflow(const StepResult& result) const;
   /// What a 16-bit wire type costs, said once.
   void note_wire_error() const;
   void agree_on_stop();

@@ -30,8 +30,9 @@ class GradientMemory final : public device::Allocator {
   std::size_t gradient_size() const { return all().size() - passenger_count(); }
   std::span<float> passengers() const { return all().last(passenger_count()); }
   std::span<float> report() const { return passengers().first(kReport); }
-  std::span<float> of_replica(int replica) const {
-    return passengers().subspan(kReport + static_cast<std::size_t>(replica) * kPerReplica, kPerReplica);
+  /// Among `passengers`, here or where they are copied to.
+  static std::span<float> of_replica(std::span<float> passengers, int replica) {
+    return passengers.subspan(kReport + static_cast<std::size_t>(replica) * kPerReplica, kPerReplica);
   }
 
  private:

@@ -15,6 +15,7 @@ LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Ne
       network_(std::move(network)),
       has_accuracy_(std::holds_alternative<model::SparseCategoricalCrossentropy>(options.loss)),
       replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
+  static_cast<void>(options.normalization.members(strategy_.num_replicas_in_sync()));  // before any thread fails
   // Each on its own thread, so that its memory is near the cores that use it.
   strategy_.run([&](int local) {
     auto replica = std::make_unique<Replica>(network_, strategy_.device(local), strategy_.group(local), options);

@@ -21,10 +21,13 @@ std::string_view choose(const Session& session, std::size_t devices) {
 
 void check_route(const Session& session, const std::vector<device::Device>& devices, Route route) {
   if (route == Route::nccl) allreduce::require_nccl(devices);
+  if (route == Route::staged) allreduce::require_gpus(route, devices);
+  const bool serves_a_process =
+      route == Route::automatic || route == Route::in_process || route == Route::nccl || route == Route::staged;
   if (route == Route::in_process && session.size() > 1)
     throw Error(ErrorCategory::input, "allreduce", "in-process needs all replicas in one process; use auto",
                 fmt::format("this job has {} ranks", session.size()));
-  if (route != Route::automatic && route != Route::in_process && session.ranks() == MPI_COMM_NULL)
+  if (!serves_a_process && session.ranks() == MPI_COMM_NULL)
     throw Error(ErrorCategory::input, "allreduce", fmt::format("{} needs ranks started by mpirun", to_string(route)),
                 "this process was started alone");
 }

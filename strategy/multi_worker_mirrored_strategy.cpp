@@ -1,5 +1,10 @@
 #include "strategy/multi_worker_mirrored_strategy.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "allreduce/device_groups.h"
 #include "device/error.h"
 #include "strategy/tf_config.h"
 
@@ -11,19 +16,27 @@ allreduce::Communicator one_member_a_rank(const Session& session) {
   return allreduce::make_mpi_group(session.ranks(), allreduce::Route::mpi);
 }
 
-std::vector<allreduce::Communicator> group_of_ranks(const Session& session, std::size_t replicas,
-                                                    allreduce::Route route) {
-  check_tf_config(session);
-  if (replicas == 0)
-    throw Error(ErrorCategory::input, "strategy", "multi-worker-mirrored needs at least one device a rank",
-                "got an empty list");
-  if (session.ranks() == MPI_COMM_NULL) return allreduce::make_in_process_group(static_cast<int>(replicas));
-  return allreduce::make_multi_worker_group(session.ranks(), static_cast<int>(replicas), route);
+bool is_any_on_gpu(const std::vector<device::Device>& devices) {
+  return std::ranges::find(devices, device::DeviceKind::gpu, &device::Device::kind) != devices.end();
 }
 
-allreduce::Selection select(const Session& session, const StrategyOptions& options) {
+std::vector<allreduce::Communicator> group_of_ranks(const Session& session, const std::vector<device::Device>& devices,
+                                                    allreduce::Route route, bool share_gpus) {
+  check_tf_config(session);
+  if (devices.empty())
+    throw Error(ErrorCategory::input, "strategy", "multi-worker-mirrored needs at least one device a rank",
+                "got an empty list");
+  return allreduce::make_device_group(session.ranks(), devices, route, share_gpus);
+}
+
+// Between GPUs the route follows from where they are; there is nothing to measure.
+allreduce::Selection select(const Session& session, const std::vector<device::Device>& devices,
+                            const StrategyOptions& options) {
   if (session.size() == 1) return {};
   if (options.route != allreduce::Route::automatic) return {options.route, "as asked for"};
+  const std::vector<std::string> all = session.all_gather(is_any_on_gpu(devices) ? "gpu" : "cpu");
+  if (std::ranges::find(all, "gpu") != all.end())
+    return {allreduce::Route::automatic, fmt::format("GPUs of {} ranks", session.size())};
   return allreduce::select_route(session.ranks(), options.remembered_route);
 }
 
@@ -31,12 +44,12 @@ allreduce::Selection select(const Session& session, const StrategyOptions& optio
 
 MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(Session& session, std::vector<device::Device> devices,
                                                          const StrategyOptions& options)
-    : MultiWorkerMirroredStrategy(session, std::move(devices), options, select(session, options)) {}
+    : MultiWorkerMirroredStrategy(session, devices, options, select(session, devices, options)) {}
 
 MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(Session& session, std::vector<device::Device> devices,
                                                          const StrategyOptions& options, allreduce::Selection selection)
-    : Strategy(session, devices, group_of_ranks(session, devices.size(), selection.route), one_member_a_rank(session),
-               options),
+    : Strategy(session, devices, group_of_ranks(session, devices, selection.route, options.share_gpus),
+               one_member_a_rank(session), options),
       selection_(std::move(selection)) {}
 
 }  // namespace lockstep::strategy

@@ -7,10 +7,13 @@
 #include <chrono>
 #include <cmath>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "allreduce/layout.h"
 #include "data/order/batch_split.h"
+#include "device/gpu.h"
+#include "device/recording.h"
 #include "model/backend.h"
 #include "strategy/moving_statistics.h"
 
@@ -27,21 +30,50 @@ std::vector<std::size_t> bucket_offsets(const model::ParameterTable& table, cons
   return offsets;
 }
 
+std::unique_ptr<ReplicaStatistics> shared_statistics(const allreduce::Communicator& group,
+                                                     const NormalizationScope& scope) {
+  const int members = scope.members(group.size());
+  return members > 1 ? std::make_unique<ReplicaStatistics>(group.rank(), group.size(), members) : nullptr;
+}
+
+/// Page-locked where a GPU is to read and write it.
+std::unique_ptr<device::Allocator> host_memory_for(device::Device device) {
+  if (device.kind == device::DeviceKind::gpu) return device::make_pinned_allocator();
+  return std::make_unique<device::HostAllocator>();
+}
+
 }  // namespace
 
 Replica::Replica(std::shared_ptr<const model::Network> network, device::Device device, allreduce::Communicator group,
                  const ReplicaOptions& options)
     : options_(options),
       group_(group),
+      statistics_(shared_statistics(group, options.normalization)),
       memory_(group),
-      model_(std::move(network), device, memory_, {.precision = options.precision}),
-      optimizer_(options.optimizer, model_.parameter_table()),
+      model_(std::move(network), device, memory_, {.precision = options.precision, .statistics = statistics_.get()}),
+      loss_scaler_(options.loss_scaling),
       buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets,
                kPassengerEntries),
       ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
       feature_count_(static_cast<std::size_t>(model::element_count(model_.network().input_shape()))),
       kept_buffers_(model_.backend().allocator().allocate(model_.buffers().size_bytes())),
+      updater_(model_.backend().updater(
+          options.optimizer, model_.parameter_table(),
+          {.parameters = model_.parameters(),
+           .gradients = model_.gradients(),
+           .weights = options.precision == model::Precision::float32 ? model::TensorView() : model_.weights(),
+           .statistics = model_.buffers(),
+           .kept_statistics = kept_buffers_.as<float>()})),
+      passengers_(host_memory_for(device)->allocate(memory_.passengers().size_bytes())),
       busy_(static_cast<std::size_t>(group_.size())) {
+  // What other replicas do in a step cannot be recorded with it.
+  device::Stream& stream = model_.backend().stream();
+  if (options.records_steps && group_.size() == 1 && device::Recording::is_possible(stream))
+    recordings_.emplace([&stream](const StepRecordings::Put& put) -> StepRecordings::Put {
+      const auto recording = std::make_shared<device::Recording>(device::Recording::of(stream, put));
+      return [recording, &stream] { recording->launch(stream); };
+    });
+  if (statistics_) statistics_->attach(buckets_, model_.backend());
   describe_buckets();
 }
 
@@ -79,68 +111,125 @@ void Replica::check_layout() const {
 }
 
 StepResult Replica::train_step(const data::Batch& part, const StepRequest& request) {
-  const auto begin = std::chrono::steady_clock::now();
-  const allreduce::PhaseScope compute(group_.activity(), allreduce::Phase::compute);
-  keep_statistics();
-  const model::MetricSums mine = compute_gradients(part, request);
-  const std::chrono::duration<double> computed = std::chrono::steady_clock::now() - begin;
-  StepResult result;
-  result.report = reduce(mine, request, computed.count());
+  put_step(part, request);
   const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
-  float scale = 1;
-  if (result.report.non_finite > 0) {
+  StepResult result;
+  result.report = read_report();
+  const model::UpdateOutcome outcome = updater_->outcome();
+  const model::MetricSums mine = model_.backend().read_sums();
+  result.applied = outcome.applied;
+  result.loss_scale = loss_scaler_.scale();
+  if (options_.clip_norm > 0) result.gradient_norm = outcome.gradient_norm;
+  if (result.report.non_finite > 0)
     result.failed = replicas_with(!std::isfinite(mine.loss));
-    result.applied = false;
-  } else if (options_.clip_norm > 0) {
-    // All replicas hold the same bits of the reduced gradient, so all come to the same norm and the same decision.
-    result.gradient_norm = model::global_norm(model_.gradients());
-    result.applied = std::isfinite(result.gradient_norm);
-    scale = model::clip_scale(result.gradient_norm, options_.clip_norm);
-  }
-  if (!result.applied) {
-    restore_statistics();
-    return result;
-  }
-  optimizer_.apply(model_.parameters(), model_.gradients(), request.learning_rate, request.update, scale);
-  model_.parameters_changed();
+  else
+    result.overflow = loss_scaler_.update(result.applied);
+  if (!result.applied) return result;
   metrics_ += mine;
   samples_since_mean_ += part.samples;
   return result;
 }
 
-model::MetricSums Replica::compute_gradients(const data::Batch& part, const StepRequest& request) {
-  // A part with fewer samples than micro-batches is cut into single samples; one without any still reports its zero
-  // gradient.
-  const std::int64_t pieces = std::clamp<std::int64_t>(part.samples, 1, options_.accumulate);
-  model::MetricSums sums;
-  for (std::int64_t piece = 0; piece < pieces; ++piece) {
-    const data::Range range = data::split(part.samples, pieces, piece);
-    const model::StepContext context{.seed = request.seed,
-                                     .step = request.step,
-                                     .first_sample = part.first_sample + range.begin,
-                                     .global_samples = part.global_samples};
-    const bool last = piece + 1 == pieces;
-    sums += model_.train_batch(view(part, range.begin, range.end), context, options_.loss, piece > 0,
-                               last ? ready_ : model::GradientReady{});
-  }
-  return sums;
+void Replica::put_step(const data::Batch& part, const StepRequest& request) {
+  const allreduce::PhaseScope compute(group_.activity(), allreduce::Phase::compute);
+  updater_->begin({.learning_rate = request.learning_rate,
+                   .update = request.update,
+                   .clip_norm = options_.clip_norm,
+                   .loss_scale = loss_scaler_.scale(),
+                   .checks_norm = loss_scaler_.is_on()});
+  if (!recordings_ || micro_batches(part) > 1) return put_work(part, request, false);
+  load(part, request, {0, part.samples});
+  stage_report(request, 0);
+  recordings_->run(part.samples, model_.placement(), [&] { put_work(part, request, true); });
 }
 
-StepReport Replica::reduce(const model::MetricSums& mine, const StepRequest& request, double compute_seconds) {
+void Replica::put_work(const data::Batch& part, const StepRequest& request, bool is_loaded) {
+  const auto begin = std::chrono::steady_clock::now();
+  model::Backend& backend = model_.backend();
+  keep_statistics();
+  backend.clear_sums();
+  const double exchanged_before = seconds_in_exchange();
+  compute_gradients(part, request, is_loaded);
+  const std::chrono::duration<double> computed = std::chrono::steady_clock::now() - begin;
+  if (!is_loaded) stage_report(request, computed.count() - (seconds_in_exchange() - exchanged_before));
+  const std::span<float> passengers = memory_.passengers();
+  device::copy(passengers.data(), passengers_.data(), passengers.size_bytes(), backend.stream());
+  backend.write_sums(memory_.report());
+  buckets_.ready(model_.parameter_table().entries().size());
+  buckets_.finish();
+  updater_->update(memory_.report());
+}
+
+// A part with fewer samples than micro-batches is cut into single samples; one without any still reports its zero
+// gradient. Replicas that normalize together make as many passes as the one with the most samples.
+std::int64_t Replica::micro_batches(const data::Batch& part) const {
+  const std::int64_t most = statistics_ ? (part.global_samples + group_.size() - 1) / group_.size() : part.samples;
+  return std::clamp<std::int64_t>(most, 1, options_.accumulate);
+}
+
+double Replica::seconds_in_exchange() const { return statistics_ ? statistics_->seconds() : 0; }
+
+model::StepContext Replica::context(const data::Batch& part, const StepRequest& request, std::int64_t first) const {
+  return {.seed = request.seed,
+          .step = request.step,
+          .first_sample = part.first_sample + first,
+          .global_samples = part.global_samples,
+          .loss_scale = loss_scaler_.scale()};
+}
+
+void Replica::load(const data::Batch& part, const StepRequest& request, const data::Range& range) {
+  model_.load(view(part, range.begin, range.end), context(part, request, range.begin), options_.loss);
+}
+
+void Replica::compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded) {
+  const std::int64_t pieces = micro_batches(part);
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    const data::Range range = data::split(part.samples, pieces, piece);
+    if (!is_loaded) load(part, request, range);
+    const bool last = piece + 1 == pieces;
+    model_.train_loaded(range.end - range.begin, context(part, request, range.begin), options_.loss, piece > 0,
+                        last ? ready_ : model::GradientReady{});
+  }
+}
+
+// What this host knows of the step; the sums of the losses are written into it on the model's device.
+void Replica::stage_report(const StepRequest& request, double compute_seconds) {
   StepReport report;
   report.terminate = request.signal == SIGTERM ? 1 : 0;
   report.interrupt = request.signal == SIGINT ? 1 : 0;
-  std::ranges::fill(memory_.passengers(), 0.0F);
-  model::SummableMetrics(mine).write(memory_.report().data());
-  report.write_signals(memory_.report());
+  const std::span<float> staged = passengers_.as<float>();
+  std::ranges::fill(staged, 0.0F);
+  report.write_signals(staged);
   // The others add zero here, so all come to know the times of each.
-  memory_.of_replica(group_.rank())[0] = static_cast<float>(request.input_seconds);
-  memory_.of_replica(group_.rank())[1] = static_cast<float>(compute_seconds);
-  buckets_.ready(model_.parameter_table().entries().size());
-  buckets_.finish();
-  for (int replica = 0; replica < group_.size(); ++replica)
-    busy_[static_cast<std::size_t>(replica)] = {memory_.of_replica(replica)[0], memory_.of_replica(replica)[1]};
-  return StepReport::read(memory_.report());
+  const std::span<float> mine = GradientMemory::of_replica(staged, group_.rank());
+  mine[0] = static_cast<float>(request.input_seconds);
+  mine[1] = static_cast<float>(compute_seconds);
+}
+
+StepReport Replica::read_report() {
+  const std::span<float> staged = passengers_.as<float>();
+  device::Stream& stream = model_.backend().stream();
+  device::copy(staged.data(), memory_.passengers().data(), staged.size_bytes(), stream);
+  await(stream);
+  for (int replica = 0; replica < group_.size(); ++replica) {
+    const std::span<float> theirs = GradientMemory::of_replica(staged, replica);
+    busy_[static_cast<std::size_t>(replica)] = {theirs[0], theirs[1]};
+  }
+  return StepReport::read(staged);
+}
+
+// Not by waiting for the stream: what is on it may wait for a replica that is lost.
+void Replica::await(device::Stream& stream) const {
+  constexpr int kBriefLooks = 4096;
+  const device::Event done = stream.record();
+  for (int look = 0; !done.is_complete(); ++look) {
+    if (look < kBriefLooks) {
+      std::this_thread::yield();
+      continue;
+    }
+    group_.throw_if_failed();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
 }
 
 std::vector<int> Replica::replicas_with(bool mine) const {
@@ -154,6 +243,8 @@ std::vector<int> Replica::replicas_with(bool mine) const {
 
 model::MetricSums Replica::take_metrics() { return std::exchange(metrics_, {}); }
 
+bool Replica::has_own_statistics() const { return !statistics_ || statistics_->members() < group_.size(); }
+
 void Replica::adopt_mean_statistics() {
   average_statistics();
   samples_since_mean_ = 0;
@@ -165,6 +256,7 @@ void Replica::install_mean_statistics() {
 }
 
 void Replica::average_statistics() {
+  if (!has_own_statistics()) return;
   device::HostView view = host_view(model_.buffers());
   average_moving_statistics(group_, view.values(), samples_since_mean_);
   view.write_back(model_.backend().stream());

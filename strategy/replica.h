@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,12 +12,17 @@
 #include "allreduce/gradient_buckets.h"
 #include "allreduce/straggler.h"
 #include "data/dataset.h"
+#include "data/order/batch_split.h"
 #include "device/host_view.h"
 #include "model/compiled_model.h"
 #include "model/loss.h"
 #include "model/network.h"
-#include "model/optimizer.h"
+#include "model/updater.h"
 #include "strategy/gradient_memory.h"
+#include "strategy/loss_scaler.h"
+#include "strategy/normalization_scope.h"
+#include "strategy/replica_statistics.h"
+#include "strategy/step_recordings.h"
 #include "strategy/step_report.h"
 
 namespace lockstep::strategy {
@@ -27,7 +33,10 @@ struct ReplicaOptions {
   model::OptimizerOptions optimizer;
   double clip_norm = 0;  ///< largest norm of the reduced gradient; 0 for no clipping
   int accumulate = 1;    ///< micro-batches of a step
+  LossScaling loss_scaling = {};
+  NormalizationScope normalization = {};  ///< of each micro-batch
   allreduce::BucketOptions buckets = {};
+  bool records_steps = true;  ///< on a GPU, as CUDA graphs; the results are the same
 };
 
 /// What a step depends on beside its samples; the same on all replicas but for `signal`.
@@ -45,7 +54,9 @@ struct StepResult {
   StepReport report;         ///< summed over all replicas
   bool applied = true;       ///< false: skipped, parameters and moving statistics are as before
   std::vector<int> failed;   ///< replicas whose loss was not finite
-  double gradient_norm = 0;  ///< of the reduced gradient before clipping; 0 without clipping
+  bool overflow = false;     ///< skipped for a loss scale that was too large; the next one is smaller
+  float loss_scale = 1;      ///< of this step
+  double gradient_norm = 0;  ///< of the reduced gradient before clipping, without the loss scale; 0 without clipping
 };
 
 /// One replica of a model. All replicas of a group do the same calls in the same order; each on a thread of its own,
@@ -58,9 +69,10 @@ class Replica {
   Replica& operator=(const Replica&) = delete;
 
   model::CompiledModel& model() { return model_; }
-  model::Optimizer& optimizer() { return optimizer_; }
+  model::Updater& optimizer() { return *updater_; }
   const allreduce::Communicator& group() const { return group_; }
   allreduce::GradientBuckets& buckets() { return buckets_; }
+  LossScaler& loss_scaler() { return loss_scaler_; }
   /// Between steps, the same on all replicas.
   void set_bucket_bytes(std::size_t bytes);
   /// Values of the model's device as the host sees them; waits for the work under way.
@@ -81,7 +93,7 @@ class Replica {
   model::MetricSums take_metrics();
 
   /// Makes the mean of all replicas' moving statistics this replica's own: what a checkpoint holds and training goes on
-  /// from. Collective.
+  /// from. Where all normalize together they are the same already. Collective.
   void adopt_mean_statistics();
   /// Installs that mean for evaluation, and puts back what training goes on from. Collective.
   void install_mean_statistics();
@@ -96,10 +108,19 @@ class Replica {
 
  private:
   model::BatchView view(const data::Batch& part, std::int64_t begin, std::int64_t end) const;
-  model::MetricSums compute_gradients(const data::Batch& part, const StepRequest& request);
+  void put_step(const data::Batch& part, const StepRequest& request);
+  void put_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
+  model::StepContext context(const data::Batch& part, const StepRequest& request, std::int64_t first) const;
+  void load(const data::Batch& part, const StepRequest& request, const data::Range& range);
+  void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
+  void stage_report(const StepRequest& request, double compute_seconds);
+  StepReport read_report();
+  void await(device::Stream& stream) const;
+  std::int64_t micro_batches(const data::Batch& part) const;
+  double seconds_in_exchange() const;
+  bool has_own_statistics() const;
   void keep_statistics();
   void average_statistics();
-  StepReport reduce(const model::MetricSums& mine, const StepRequest& request, double compute_seconds);
   std::vector<int> replicas_with(bool mine) const;
   /// The layers of each bucket, for people.
   std::vector<std::string> bucket_contents() const;
@@ -107,13 +128,18 @@ class Replica {
 
   ReplicaOptions options_;
   allreduce::Communicator group_;
-  GradientMemory memory_;  // before the model, whose gradients lie in it
+  std::unique_ptr<ReplicaStatistics> statistics_;  // null where this replica normalizes alone
+  GradientMemory memory_;                          // before the model, whose gradients lie in it
   model::CompiledModel model_;
-  model::Optimizer optimizer_;
+  LossScaler loss_scaler_;
   allreduce::GradientBuckets buckets_;
   model::GradientReady ready_;
   std::size_t feature_count_;
   device::Buffer kept_buffers_;  // moving statistics, to be put back
+  std::unique_ptr<model::Updater> updater_;
+  // The passengers of a step on their way to and from the model's device: zeros but for what this host knows.
+  device::Buffer passengers_;
+  std::optional<StepRecordings> recordings_;
   std::vector<allreduce::BusySeconds> busy_;
   model::MetricSums metrics_;
   std::int64_t samples_since_mean_ = 0;

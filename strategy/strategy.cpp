@@ -1,11 +1,7 @@
 #include "strategy/strategy.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "device/cpu.h"
 #include "device/error.h"
 #include "strategy/core_share.h"
 
@@ -44,25 +40,16 @@ void Strategy::watch(const StrategyOptions& options) {
 }
 
 void Strategy::gather_placements(int cores) {
-  nlohmann::json mine = nlohmann::json::array();
-  for (std::size_t i = 0; i < devices_.size(); ++i)
-    mine.push_back(
-        {groups_[i].rank(), session_.rank(), session_.node(), device::host_name(), to_string(devices_[i]), cores});
-  for (const std::string& text : session_.all_gather(mine.dump()))
-    for (const auto& one : nlohmann::json::parse(text))
-      placements_.push_back({one[0].get<int>(), one[1].get<int>(), one[2].get<int>(), one[3].get<std::string>(),
-                             one[4].get<std::string>(), one[5].get<int>()});
-}
-
-std::string Strategy::table() const {
-  std::size_t host_width = 4;
-  for (const Placement& one : placements_) host_width = std::max(host_width, one.host.size());
-  std::string table =
-      fmt::format("{:>7}  {:>4}  {:<{}}  {:<6}  {:>5}\n", "replica", "rank", "host", host_width, "device", "cores");
-  for (const Placement& one : placements_)
-    table += fmt::format("{:>7}  {:>4}  {:<{}}  {:<6}  {:>5}\n", one.replica, one.rank, one.host, host_width,
-                         one.device, one.cores);
-  return table;
+  std::vector<Placement> mine;
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    Placement& place = mine.emplace_back(describe_place(devices_[i]));
+    place.replica = groups_[i].rank();
+    place.rank = session_.rank();
+    place.node = session_.node();
+    place.cores = cores;
+  }
+  for (const std::string& text : session_.all_gather(to_text(mine)))
+    for (Placement& place : parse_placements(text)) placements_.push_back(std::move(place));
 }
 
 }  // namespace lockstep::strategy

@@ -13,31 +13,25 @@
 #include "allreduce/selection.h"
 #include "allreduce/watchdog.h"
 #include "device/device.h"
+#include "strategy/placement.h"
 #include "strategy/replica_threads.h"
 #include "strategy/session.h"
 
 namespace lockstep::strategy {
 
-/// One replica: where it computes.
-struct Placement {
-  int replica = 0;  ///< number among all replicas of the job
-  int rank = 0;
-  int node = 0;
-  std::string host;
-  std::string device;  ///< "cpu:0"
-  int cores = 1;       ///< threads of its kernels
-};
-
 /// How the replicas of a job work together.
 struct StrategyOptions {
   /// How gradients travel: `in_process` only within one process, `shared_memory`, `ring`, `hierarchical` and `mpi` only
-  /// between ranks.
+  /// between ranks; between GPUs `nccl`, `hierarchical` or `staged`.
   allreduce::Route route = allreduce::Route::automatic;
   /// What an earlier run of the same training took; `automatic` takes it again where it is possible.
   std::optional<allreduce::Route> remembered_route = {};
   /// Seconds without progress after which the job ends with exit status 4 and the name of the culprit (Watchdog); 0 for
   /// never.
   double stall_timeout = 120;
+  /// Whether ranks may have the same GPU. Unless it is meant they are refused: by accident all ranks compute on the
+  /// first.
+  bool share_gpus = false;
 };
 
 /// The replicas of a job: how many, where, and who reduces with whom. Made once, by all ranks together; see
@@ -76,7 +70,7 @@ class Strategy {
   /// All replicas of the job in the order of their numbers; the same on every rank.
   const std::vector<Placement>& placements() const { return placements_; }
   /// The placements as a table for people, a line per replica.
-  std::string table() const;
+  std::string table() const { return placement_table(placements_); }
 
   /// body(local) on every local replica's thread; returns when all are done. The first error is thrown here, after it
   /// has made the collectives of the other replicas fail; the strategy is of no use afterwards.

@@ -19,9 +19,12 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
     throw Error(ErrorCategory::input, "clip-norm", "needed a norm above 0, or 0 for no clipping",
                 fmt::format("got {}", options.clip_norm));
   return {.loss = options.loss,
+          .precision = options.precision,
           .optimizer = options.optimizer,
           .clip_norm = options.clip_norm,
           .accumulate = options.accumulate,
+          .loss_scaling = loss_scaling_for(options.loss_scaling, options.precision),
+          .normalization = options.normalization,
           .buckets = options.buckets};
 }
 

@@ -13,9 +13,12 @@
 #include "data/dataset.h"
 #include "model/loss.h"
 #include "model/optimizer.h"
+#include "model/precision.h"
 #include "model/schedule.h"
 #include "strategy/callback.h"
 #include "strategy/checkpoint_directory.h"
+#include "strategy/loss_scaler.h"
+#include "strategy/normalization_scope.h"
 #include "strategy/pretrained.h"
 
 namespace lockstep::strategy {
@@ -34,8 +37,13 @@ struct TrainerOptions {
   RateScaling rate_scaling = RateScaling::none;
   std::int64_t base_batch = 0;  ///< the global batch that the rate is meant for; needed unless rate_scaling is none
   double clip_norm = 0;         ///< largest norm of the reduced gradient; 0 for no clipping
-  int accumulate = 1;           ///< micro-batches of a step on each replica; the result does not depend on it
-  std::uint64_t seed = 1;       ///< of initial weights, dropout and the order of records
+  int accumulate =
+      1;  ///< micro-batches of a step on each replica; batch normalization is of each, no other result depends on it
+  /// Of activations and of the weights that products read; parameters and their gradients stay float32.
+  model::Precision precision = model::Precision::float32;
+  std::optional<LossScaling> loss_scaling = {};  ///< nothing: dynamic for float16, none otherwise
+  NormalizationScope normalization = {};         ///< whose samples batch normalization takes together
+  std::uint64_t seed = 1;                        ///< of initial weights, dropout and the order of records
   allreduce::BucketOptions buckets = {};
   /// Tries several bucket sizes in the first steps, where a wire lies between replicas, and keeps the best
   /// (BucketTuner); a training that goes on from a checkpoint keeps what was found before.

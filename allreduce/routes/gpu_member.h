@@ -66,7 +66,7 @@ class GpuMember : public Communicator::Impl, public std::enable_shared_from_this
   /// check_progress() and throw_if_failed(); for long waits.
   void look_around();
 
-  Communicator::Impl& host() { return *host_; }
+  Communicator::Impl& host() const { return *host_; }
   device::Device gpu() const { return gpu_; }
   device::Stream& stream() { return stream_; }
 

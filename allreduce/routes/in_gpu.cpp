@@ -26,6 +26,7 @@ class InGpu final : public GpuMember {
 
   std::string route() const override { return size() == 1 ? "none" : "in-gpu"; }
   bool overlaps() const override { return false; }
+  bool moves_on_host() const override { return false; }
 
  protected:
   void come(const Call& call, std::byte* data) override {

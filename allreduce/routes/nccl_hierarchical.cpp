@@ -71,6 +71,7 @@ class NcclHierarchical final : public NcclMember {
   }
 
   std::string route() const override { return "nccl + ring"; }
+  bool moves_on_host() const override { return true; }
 
  protected:
   void put_all_reduce(const Values& values, ReduceOp op) override {

@@ -24,6 +24,7 @@ class NcclMember : public GpuMember {
       : GpuMember(std::move(host), gpu), communicators_(std::move(communicators)), seat_(seat) {}
 
   bool overlaps() const override { return true; }
+  bool moves_on_host() const override { return false; }
 
  protected:
   void check_progress() override { raise(communicators_->check(seat_)); }

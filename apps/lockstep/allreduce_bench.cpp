@@ -138,9 +138,20 @@ ReductionListener make_listener(const BenchArguments& arguments, const Group& gr
   return listener;
 }
 
+int count_replicas(const std::string& list) {
+  if (list == "auto") return 1;
+  const std::vector<device::Device> devices = device::parse_devices(list);
+  const auto gpu = std::ranges::find(devices, device::DeviceKind::gpu, &device::Device::kind);
+  if (gpu != devices.end())
+    throw Error(ErrorCategory::device, "devices",
+                "needed cpu:0, once for each replica: the routes of the CPU are timed",
+                fmt::format("got {}", to_string(*gpu)));
+  return static_cast<int>(devices.size());
+}
+
 int allreduce_bench(strategy::Session& session, const BenchArguments& arguments) {
   const ReductionPlan plan = make_plan(arguments);
-  const int local = static_cast<int>(choose_devices(arguments.devices).size());
+  const int local = count_replicas(arguments.devices);
   Group group{.replicas = 0, .ranks = session.size(), .nodes = session.nodes()};
   for (const std::string& replicas : session.all_gather(std::to_string(local))) group.replicas += std::stoi(replicas);
   ReductionListener listener = make_listener(arguments, group);

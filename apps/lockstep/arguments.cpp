@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "device/error.h"
+#include "strategy/device_share.h"
 #include "strategy/make_strategy.h"
 
 namespace lockstep::apps {
@@ -52,9 +53,11 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
 void add_place_options(CLI::App& command, PlaceArguments& arguments) {
   const char* group = "Replicas";
   command
-      .add_option("--devices", arguments.devices,
-                  "Replicas of each process: cpu:0, or cpu:0,cpu:0 for two logical replicas that share its cores; auto "
-                  "is cpu:0")
+      .add_option(
+          "--devices", arguments.devices,
+          "Replicas of each process: gpu:0,gpu:1 or cpu:0; gpu:0,gpu:0 and cpu:0,cpu:0 are logical replicas that "
+          "share one. auto is every GPU, or one for each rank of a node under mpirun, or cpu:0 without one; "
+          "gpu:all divides a node's GPUs between its ranks")
       ->capture_default_str()
       ->group(group);
   command
@@ -66,8 +69,13 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
       .add_option(
           "--allreduce", arguments.allreduce,
           "How gradients travel: auto, in-process (one process), shared-memory (ranks of one node), ring, hierarchical "
-          "(several nodes), or mpi (the library's own)")
+          "(several nodes), or mpi (the library's own); between GPUs nccl, hierarchical (NCCL within a node, a ring "
+          "between nodes) or staged (by way of the host)")
       ->capture_default_str()
+      ->group(group);
+  command
+      .add_flag("--share-gpus", arguments.share_gpus,
+                "Let ranks have the same GPU, for tests: they reduce by way of the host. Without it that is an error")
       ->group(group);
   command
       .add_option("--stall-timeout", arguments.stall_timeout,
@@ -115,27 +123,18 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
   return data::open_data(spec, options);
 }
 
-std::vector<device::Device> choose_devices(const std::string& list) {
-  if (list == "auto") return {device::Device{}};
-  std::vector<device::Device> devices = device::parse_devices(list);
-  const auto gpu = std::ranges::find(devices, device::DeviceKind::gpu, &device::Device::kind);
-  if (gpu != devices.end())
-    throw Error(ErrorCategory::device, "devices",
-                "needed cpu:0, once for each replica: this version has no layers for GPUs",
-                fmt::format("got {}", to_string(*gpu)));
-  return devices;
-}
-
 std::unique_ptr<strategy::Strategy> choose_strategy(strategy::Session& session, const PlaceArguments& arguments,
                                                     std::optional<allreduce::Route> remembered) {
-  return strategy::make_strategy(session, arguments.strategy, choose_devices(arguments.devices),
+  return strategy::make_strategy(session, arguments.strategy,
+                                 strategy::choose_devices(session, arguments.devices, arguments.share_gpus),
                                  {.route = allreduce::parse_route(arguments.allreduce),
                                   .remembered_route = remembered,
-                                  .stall_timeout = arguments.stall_timeout});
+                                  .stall_timeout = arguments.stall_timeout,
+                                  .share_gpus = arguments.share_gpus});
 }
 
 void check_places(const PlaceArguments& arguments) {
-  choose_devices(arguments.devices);
+  static_cast<void>(device::parse_devices(arguments.devices));
   allreduce::parse_route(arguments.allreduce);
 }
 

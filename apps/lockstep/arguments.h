@@ -42,6 +42,7 @@ struct PlaceArguments {
   std::string strategy = "auto";
   std::string allreduce = "auto";
   double stall_timeout = 120;  ///< seconds
+  bool share_gpus = false;
 };
 void add_place_options(CLI::App& command, PlaceArguments& arguments);
 
@@ -54,6 +55,12 @@ struct OutputArguments {
 };
 void add_output_options(CLI::App& command, OutputArguments& arguments);
 
+/// Of the option --precision.
+inline constexpr const char* kPrecisionHelp =
+    "Type of the computation: float32, bfloat16 (a CPU with AVX-512, or a GPU) or float16 (a GPU); parameters, "
+    "gradients "
+    "and statistics are float32";
+
 /// Reads "28x28x1". Throws Error (input).
 std::vector<std::int64_t> parse_shape(const std::string& text);
 
@@ -63,9 +70,6 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
 
 /// Throws what choose_strategy would for values that no job could use; needs no other rank.
 void check_places(const PlaceArguments& arguments);
-
-/// Devices of this process's replicas. Throws Error (device) for GPUs: this version trains on CPUs.
-std::vector<device::Device> choose_devices(const std::string& list);
 
 /// The strategy that `arguments` ask for. Collective.
 /// `remembered`: the route of the run that this one goes on from.

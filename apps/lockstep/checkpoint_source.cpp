@@ -17,6 +17,7 @@ void check_arguments(const RestoredArguments& arguments) {
   require_at_least("--global-batch", arguments.data.global_batch, 1);
   require_at_least("--data-threads", arguments.data.threads, 1);
   require_at_least("--prefetch", arguments.data.prefetch, 1);
+  static_cast<void>(model::parse_precision(arguments.precision));
 }
 
 }  // namespace
@@ -26,6 +27,7 @@ void add_restored_options(CLI::App& command, RestoredArguments& arguments) {
                      "A directory of checkpoints (its newest is taken), or one checkpoint in it");
   add_data_options(command, arguments.data);
   add_place_options(command, arguments.place);
+  command.add_option("--precision", arguments.precision, kPrecisionHelp)->capture_default_str()->group("Model");
   add_output_options(command, arguments.output);
 }
 
@@ -38,7 +40,9 @@ Restored restore(strategy::Session& session, const RestoredArguments& arguments)
   if (data.classes == 0 && source.loss != "mean-squared-error") data.classes = source.outputs;
   data::Dataset dataset = open_dataset(data, data.data, "test", 1).batch(data.global_batch);
   auto trainer = std::make_unique<strategy::Trainer>(
-      *strategy, source.make(), strategy::TrainerOptions{.loss = parse_loss(source.loss, source.label_smoothing)});
+      *strategy, source.make(),
+      strategy::TrainerOptions{.loss = parse_loss(source.loss, source.label_smoothing),
+                               .precision = model::parse_precision(arguments.precision)});
   strategy::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
   return {std::move(strategy), std::move(source), std::move(dataset), std::move(trainer), std::move(checkpoint)};
 }

@@ -16,6 +16,7 @@ struct RestoredArguments {
   DataArguments data;
   PlaceArguments place;
   OutputArguments output;
+  std::string precision = "float32";
 };
 void add_restored_options(CLI::App& command, RestoredArguments& arguments);
 

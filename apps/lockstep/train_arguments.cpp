@@ -40,7 +40,11 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
   command.add_option("--label-smoothing", a.label_smoothing, "Share of the label that goes to all classes, 0 to 1")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--precision", a.precision, "Type of the computation: float32")
+  command.add_option("--precision", a.precision, kPrecisionHelp)->capture_default_str()->group(group);
+  command
+      .add_option("--loss-scale", a.loss_scale,
+                  "What the loss is multiplied by before backward, and the gradient divided by after it: none, a "
+                  "number, dynamic (as large as fits), or auto: dynamic for float16, none otherwise")
       ->capture_default_str()
       ->group(group);
   command.add_option("--seed", a.seed, "The only source of randomness: initial weights, dropout, the order of records")
@@ -63,8 +67,15 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
   command.add_option("--epochs", a.epochs, "Passes over the data; 1 unless --steps is given")->group(group);
   command.add_option("--steps", a.steps, "Steps at most; the first of both limits counts")->group(group);
   command
-      .add_option("--accumulate", a.accumulate,
-                  "Micro-batches of a step on each replica; the result does not depend on it")
+      .add_option(
+          "--accumulate", a.accumulate,
+          "Micro-batches of a step on each replica; batch normalization is of each, no other result depends on it")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--bn", a.bn,
+                  "Whose samples batch normalization takes together: local, each replica's own; sync, those of all "
+                  "replicas; group:K, those of K replicas that follow each other")
       ->capture_default_str()
       ->group(group);
   command
@@ -179,8 +190,6 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
 }
 
 void check_versions(const TrainArguments& a) {
-  if (a.precision != "float32")
-    refuse("--precision needs float32, the only type of this version", fmt::format("got \"{}\"", a.precision));
   if (a.shard_policy != "auto")
     refuse("--shard-policy needs auto, the only policy of this version: each rank reads the records of its replicas",
            fmt::format("got \"{}\"", a.shard_policy));
@@ -300,6 +309,9 @@ strategy::TrainerOptions trainer_options(const TrainArguments& a) {
   options.base_batch = a.lr_base_batch;
   options.clip_norm = a.clip_norm;
   options.accumulate = a.accumulate;
+  options.normalization = strategy::parse_normalization_scope(a.bn);
+  options.precision = model::parse_precision(a.precision);
+  options.loss_scaling = strategy::parse_loss_scaling(a.loss_scale);
   options.seed = a.seed;
   options.tune_buckets = a.bucket_mib == "auto";
   if (!options.tune_buckets) options.buckets.bytes = bucket_bytes(a.bucket_mib);

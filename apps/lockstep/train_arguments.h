@@ -27,8 +27,10 @@ struct TrainArguments {
   std::int64_t epochs = 0;  ///< 0: one, unless there is a limit of steps
   std::int64_t steps = 0;   ///< 0: no limit
   int accumulate = 1;
+  std::string bn = "local";
   std::uint64_t seed = 1;
   std::string precision = "float32";
+  std::string loss_scale = "auto";
 
   std::string optimizer = "adam";
   double learning_rate = 1e-3;

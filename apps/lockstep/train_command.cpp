@@ -95,6 +95,9 @@ int train(strategy::Session& session, const TrainArguments& arguments, const std
   fit.checkpoint.configuration = configuration.json;
   if (session.is_chief()) fit.callbacks = make_callbacks(arguments, *strategy, configuration.markdown);
 
+  if (session.is_chief())
+    for (const std::string& warning : strategy::placement_warnings(strategy->placements(), arguments.data.threads))
+      session.logger()->warn(warning);
   strategy::Trainer trainer(*strategy, source.make(), trainer_options(arguments));
   const bool speaks = session.is_chief() && !arguments.output.json() && !arguments.output.quiet;
   if (speaks) fmt::print("{}", strategy->table());

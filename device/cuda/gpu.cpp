@@ -1,10 +1,12 @@
 #include "device/gpu.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include "device/cuda/cuda.h"
 #include "device/error.h"
+#include "device/numa.h"
 
 namespace lockstep::device {
 namespace {
@@ -40,6 +42,15 @@ std::string uuid_text(const cudaUUID_t& uuid) {
     text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
   }
   return text;
+}
+
+int numa_node_of(int gpu) noexcept {
+  std::array<char, 32> id{};
+  if (cudaDeviceGetPCIBusId(id.data(), static_cast<int>(id.size()), gpu) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return -1;
+  }
+  return numa_node_of_pci(id.data());
 }
 
 class GpuAllocator final : public Allocator {
@@ -118,7 +129,8 @@ std::vector<GpuInfo> list_gpus() {
                     .uuid = uuid_text(properties.uuid),
                     .total_bytes = properties.totalGlobalMem,
                     .compute_major = properties.major,
-                    .compute_minor = properties.minor});
+                    .compute_minor = properties.minor,
+                    .numa_node = numa_node_of(index)});
   }
   return gpus;
 }

@@ -68,12 +68,51 @@ class GpuStream final : public Stream::Impl {
                 fmt::format("a copy of {} bytes on gpu:{}", bytes, index_));
   }
 
+  // In the mode that leaves other threads, which drive other GPUs, alone.
+  void begin_recording() override {
+    cuda::check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal),
+                fmt::format("a recording on gpu:{}", index_));
+  }
+  std::unique_ptr<Recording::Impl> end_recording() override;
+  void drop_recording() noexcept override {
+    cudaGraph_t graph = nullptr;
+    if (cudaStreamEndCapture(stream_.get(), &graph) == cudaSuccess && graph != nullptr)
+      static_cast<void>(cudaGraphDestroy(graph));
+    static_cast<void>(cudaGetLastError());
+  }
+
   cudaStream_t native() const { return stream_.get(); }
 
  private:
   int index_;
   cuda::StreamHandle stream_;
 };
+
+using GraphHandle = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, cuda::Destroy<cudaGraphDestroy>>;
+using ExecutableHandle = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, cuda::Destroy<cudaGraphExecDestroy>>;
+
+class GpuRecording final : public Recording::Impl {
+ public:
+  explicit GpuRecording(ExecutableHandle executable) : executable_(std::move(executable)) {}
+
+  void launch(Stream::Impl& stream) override {
+    const auto* gpu = dynamic_cast<const GpuStream*>(&stream);
+    LOCKSTEP_CHECK(gpu != nullptr);
+    cuda::check(cudaGraphLaunch(executable_.get(), gpu->native()), "recorded work");
+  }
+
+ private:
+  ExecutableHandle executable_;
+};
+
+std::unique_ptr<Recording::Impl> GpuStream::end_recording() {
+  cudaGraph_t raw = nullptr;
+  cuda::check(cudaStreamEndCapture(stream_.get(), &raw), fmt::format("a recording on gpu:{}", index_));
+  const GraphHandle graph(raw);
+  cudaGraphExec_t executable = nullptr;
+  cuda::check(cudaGraphInstantiate(&executable, graph.get(), 0), fmt::format("a recording on gpu:{}", index_));
+  return std::make_unique<GpuRecording>(ExecutableHandle(executable));
+}
 
 }  // namespace
 

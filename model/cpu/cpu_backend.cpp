@@ -32,7 +32,7 @@ void add(const TensorView& target, const TensorView& addend) {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(Precision precision) : precision_(precision) {
+  CpuBackend(Precision precision, StatisticsExchange* statistics) : precision_(precision), statistics_(statistics) {
     if (precision == Precision::bfloat16) dnn_.type = cpu::memory::data_type::bf16;
   }
 
@@ -46,6 +46,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Operation> dense(const DenseSpec& spec) override { return cpu::make_dense(dnn_, spec); }
   std::unique_ptr<Operation> pool_2d(const Pool2DSpec& spec) override { return cpu::make_pool_2d(dnn_, spec); }
   std::unique_ptr<Operation> batch_normalization(const BatchNormalizationSpec& spec) override {
+    if (spec.training && statistics_) return cpu::make_synchronized_batch_normalization(spec, *statistics_);
     return cpu::make_batch_normalization(dnn_, spec);
   }
   std::unique_ptr<Operation> relu(std::int64_t elements, bool training) override {
@@ -103,6 +104,7 @@ class CpuBackend final : public Backend {
 
  private:
   Precision precision_;
+  StatisticsExchange* statistics_;
   device::HostAllocator allocator_;
   device::Stream stream_{device::Device{}};
   cpu::OneDnn dnn_;
@@ -135,7 +137,7 @@ std::unique_ptr<Backend> make_cpu_backend(device::Device device, const ComputeOp
     throw Error(ErrorCategory::input, "precision", "float16 needs a GPU",
                 fmt::format("got {}; use bfloat16 or float32 there", to_string(device)));
   if (precision == Precision::bfloat16) require_bfloat16(device);
-  return std::make_unique<CpuBackend>(precision);
+  return std::make_unique<CpuBackend>(precision, options.statistics);
 }
 
 }  // namespace lockstep::model

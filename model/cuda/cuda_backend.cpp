@@ -93,7 +93,7 @@ class CudaBackend final : public Backend {
     // Labels and target values one behind the other, and room for what each sample comes to.
     const std::size_t values_at = Staging::next(targets.labels.size_bytes());
     const std::size_t width = std::max<std::size_t>(targets.labels.size(), targets.values.size());
-    targets_.reserve(values_at + targets.values.size_bytes() + 64);
+    if (targets_.reserve(values_at + targets.values.size_bytes() + 64)) ++placement_;
     const std::array parts{std::as_bytes(targets.labels), std::as_bytes(targets.values)};
     targets_.bring(parts);
     loaded_ = {.labels = reinterpret_cast<const std::int32_t*>(targets_.data()),
@@ -102,6 +102,7 @@ class CudaBackend final : public Backend {
       context_.stream().synchronize();
       of_samples_ = {};
       of_samples_ = context_.allocator().allocate(width * sizeof(cuda::SampleLoss));
+      ++placement_;
     }
   }
 
@@ -135,6 +136,8 @@ class CudaBackend final : public Backend {
     context_.stream().synchronize();
     return sums;
   }
+
+  std::uint64_t placement() const override { return placement_; }
 
   void accumulate(const TensorView& target, const TensorView& addend) override {
     cuda::add(target, addend, false, target, context_.native());
@@ -181,11 +184,15 @@ class CudaBackend final : public Backend {
   Loaded loaded_;
   device::Buffer of_samples_;
   device::Buffer sums_;
+  std::uint64_t placement_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& options) {
+  if (options.statistics != nullptr)
+    throw Error(ErrorCategory::input, "bn", fmt::format("needed local on {}", to_string(device)),
+                "got statistics of several replicas, which are computed on the CPU alone");
   return std::make_unique<CudaBackend>(device.index, options);
 }
 

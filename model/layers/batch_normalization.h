@@ -4,9 +4,10 @@
 
 namespace lockstep::model {
 
-/// Normalizes each channel over the batch of this replica, then scales and shifts (Ioffe and Szegedy, ICML 2015). [...,
-/// C] to the same. Parameters gamma, beta [C]; buffers moving_mean, moving_variance [C]: moving = momentum*moving +
-/// (1-momentum)*batch, the variance with Bessel's correction. Inference uses the moving statistics.
+/// Normalizes each channel over the batch of this replica, or of several (StatisticsExchange), then scales and shifts
+/// (Ioffe and Szegedy, ICML 2015). [..., C] to the same. Parameters gamma, beta [C]; buffers moving_mean,
+/// moving_variance [C]: moving = momentum*moving + (1-momentum)*batch, the variance with Bessel's correction. Inference
+/// uses the moving statistics.
 class BatchNormalization final : public Layer {
  public:
   struct Options {

@@ -30,6 +30,20 @@ void add_communication(Json& event, const allreduce::CommunicationTimes& times, 
   event["waiting_ms"] = times.waited * milliseconds;
 }
 
+Json device_of(const Placement& place) {
+  Json device = {{"replica", place.replica},
+                 {"rank", place.rank},
+                 {"host", place.host},
+                 {"device", place.device},
+                 {"cores", place.cores}};
+  if (!place.is_on_gpu()) return device;
+  device["gpu"] = place.gpu.name;
+  device["uuid"] = place.gpu.uuid;
+  if (place.gpu.numa_node >= 0) device["numa_node"] = place.gpu.numa_node;
+  device["memory_bytes"] = place.gpu.bytes;
+  return device;
+}
+
 }  // namespace
 
 void JsonEvents::write(const Json& event) {
@@ -51,6 +65,8 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
                 {"micro_batch", begin.micro_batch},
                 {"model", begin.model},
                 {"parameters", begin.parameters},
+                {"precision", begin.precision},
+                {"bn", begin.normalization},
                 {"data", begin.data},
                 {"records", begin.records},
                 {"steps_per_epoch", begin.steps_per_epoch},
@@ -60,6 +76,8 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
                 {"seed", begin.seed},
                 {"start_seconds", begin.start_seconds},
                 {"resident_bytes", device::resident_bytes()}};
+  event["devices"] = Json::array();
+  for (const Placement& place : begin.placements) event["devices"].push_back(device_of(place));
   if (begin.restored_from) event["restored_from"] = begin.restored_from->string();
   if (begin.initialized_from) event["initialized_from"] = begin.initialized_from->string();
   write(event);
@@ -81,6 +99,8 @@ void JsonEvents::on_batch_end(const StepLogs& logs) {
     event["skipped"] = true;
   else
     add_metrics(event, "", logs.metrics);
+  if (logs.overflow) event["overflow"] = true;
+  if (logs.loss_scale) event["loss_scale"] = *logs.loss_scale;
   event["samples_per_second"] = static_cast<double>(samples_) / seconds;
   event["learning_rate"] = shortest(logs.learning_rate);
   if (logs.gradient_norm > 0) event["gradient_norm"] = logs.gradient_norm;

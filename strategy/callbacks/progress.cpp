@@ -44,8 +44,9 @@ void Progress::rewrite_line(const std::string& text) {
 
 void Progress::on_train_begin(const TrainBegin& begin) {
   begin_ = begin;
-  print_line(
-      fmt::format("model {}, {} parameters; {}, {} records", begin.model, begin.parameters, begin.data, begin.records));
+  print_line(fmt::format("model {}, {} parameters{}; {}, {} records", begin.model, begin.parameters,
+                         begin.precision == "float32" ? "" : ", computed in " + begin.precision, begin.data,
+                         begin.records));
   print_line(
       fmt::format("{} on {} replica{}, all-reduce {}{}; global batch {}, at most {} a replica in micro-batches of {}",
                   begin.strategy, begin.world_size, begin.world_size == 1 ? "" : "s", begin.allreduce,

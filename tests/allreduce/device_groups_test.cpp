@@ -72,7 +72,7 @@ TEST(DeviceGroup, RefusesRoutesBetweenRanksWithinOneProcess) {
                               [] {
                                 make_device_group({kGpu, kGpu}, Route::shared_memory);
                               }),
-            "[--allreduce] needed auto, in-process or nccl between GPUs of one process; got shared-memory");
+            "[--allreduce] needed auto, in-process, nccl or staged between GPUs of one process; got shared-memory");
 }
 
 TEST(DeviceGroup, RefusesAMixture) {

@@ -122,6 +122,30 @@ TEST(GradientBuckets, ReadsNoGradientBeforeItIsReady) {
   });
 }
 
+// Beside buckets that are under way, and where all wait for the end.
+TEST(GradientBuckets, SumOtherValuesInTheMiddleOfAStep) {
+  for (const bool overlaps : {true, false}) {
+    run_members(overlaps ? make_overlapping_group(3) : make_in_process_group(3), [](const Communicator& group) {
+      std::vector<float> gradients(kElements);
+      GradientBuckets buckets(group, gradients, kOffsets, {.first_bytes = 4, .bytes = 4});
+      device::Stream stream{device::Device{}};
+      for (int step = 0; step < 20; ++step) {
+        std::ranges::fill(gradients, 1.0F);
+        for (std::size_t parameter = 0; parameter < 4; ++parameter) {
+          buckets.ready(parameter);
+          std::vector<float> others(parameter * 100, static_cast<float>(group.rank() + step));
+          buckets.sum(others, stream);
+          EXPECT_EQ(others, std::vector<float>(parameter * 100, static_cast<float>(3 + 3 * step)));
+        }
+        buckets.finish();
+        EXPECT_EQ(gradients, std::vector<float>(kElements, 3.0F));
+      }
+      EXPECT_EQ(buckets.launched(), 80U) << "other values are no bucket";
+      EXPECT_GT(buckets.times().exposed, 0);
+    });
+  }
+}
+
 TEST(GradientBuckets, CanBeCutAnewBetweenSteps) {
   run_members(make_overlapping_group(2), [](const Communicator& group) {
     std::vector<float> gradients(kElements);

@@ -33,8 +33,9 @@ TEST(NcclBetweenRanks, RefusesTwoRanksOnOneGpu) {
   if (world_size() == 1) GTEST_SKIP() << "one rank has its GPU for itself";
   EXPECT_EQ(
       error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::nccl); }),
-      fmt::format("[--allreduce] needed a GPU for each replica of a job of several ranks; replicas 0 and 1 have the "
-                  "same, GPU-00000000-0000-0000-0000-000000000000 of {}",
+      fmt::format("[devices] needed a GPU for each rank: let --devices auto choose, give each rank its own with "
+                  "--devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; rank 0 (gpu:0) and rank 1 "
+                  "(gpu:0) on {} both have GPU-00000000-0000-0000-0000-000000000000",
                   device::host_name()));
 }
 
@@ -49,7 +50,7 @@ TEST(NcclBetweenRanks, RefusesAMixture) {
 TEST(NcclBetweenRanks, RefusesRoutesOfTheCpu) {
   if (world_size() == 1) GTEST_SKIP() << "one rank needs no route";
   EXPECT_EQ(error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), Route::shared_memory); }),
-            "[--allreduce] needed auto, nccl or hierarchical between GPUs of several ranks; got shared-memory");
+            "[--allreduce] needed auto, nccl, hierarchical or staged between GPUs of several ranks; got shared-memory");
   EXPECT_EQ(
       error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(2, 2 * world_rank()), Route::hierarchical); }),
       fmt::format("[--allreduce] needed one replica a rank for hierarchical between GPUs; got {} replicas of {} "

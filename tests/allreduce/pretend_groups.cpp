@@ -17,6 +17,10 @@ std::vector<GroupKind> group_kinds() {
                        return make_device_group(one_gpu);
                      }});
   }
+  for (const int size : {1, 3})
+    kinds.push_back({.name = fmt::format("staged_{}", size), .size = size, .make = [size] {
+                       return make_device_group(pretend::gpus(size), Route::staged);
+                     }});
   for (const int size : {2, 3, 4})
     if (nccl_built_version() != "absent")
       kinds.push_back({.name = fmt::format("nccl_{}", size), .size = size, .make = [size] {

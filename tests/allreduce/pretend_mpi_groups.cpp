@@ -37,6 +37,9 @@ std::vector<GroupKind> group_kinds() {
        .size = 2 * ranks,
        .make = [=] { return make_device_group(MPI_COMM_WORLD, pretend::gpus(2, 2 * rank), Route::nccl); },
        .named_beside_last_in_control = 2 * ranks - 2}};
+  kinds.push_back({.name = "staged_on_one_gpu", .size = ranks, .make = [=] {
+                     return make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::automatic, true);
+                   }});
   if (ranks > 1) {
     kinds.push_back({.name = "hierarchical_on_one_node", .size = ranks, .make = [=] {
                        return make_device_group(MPI_COMM_WORLD, pretend::gpus(1, rank), Route::hierarchical);

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 #include <fstream>
 
@@ -50,6 +51,19 @@ TEST(TrainCommand, GivesTheSameHashForTheSameSeed) {
   EXPECT_NE(hash_of(run_lockstep(kTrain + "--no-shuffle")), twice);
 }
 
+TEST(TrainCommand, NormalizesOverAllReplicasWhereAsked) {
+  const std::string train =
+      "train --model resnet18 --log-format json --log-every 1 --steps 2 --data synthetic:8x8x1:4:20 --global-batch 6";
+  const auto loss = [&](const std::string& options) -> double {
+    const Result result = run_lockstep(train + options);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return result.event("epoch").value("loss", 0.0);
+  };
+  const double alone = loss("");
+  EXPECT_NEAR(loss(" --devices cpu:0,cpu:0 --bn sync"), alone, 1e-3 * alone);
+  EXPECT_GT(std::abs(loss(" --devices cpu:0,cpu:0 --bn local") - alone), 1e-2 * alone);
+}
+
 TEST(TrainCommand, SaysThatReplicasIdle) {
   const Result result =
       run_lockstep("train --model linear --devices cpu:0,cpu:0,cpu:0 --data synthetic:8x8x1:4:10 --global-batch 2");
@@ -72,6 +86,16 @@ TEST(TrainCommand, EveryScheduleOptimizerAndLossTrains) {
     EXPECT_EQ(result.status, 0) << options << result.errors;
     EXPECT_LT(result.losses().back(), result.losses().front()) << options;
   }
+}
+
+TEST(TrainCommand, ScalesTheLossWithoutAChangeOfTheResult) {
+  const std::string train = kTrain + "--steps 10 ";
+  const std::string hash = hash_of(run_lockstep(train));
+  for (const char* scale : {"none", "256", "dynamic"})
+    EXPECT_EQ(hash_of(run_lockstep(train + "--loss-scale " + scale)), hash) << scale;
+  const Result dynamic = run_lockstep(train + "--loss-scale dynamic");
+  EXPECT_EQ(dynamic.event("step")["loss_scale"], 65536);
+  EXPECT_FALSE(run_lockstep(train).event("step").contains("loss_scale"));
 }
 
 TEST(TrainCommand, BeginsFromOtherWeightsWithAnotherHead) {
@@ -239,6 +263,28 @@ TEST_F(Saved, KilledInMidEpochAndStartedAgainEndsAlike) {
   EXPECT_GE(again.event("start")["first_step"], 16);
   EXPECT_EQ(hash_of(again), hash_of(straight));
   EXPECT_EQ(again.event("epoch")["samples"], 1003);
+}
+
+TEST_F(Saved, OfBfloat16GoesOnAlikeAndIsEvaluatedInEitherType) {
+  const std::string precision = "--precision bfloat16 ";
+  const Result straight = run_lockstep(train("straight") + precision);
+  if (straight.errors.find("needs a processor with AVX-512") != std::string::npos) GTEST_SKIP() << straight.errors;
+  ASSERT_EQ(straight.status, 0) << straight.errors;
+  EXPECT_EQ(straight.event("start")["precision"], "bfloat16");
+  EXPECT_LT(straight.event("epoch")["loss"], 1.0);
+  EXPECT_NE(hash_of(straight), hash_of(run_lockstep(kTrain + "--epochs 3")));
+  ASSERT_EQ(run_lockstep(train() + precision + "--steps 13").status, 0);
+  const Result again = run_lockstep(train() + precision);
+  EXPECT_EQ(again.event("start")["first_step"], 13);
+  EXPECT_EQ(hash_of(again), hash_of(straight));
+  const auto evaluated = [&](const std::string& options) -> double {
+    return run_lockstep("evaluate --log-format json --checkpoint " + directory() + kData + options)
+        .event("evaluate")["loss"];
+  };
+  const double exact = evaluated("");
+  const double rough = evaluated(precision);
+  EXPECT_NE(rough, exact);
+  EXPECT_NEAR(rough, exact, 0.02 * exact + 1e-3);
 }
 
 TEST_F(Saved, LeavesOnSigtermWithACheckpoint) {

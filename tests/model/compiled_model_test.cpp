@@ -253,7 +253,7 @@ TEST(CompiledModel, NeedsABackendForItsDevice) {
                          CompiledModel(std::make_shared<const Network>(zoo::linear({4}, 2)),
                                        {device::DeviceKind::gpu, 0}, allocator);
                        }),
-              HasSubstr("[gpu:0]"));
+              HasSubstr("gpu:0"));
 }
 
 TEST(CompiledModel, NeedsALayer) {

@@ -9,6 +9,7 @@
 #include "strategy/plan_agreement.h"
 #include "tests/strategy/checkpoint_fixture.h"
 #include "tests/strategy/mpi_session.h"
+#include "tests/strategy/normalization.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
@@ -91,6 +92,54 @@ TEST(MpiTrainer, EndsWithTheSameParametersOnAllRanks) {
   const Outcome outcome = train(strategy, dropout_network(), shuffled_data(), {}, {.epochs = 2});
   for (const std::string& hash : mpi_session().all_gather(std::to_string(outcome.parameter_hash)))
     EXPECT_EQ(hash, std::to_string(outcome.parameter_hash));
+}
+
+// On the ring, buckets are reduced beside backward, and statistics are exchanged between them.
+TEST(MpiTrainer, NormalizesOverAllReplicasAsOneProcessDoes) {
+  const NormalizedTraining one = train_alone(unequal_images(), 5, normalizing({}));
+  for (const allreduce::Route route : {allreduce::Route::automatic, allreduce::Route::ring, allreduce::Route::mpi}) {
+    MultiWorkerMirroredStrategy strategy(mpi_session(), std::vector<device::Device>(2), {.route = route});
+    for (const NormalizedTraining& replica : train_on(strategy, unequal_images(), 5, normalizing(kSync)))
+      expect_same_training(replica, one);
+  }
+}
+
+TEST(MpiTrainer, NormalizesInGroupsWithinAndAcrossRanks) {
+  MultiWorkerMirroredStrategy strategy(mpi_session(), std::vector<device::Device>(2));
+  const int half =
+      mpi_session().size();  // of all replicas: one rank of two, two ranks of four, one and a half of three
+  const auto trained =
+      train_on(strategy, unequal_images(), 5, normalizing({.kind = NormalizationScope::Kind::group, .group = half}));
+  const auto buffers = std::as_bytes(std::span(trained.back().buffers));
+  const std::string mine(reinterpret_cast<const char*>(buffers.data()), buffers.size());
+  const auto all = mpi_session().all_gather(mine);
+  // The last replica of each rank: those of one group hold the same statistics, those of different groups do not.
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const bool in_first_group = static_cast<int>(2 * rank + 1) < half;
+    EXPECT_EQ(all[rank] == all.front(), in_first_group == (1 < half)) << "rank " << rank;
+  }
+}
+
+// A replica that fails while the others wait for its statistics.
+TEST(MpiTrainer, EndsEverywhereWhereOneReplicaDoesNotNormalizeWithTheOthers) {
+  for (const allreduce::Route route : {allreduce::Route::automatic, allreduce::Route::ring}) {
+    MultiWorkerMirroredStrategy strategy(mpi_session(), std::vector<device::Device>(2), {.route = route});
+    LocalReplicas replicas(strategy, std::make_shared<const model::Network>(normalized_images()), normalizing(kSync));
+    replicas.initialize(1);
+    const auto stream = unequal_images().stream({.last_step = 1,
+                                                 .replicas = strategy.num_replicas_in_sync(),
+                                                 .first_replica = strategy.first_replica(),
+                                                 .local_replicas = 2});
+    std::vector<data::Batch> parts;
+    ASSERT_TRUE(stream->next(parts));
+    const std::string error = error_of([&] {
+      replicas.run([&](Replica& replica, int local) {
+        if (is_last_rank() && local == 1) throw std::runtime_error("lost its samples");
+        replica.train_step(parts[static_cast<std::size_t>(local)], request_of(0));
+      });
+    });
+    EXPECT_THAT(error, HasSubstr("lost its samples"));
+  }
 }
 
 class StopOnLastRank final : public Callback {

@@ -35,6 +35,8 @@ TEST(JsonEvents, TellATrainingOneObjectALine) {
   EXPECT_EQ(events[0]["nodes"], 1);
   EXPECT_EQ(events[0]["strategy"], "mirrored");
   EXPECT_EQ(events[0]["allreduce"], "in-process");
+  EXPECT_EQ(events[0]["precision"], "float32");
+  EXPECT_EQ(events[0]["bn"], "local");
   EXPECT_EQ(events[0]["global_batch"], 40);
   EXPECT_EQ(events[0]["per_replica_batch"], 20);
   EXPECT_EQ(events[0]["parameters"], 16 * 12 + 12 + 12 * 4 + 4);

@@ -1,0 +1,72 @@
+// The arithmetic of batch normalization, channel by channel: what every device computes, whoever computes it.
+#pragma once
+
+#include <cstddef>
+
+namespace lockstep::model {
+
+/// Count, mean and sum of squared distances from the mean of some values. Unlike sums of squares, these lose no digits
+/// where the mean is large beside the deviation.
+struct BatchMoments {
+  float count = 0;
+  float mean = 0;
+  float squares = 0;
+};
+
+/// The moments of both together (Chan, Golub, LeVeque, 1979). Either may be empty.
+constexpr BatchMoments combine(const BatchMoments& a, const BatchMoments& b) {
+  if (b.count == 0) return a;
+  if (a.count == 0) return b;
+  const float count = a.count + b.count;
+  const float distance = b.mean - a.mean;
+  const float share = b.count / count;
+  return {count, a.mean + distance * share, a.squares + b.squares + distance * distance * a.count * share};
+}
+
+/// The variance that normalizes.
+constexpr float biased_variance(const BatchMoments& m) { return m.count > 0 ? m.squares / m.count : 0.0F; }
+/// The variance that is remembered, with Bessel's correction; of a single value it is that value's, 0.
+constexpr float unbiased_variance(const BatchMoments& m) {
+  return m.count > 1 ? m.squares / (m.count - 1) : biased_variance(m);
+}
+
+/// A moving statistic after a batch of which it is `seen`.
+constexpr float moved(float statistic, float seen, float momentum) {
+  return statistic + (1 - momentum) * (seen - statistic);
+}
+
+/// A value in deviations from the mean; `inverse` is 1 / sqrt(biased variance + epsilon).
+constexpr float normalized(float value, float mean, float inverse) { return (value - mean) * inverse; }
+constexpr float scaled(float normal, float gamma, float beta) { return gamma * normal + beta; }
+
+/// The gradient of a value, of that of its output and the sums over all `count` values of the channel: of gradients,
+/// and of gradients times normalized values (Ioffe, Szegedy, 2015).
+constexpr float input_gradient(float gradient, float normal, float gradient_sum, float product_sum, float count,
+                               float factor) {
+  return factor * (gradient - (gradient_sum + normal * product_sum) / count);
+}
+
+/// How members lay out their moments in an array that is summed over them: a row of `width` numbers each, zero but for
+/// the member's own, of means, then squares, then the count, which is that of all channels.
+struct MomentsLayout {
+  std::size_t channels = 0;
+  std::size_t members = 1;
+
+  constexpr std::size_t width() const { return 2 * channels + 1; }
+  constexpr std::size_t size() const { return members * width(); }
+  constexpr std::size_t mean(std::size_t member, std::size_t channel) const { return member * width() + channel; }
+  constexpr std::size_t squares(std::size_t member, std::size_t channel) const {
+    return member * width() + channels + channel;
+  }
+  constexpr std::size_t count(std::size_t member) const { return member * width() + 2 * channels; }
+
+  /// One channel's moments over all members, in their order.
+  constexpr BatchMoments together(const float* array, std::size_t channel) const {
+    BatchMoments all;
+    for (std::size_t i = 0; i < members; ++i)
+      all = combine(all, {array[count(i)], array[mean(i, channel)], array[squares(i, channel)]});
+    return all;
+  }
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,50 @@
+// Where the replicas of a job compute, for people and for programs that read along.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+
+namespace lockstep::strategy {
+
+/// The GPU of a replica.
+struct GpuPlace {
+  std::string name;       ///< empty for a replica on the CPU
+  std::string uuid;       ///< "GPU-xxxxxxxx-xxxx-…"
+  int numa_node = -1;     ///< -1 where the system does not tell
+  std::size_t bytes = 0;  ///< its memory, all in all
+};
+
+/// One replica: where it computes.
+struct Placement {
+  int replica = 0;  ///< number among all replicas of the job
+  int rank = 0;
+  int node = 0;
+  std::string host;
+  std::string device;  ///< "cpu:0"
+  int cores = 1;       ///< threads of its kernels
+  GpuPlace gpu = {};
+  int processors = 1;                ///< that its process may run on
+  std::vector<int> numa_nodes = {};  ///< of these; empty where the system does not tell
+
+  bool is_on_gpu() const { return !gpu.uuid.empty(); }
+};
+
+/// A replica of this process on `device`, without its numbers.
+Placement describe_place(device::Device device);
+
+/// A line for sending; read by parse_placements.
+std::string to_text(const std::vector<Placement>& placements);
+std::vector<Placement> parse_placements(const std::string& text);
+
+/// A line per replica; where any is on a GPU, with its GPU's name, short UUID, NUMA node and memory.
+std::string placement_table(const std::vector<Placement>& placements);
+
+/// What is likely to make these replicas slow, a sentence each: processes with fewer cores than the `data_threads` that
+/// read for each, and processes whose cores are all on another NUMA node than their GPU. One sentence for all ranks
+/// alike.
+std::vector<std::string> placement_warnings(const std::vector<Placement>& placements, int data_threads);
+
+}  // namespace lockstep::strategy

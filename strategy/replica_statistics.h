@@ -1,0 +1,44 @@
+// What the normalization of one replica's model asks of the other replicas.
+#pragma once
+
+#include <chrono>
+#include <span>
+
+#include "allreduce/gradient_buckets.h"
+#include "device/buffer.h"
+#include "model/backend.h"
+#include "model/statistics_exchange.h"
+
+namespace lockstep::strategy {
+
+/// The members are `members` replicas with numbers that follow each other; all replicas of the job make the same calls.
+/// Sums take their turn among the gradient buckets, over the same group: the calls of all replicas are in one order,
+/// and what ends one ends the other. Where the members are not all replicas, each group of them sums in its own part of
+/// an array that is zero elsewhere.
+class ReplicaStatistics final : public model::StatisticsExchange {
+ public:
+  ReplicaStatistics(int replica, int replicas, int members);
+
+  /// Before the first sum; both outlive it, or its last sum.
+  void attach(allreduce::GradientBuckets& buckets, model::Backend& backend);
+
+  int members() const override { return members_; }
+  int member() const override { return replica_ % members_; }
+  void sum(std::span<float> values) override;
+
+  /// Seconds spent in sum() since construction.
+  double seconds() const { return seconds_.count(); }
+
+ private:
+  std::span<float> parts(std::size_t part);
+
+  int replica_;
+  int replicas_;
+  int members_;
+  allreduce::GradientBuckets* buckets_ = nullptr;
+  model::Backend* backend_ = nullptr;
+  device::Buffer parts_;  // one for each group of members; grows to the largest sum
+  std::chrono::duration<double> seconds_{0};
+};
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,113 @@
+// Ranks that divide, share or contend for pretended GPUs; run under mpirun on 1 to 4 ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "allreduce/device_groups.h"
+#include "device/cpu.h"
+#include "device/error.h"
+#include "device/gpu.h"
+#include "strategy/device_share.h"
+#include "strategy/make_strategy.h"
+#include "tests/strategy/mpi_session.h"
+#include "tests/support/pretend_cuda/machine.h"
+#include "tests/support/pretend_gpu.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::error_of;
+using allreduce::Route;
+using ::testing::HasSubstr;
+
+int ranks() { return mpi_session().size(); }
+int rank() { return mpi_session().rank(); }
+
+void expect_sum_of_replicas(Strategy& strategy) {
+  const int replicas = strategy.num_replicas_in_sync();
+  strategy.run([&](int local) {
+    const allreduce::Communicator& group = strategy.group(local);
+    const device::Buffer buffer = group.allocate(400);
+    std::ranges::fill(buffer.as<float>(), static_cast<float>(group.rank()));
+    group.all_reduce(buffer.as<float>()).wait();
+    EXPECT_EQ(buffer.as<float>()[99], static_cast<float>(allreduce::sum_of_ranks(replicas)));
+  });
+}
+
+TEST(GpusOfRanks, AreOneEachByLocalRank) {
+  const pretend::Machine machine({.gpus = ranks()});
+  const std::vector<device::Device> mine = choose_devices(mpi_session(), "auto");
+  EXPECT_EQ(mine, pretend::gpus(1, rank()));
+  const auto strategy = make_strategy(mpi_session(), "auto", mine);
+  expect_sum_of_replicas(*strategy);
+  EXPECT_EQ(strategy->placements()[static_cast<std::size_t>(rank())].gpu.uuid,
+            device::list_gpus()[static_cast<std::size_t>(rank())].uuid);
+  if (ranks() == 1) return;
+  EXPECT_EQ(strategy->selection().reason, fmt::format("GPUs of {} ranks", ranks()));
+}
+
+TEST(GpusOfRanks, AreDividedWhereAllAreAskedFor) {
+  const pretend::Machine machine({.gpus = 2 * ranks()});
+  EXPECT_EQ(choose_devices(mpi_session(), "gpu:all"), pretend::gpus(2, 2 * rank()));
+}
+
+TEST(GpusOfRanks, AreTooFewForMoreRanks) {
+  if (ranks() == 1) GTEST_SKIP() << "one rank has enough";
+  const pretend::Machine machine({.gpus = 1});
+  EXPECT_EQ(error_of([] { choose_devices(mpi_session(), "auto"); }),
+            fmt::format("[devices] needed a GPU for each rank of a node: start fewer ranks there, or let them share "
+                        "with --share-gpus; the {} ranks of {} see 1",
+                        ranks(), device::host_name()));
+  EXPECT_EQ(choose_devices(mpi_session(), "auto", true), pretend::gpus(1));
+}
+
+TEST(GpusOfRanks, AreNotTheSameByAccident) {
+  if (ranks() == 1) GTEST_SKIP() << "one rank has its GPU for itself";
+  for (const Route route : {Route::automatic, Route::nccl, Route::staged}) {
+    try {
+      make_strategy(mpi_session(), "auto", pretend::gpus(1), {.route = route});
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(exit_status(error.category()), 5);
+      EXPECT_EQ(std::string(error.what()),
+                fmt::format("[devices] needed a GPU for each rank: let --devices auto choose, give each rank its own "
+                            "with --devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; rank 0 "
+                            "(gpu:0) and rank 1 (gpu:0) on {} both have GPU-00000000-0000-0000-0000-000000000000",
+                            device::host_name()));
+    }
+  }
+}
+
+TEST(GpusOfRanks, AreSharedOnPurpose) {
+  for (const Route route : {Route::automatic, Route::staged}) {
+    const auto strategy = make_strategy(mpi_session(), "auto", pretend::gpus(1), {.route = route, .share_gpus = true});
+    expect_sum_of_replicas(*strategy);
+    EXPECT_EQ(strategy->route(), ranks() > 1 ? "staged + shared-memory" : "none");
+  }
+}
+
+TEST(GpusOfRanks, AreSharedByTheReplicasOfARank) {
+  const std::vector<device::Device> mine(2, pretend::gpus(1, rank()).front());
+  const auto strategy = make_strategy(mpi_session(), "auto", mine);
+  EXPECT_EQ(strategy->num_replicas_in_sync(), 2 * ranks());
+  EXPECT_EQ(strategy->route(), ranks() == 1 ? "in-gpu" : "staged + in-process + shared-memory");
+  expect_sum_of_replicas(*strategy);
+}
+
+TEST(GpusOfRanks, WhichShareThemAreNotServedByNccl) {
+  if (ranks() == 1) GTEST_SKIP() << "one rank has its GPU for itself";
+  if (allreduce::error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "") GTEST_SKIP() << "there is none";
+  EXPECT_EQ(error_of([] {
+              make_strategy(mpi_session(), "auto", pretend::gpus(1), {.route = Route::nccl, .share_gpus = true});
+            }),
+            "[--allreduce] needed auto or staged where replicas share a GPU; got nccl");
+}
+
+TEST(GpusOfRanks, RefuseRoutesOfTheCpu) {
+  if (ranks() == 1) GTEST_SKIP() << "one rank needs no route";
+  EXPECT_EQ(error_of([] { make_strategy(mpi_session(), "auto", pretend::gpus(1, rank()), {.route = Route::ring}); }),
+            "[--allreduce] needed auto, nccl, hierarchical or staged between GPUs of several ranks; got ring");
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

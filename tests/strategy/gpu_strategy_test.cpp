@@ -1,0 +1,141 @@
+// Strategies on a machine that pretends to have GPUs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "allreduce/routes/nccl.h"
+#include "device/error.h"
+#include "device/gpu.h"
+#include "strategy/device_share.h"
+#include "strategy/make_strategy.h"
+#include "tests/support/pretend_cuda/machine.h"
+#include "tests/support/pretend_gpu.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::error_of;
+using allreduce::Route;
+using ::testing::HasSubstr;
+
+const std::vector<device::Device> kOneGpuTwice(2, pretend::gpus(1).front());
+
+// What all replicas add up to: 0 + 1 + …, in memory of their GPUs.
+float sum_over(Strategy& strategy) {
+  std::vector<float> sums(static_cast<std::size_t>(strategy.local_replicas()));
+  strategy.run([&](int local) {
+    const allreduce::Communicator& group = strategy.group(local);
+    const device::Buffer buffer = group.allocate(400);
+    EXPECT_EQ(buffer.device(), strategy.device(local));
+    const std::span<float> values = buffer.as<float>();
+    std::ranges::fill(values, static_cast<float>(group.rank()));
+    group.all_reduce(values).wait();
+    sums[static_cast<std::size_t>(local)] = values[99];
+  });
+  EXPECT_EQ(sums, std::vector<float>(sums.size(), sums.front()));
+  return sums.front();
+}
+
+template <typename Call>
+std::string device_error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(exit_status(error.category()), 5);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(GpuStrategy, OfOneGpuHasNothingToReduce) {
+  Session session(0, nullptr);
+  const auto strategy = make_strategy(session, "auto", pretend::gpus(1, 3));
+  EXPECT_EQ(strategy->name(), "one-device");
+  EXPECT_EQ(strategy->route(), "none");
+  EXPECT_EQ(strategy->group(0).allocate(100).device(), pretend::gpus(1, 3).front());
+}
+
+TEST(GpuStrategy, ReducesLogicalReplicasOnTheirGpu) {
+  Session session(0, nullptr);
+  for (const char* name : {"auto", "mirrored", "multi-worker-mirrored"}) {
+    const auto strategy = make_strategy(session, name, kOneGpuTwice);
+    EXPECT_EQ(strategy->route(), "in-gpu");
+    EXPECT_EQ(sum_over(*strategy), 1.0F);
+  }
+}
+
+TEST(GpuStrategy, ReducesByWayOfTheHostWhereAskedTo) {
+  Session session(0, nullptr);
+  const auto strategy = make_strategy(session, "auto", pretend::gpus(3), {.route = Route::staged});
+  EXPECT_EQ(strategy->route(), "staged + in-process");
+  EXPECT_EQ(sum_over(*strategy), 3.0F);
+}
+
+TEST(GpuStrategy, ReducesBetweenGpusWithNccl) {
+  if (allreduce::nccl_built_version() == "absent") GTEST_SKIP() << "this build has no NCCL";
+  Session session(0, nullptr);
+  for (const Route route : {Route::automatic, Route::nccl}) {
+    const auto strategy = make_strategy(session, "auto", pretend::gpus(3), {.route = route});
+    EXPECT_EQ(strategy->route(), "nccl");
+    EXPECT_EQ(sum_over(*strategy), 3.0F);
+  }
+}
+
+TEST(GpuStrategy, TellsWhichGpusItUses) {
+  Session session(0, nullptr);
+  const auto strategy = make_strategy(session, "auto", kOneGpuTwice);
+  const Placement& place = strategy->placements()[1];
+  EXPECT_EQ(place.device, "gpu:0");
+  EXPECT_EQ(place.gpu.name, "Pretended GPU");
+  EXPECT_EQ(place.gpu.uuid, device::list_gpus()[0].uuid);
+  EXPECT_EQ(place.gpu.bytes, device::list_gpus()[0].total_bytes);
+  EXPECT_THAT(strategy->table(), HasSubstr("Pretended GPU  GPU-00000000"));
+}
+
+TEST(GpuStrategy, RefusesRoutesOfTheCpu) {
+  Session session(0, nullptr);
+  EXPECT_EQ(error_of([&] { make_strategy(session, "auto", pretend::gpus(2), {.route = Route::ring}); }),
+            "[allreduce] ring needs ranks started by mpirun; this process was started alone");
+  EXPECT_EQ(error_of([&] {
+              make_strategy(session, "auto", {pretend::gpus(1).front(), {}});
+            }),
+            "[--allreduce] needed replicas that are all on the CPU or all on GPUs; got gpu:0, cpu:0");
+  EXPECT_EQ(error_of([&] {
+              make_strategy(session, "auto", {{}, {}}, {.route = Route::staged});
+            }),
+            "[--allreduce] staged needs replicas on GPUs; use auto; got cpu:0, cpu:0");
+}
+
+TEST(ChooseDevices, OfOneProcessTakesAllGpus) {
+  const Session session(0, nullptr);
+  const pretend::Machine machine({.gpus = 3});
+  EXPECT_EQ(choose_devices(session, "auto"), pretend::gpus(3));
+  EXPECT_EQ(choose_devices(session, "gpu:all"), pretend::gpus(3));
+  EXPECT_EQ(choose_devices(session, "gpu:2,gpu:2"), (std::vector<device::Device>(2, pretend::gpus(1, 2).front())));
+}
+
+TEST(ChooseDevices, SaysWhatIsWrongWithTheGpus) {
+  const Session session(0, nullptr);
+  {
+    const pretend::Machine machine({.gpus = 2});
+    EXPECT_EQ(device_error_of([&] { choose_devices(session, "gpu:2"); }),
+              "[devices] gpu:2 needs 3 GPUs; this process sees 2");
+  }
+  const pretend::Machine old({.driver_version = 11080});
+  EXPECT_EQ(choose_devices(session, "auto"), std::vector<device::Device>(1));
+  EXPECT_THAT(device_error_of([&] { choose_devices(session, "gpu:all"); }),
+              HasSubstr("; the NVIDIA driver serves CUDA 11.8 and this build needs " + device::cuda_built_version()));
+  EXPECT_THAT(device_error_of([&] { make_strategy(*std::make_unique<Session>(0, nullptr), "auto", pretend::gpus(1)); }),
+              HasSubstr("[devices] needed gpu:0; the NVIDIA driver serves CUDA 11.8"));
+}
+
+TEST(GpuStrategy, SaysHowMuchMemoryItNeedsAndFinds) {
+  Session session(0, nullptr);
+  const pretend::Machine machine({.gpus = 1, .bytes_per_gpu = 1'000'000});
+  const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
+  EXPECT_EQ(device_error_of([&] { strategy->run([&](int) { strategy->group(0).allocate(2'000'000); }); }),
+            "[memory] needed 2000000 bytes on gpu:0; 1000000 are free");
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

@@ -1,0 +1,194 @@
+#include "strategy/loss_scaler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "device/error.h"
+#include "model/backend.h"
+#include "strategy/callbacks/json_events.h"
+#include "strategy/trainer.h"
+#include "tests/strategy/callbacks/captured_file.h"
+#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/strategy/training.h"
+#include "tests/strategy/watched_source.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::error_of;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using Kind = LossScaling::Kind;
+
+TEST(LossScaling, IsRead) {
+  EXPECT_FALSE(parse_loss_scaling("auto"));
+  EXPECT_EQ(parse_loss_scaling("none")->kind, Kind::none);
+  EXPECT_EQ(parse_loss_scaling("dynamic")->kind, Kind::dynamic);
+  EXPECT_EQ(parse_loss_scaling("dynamic")->scale, 65536);
+  EXPECT_EQ(parse_loss_scaling("0.5")->kind, Kind::fixed);
+  EXPECT_EQ(parse_loss_scaling("0.5")->scale, 0.5F);
+  for (const char* text : {"", "0", "-1", "nan", "inf", "1e60", "12x", "static"})
+    EXPECT_EQ(error_of([&] { parse_loss_scaling(text); }),
+              fmt::format("[loss-scale] needed auto, none, dynamic or a number above 0; got \"{}\"", text));
+}
+
+TEST(LossScaling, IsDynamicForFloat16UnlessAskedFor) {
+  EXPECT_EQ(loss_scaling_for({}, model::Precision::float16).kind, Kind::dynamic);
+  EXPECT_EQ(loss_scaling_for({}, model::Precision::bfloat16).kind, Kind::none);
+  EXPECT_EQ(loss_scaling_for({}, model::Precision::float32).kind, Kind::none);
+  EXPECT_EQ(loss_scaling_for(LossScaling{}, model::Precision::float16).kind, Kind::none);
+}
+
+TEST(LossScaler, HalvesAtOnceAndDoublesAfterManyGoodSteps) {
+  LossScaler scaler(kDynamicLossScaling);
+  EXPECT_EQ(scaler.scale(), 65536);
+  EXPECT_TRUE(scaler.update(false));
+  EXPECT_EQ(scaler.scale(), 32768);
+  for (int step = 0; step < 1999; ++step) EXPECT_FALSE(scaler.update(true));
+  EXPECT_EQ(scaler.scale(), 32768);
+  scaler.update(true);
+  EXPECT_EQ(scaler.scale(), 65536);
+  for (int step = 0; step < 1999; ++step) scaler.update(true);
+  scaler.update(false);  // starts the count anew
+  for (int step = 0; step < 1999; ++step) scaler.update(true);
+  EXPECT_EQ(scaler.scale(), 32768);
+}
+
+TEST(LossScaler, HasBounds) {
+  LossScaler scaler({.kind = Kind::dynamic, .scale = 3, .steps_to_double = 1});
+  EXPECT_TRUE(scaler.update(false));
+  EXPECT_TRUE(scaler.update(false));
+  EXPECT_EQ(scaler.scale(), LossScaler::kSmallest);
+  EXPECT_FALSE(scaler.update(false)) << "a smaller scale is of no use";
+  EXPECT_EQ(scaler.scale(), LossScaler::kSmallest);
+  for (int step = 0; step < 100; ++step) scaler.update(true);
+  EXPECT_EQ(scaler.scale(), LossScaler::kLargest);
+}
+
+TEST(LossScaler, ChangesOnlyWhereItIsDynamic) {
+  LossScaler none({});
+  EXPECT_FALSE(none.is_on());
+  LossScaler fixed({.kind = Kind::fixed, .scale = 128});
+  EXPECT_TRUE(fixed.is_on());
+  for (LossScaler* scaler : {&none, &fixed}) {
+    const float before = scaler->scale();
+    EXPECT_FALSE(scaler->update(false));
+    scaler->restore(7, 7);
+    EXPECT_EQ(scaler->scale(), before);
+  }
+}
+
+data::Dataset shuffled_data() { return small_data().shuffle().batch(40); }
+
+// A power of two rounds nothing.
+TEST(LossScale, DoesNotChangeTheResult) {
+  for (const model::Precision precision : {model::Precision::float32, model::Precision::bfloat16}) {
+    try {
+      model::make_backend(device::Device{}, {.precision = precision});
+    } catch (const Error&) {
+      continue;  // a processor without bfloat16
+    }
+    TrainerOptions options{.optimizer = model::Adam{}, .clip_norm = 0.5, .precision = precision};
+    const Outcome plain = train(2, normalized_network(), shuffled_data(), options, {.epochs = 2});
+    for (const LossScaling& scaling : {LossScaling{.kind = Kind::fixed, .scale = 1024}, kDynamicLossScaling}) {
+      options.loss_scaling = scaling;
+      const Outcome scaled = train(2, normalized_network(), shuffled_data(), options, {.epochs = 2});
+      EXPECT_EQ(scaled.parameter_hash, plain.parameter_hash);
+      EXPECT_EQ(scaled.losses, plain.losses);
+      for (std::size_t i = 0; i < plain.steps.size(); ++i) {
+        EXPECT_DOUBLE_EQ(scaled.steps[i].gradient_norm, plain.steps[i].gradient_norm);
+        EXPECT_EQ(scaled.steps[i].loss_scale, scaling.scale);
+        EXPECT_FALSE(plain.steps[i].loss_scale);
+      }
+    }
+  }
+}
+
+/// Its gradients are in the tens.
+model::Network steep_network() {
+  model::Network network({16}, "steep");
+  network.add(model::Dense({.units = 12}));
+  network.add(model::BatchNormalization({.momentum = 0.9F, .initial_gamma = 100}));
+  network.add(model::Dense({.units = kClasses}));
+  return network;
+}
+
+/// So large that these overflow float32 too.
+LossScaling too_large() { return {.kind = Kind::dynamic, .scale = std::ldexp(1.0F, 127), .steps_to_double = 1000}; }
+
+TEST(LossScale, IsLoweredUntilTheGradientFits) {
+  for (const int replicas : {1, 3}) {
+    const TrainerOptions options{.optimizer = model::Sgd{}, .schedule = {.peak = 1e-3F}, .loss_scaling = too_large()};
+    ::testing::internal::CaptureStderr();
+    const Outcome outcome = train(replicas, steep_network(), shuffled_data(), options, {.epochs = 5});
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "nothing to worry about";
+    std::size_t skipped = 0;
+    while (outcome.steps[skipped].overflow) {
+      EXPECT_TRUE(outcome.steps[skipped].skipped);
+      EXPECT_EQ(outcome.steps[skipped].loss_scale, std::ldexp(1.0F, 127 - static_cast<int>(skipped)));
+      ++skipped;
+    }
+    ASSERT_GT(skipped, 0U);
+    ASSERT_LT(skipped, 12U);
+    for (std::size_t i = skipped; i < outcome.steps.size(); ++i) EXPECT_FALSE(outcome.steps[i].skipped) << i;
+    const auto mean = [&](std::size_t begin) {
+      return (outcome.losses[begin] + outcome.losses[begin + 1] + outcome.losses[begin + 2]) / 3;
+    };
+    EXPECT_LT(mean(outcome.losses.size() - 3), mean(skipped));
+  }
+}
+
+TEST(LossScale, OfACheckpointGoesOn) {
+  const ScratchDirectory directory;
+  const TrainerOptions options{.optimizer = model::Adam{},
+                               .loss_scaling = LossScaling{.kind = Kind::dynamic, .scale = 16, .steps_to_double = 5}};
+  FitOptions fit{.epochs = 3};
+  const Outcome straight = train(2, plain_network(), shuffled_data(), options, fit);
+  EXPECT_EQ(straight.steps.back().loss_scale, 128);  // after 17 of 18 steps
+  fit.checkpoint.directory = directory.path();
+  fit.steps = 8;
+  train(2, plain_network(), shuffled_data(), options, fit);
+  const std::string state = (list_checkpoints(directory.path())[0].path / kStateFile).string();
+  EXPECT_EQ(parse_training_state(read_small_file(state), state).loss_scale, 32);
+  fit.steps = 0;
+  const Outcome resumed = train(2, plain_network(), shuffled_data(), options, fit);
+  ASSERT_EQ(resumed.steps.size(), 10U);
+  for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(resumed.steps[i].loss_scale, straight.steps[8 + i].loss_scale) << i;
+  EXPECT_EQ(resumed.parameter_hash, straight.parameter_hash);
+}
+
+TEST(LossScale, IsNotBlamedForALossThatIsNotFinite) {
+  const auto source = std::make_shared<WatchedSource>(40);
+  source->infinite = 25;
+  ::testing::internal::CaptureStderr();
+  const Outcome outcome = train(2, plain_network(), data::Dataset::from_source(source).batch(10),
+                                {.loss_scaling = kDynamicLossScaling}, {.epochs = 1});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("step 3 skipped: non-finite loss"));
+  EXPECT_TRUE(outcome.steps[2].skipped);
+  EXPECT_FALSE(outcome.steps[2].overflow);
+  EXPECT_EQ(outcome.steps[3].loss_scale, 65536);
+}
+
+TEST(LossScale, ThatIsFixedAndTooLargeEndsTheTraining) {
+  const TrainerOptions options{.optimizer = model::Sgd{},
+                               .loss_scaling = LossScaling{.kind = Kind::fixed, .scale = std::ldexp(1.0F, 127)}};
+  ::testing::internal::CaptureStderr();
+  const std::string error = error_of([&] { train(1, steep_network(), shuffled_data(), options, {.epochs = 100}); });
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(error, ContainsRegex("100 steps in a row were skipped, the last one .* for a non-finite gradient"));
+}
+
+TEST(LossScale, IsToldInTheEventsOfSteps) {
+  CapturedFile file;
+  FitOptions fit{.epochs = 1};
+  fit.callbacks = {std::make_shared<JsonEvents>(file.get(), 1)};
+  train(1, steep_network(), shuffled_data(), {.loss_scaling = too_large()}, fit);
+  EXPECT_THAT(file.text(), HasSubstr(R"("skipped":true,"overflow":true,"loss_scale":1.7)"));
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

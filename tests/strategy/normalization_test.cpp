@@ -1,0 +1,223 @@
+// Batch normalization over the samples of several replicas.
+#include "tests/strategy/normalization.h"
+
+#include <gmock/gmock.h>
+
+#include "device/error.h"
+#include "model/backend.h"
+#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::error_of;
+
+constexpr std::int64_t kSteps = 5;  // of unequal_images(): the last one is of 3 samples
+
+std::vector<NormalizedTraining> train_in_process(int replicas, const data::Dataset& dataset, std::int64_t steps,
+                                                 const ReplicaOptions& options) {
+  Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, replicas);
+  return train_on(*strategy, dataset, steps, options);
+}
+
+TEST(NormalizationScope, IsReadAndWritten) {
+  for (const char* name : {"local", "sync", "group:3"}) EXPECT_EQ(to_string(parse_normalization_scope(name)), name);
+  EXPECT_EQ(parse_normalization_scope("group:12").members(24), 12);
+  EXPECT_EQ(parse_normalization_scope("sync").members(24), 24);
+  EXPECT_EQ(parse_normalization_scope("local").members(24), 1);
+  for (const char* name : {"", "all", "group", "group:", "group:0", "group:-2", "group:2x", "group:99999999999"})
+    EXPECT_EQ(error_of([&] { parse_normalization_scope(name); }),
+              fmt::format("[bn] needed local, sync or group:K with K replicas, 1 or more; got \"{}\"", name));
+}
+
+TEST(NormalizationScope, RefusesGroupsThatDoNotDivideTheReplicas) {
+  EXPECT_EQ(error_of([] {
+              train(4, normalized_network(), small_data().batch(8),
+                    {.normalization = parse_normalization_scope("group:3")}, {.epochs = 1});
+            }),
+            "[bn] needed groups whose size divides the number of replicas, 4; got group:3");
+}
+
+class SynchronizedNormalization : public ::testing::TestWithParam<int> {};
+
+TEST_P(SynchronizedNormalization, EqualsOneProcessWithTheGlobalBatch) {
+  const NormalizedTraining one = train_alone(unequal_images(), kSteps, normalizing({}));
+  EXPECT_EQ(one.losses.size(), static_cast<std::size_t>(kSteps));
+  const auto several = train_in_process(GetParam(), unequal_images(), kSteps, normalizing(kSync));
+  for (const NormalizedTraining& replica : several) expect_same_training(replica, one);
+  for (const NormalizedTraining& replica : several) {
+    EXPECT_EQ(replica.buffers, several[0].buffers);
+    EXPECT_EQ(replica.parameters, several[0].parameters);
+  }
+}
+
+// A single step: normalized values of two samples are near 1 and -1 whatever they come from, so later ones differ by
+// more than the rounding of this one.
+TEST_P(SynchronizedNormalization, EqualsOneProcessWithABatchSmallerThanTheReplicas) {
+  const data::Dataset pairs = data::Dataset::synthetic({5, 5, 2}, kClasses, 12).batch(2);
+  const NormalizedTraining one = train_alone(pairs, 1, normalizing({}));
+  for (const NormalizedTraining& replica : train_in_process(GetParam(), pairs, 1, normalizing(kSync)))
+    expect_same_training(replica, one);
+}
+
+INSTANTIATE_TEST_SUITE_P(Replicas, SynchronizedNormalization, ::testing::Values(2, 3, 4));
+
+TEST(Normalization, OfEachReplicaAloneIsNotThatOfOneProcess) {
+  const NormalizedTraining one = train_alone(unequal_images(), kSteps, normalizing({}));
+  const auto several = train_in_process(4, unequal_images(), kSteps, normalizing({}));
+  EXPECT_GT(std::abs(several[0].losses.back() - one.losses.back()), 1e-3);
+  EXPECT_NE(several[0].buffers, several[1].buffers);
+}
+
+TEST(Normalization, OfASingleReplicaDoesNotDependOnTheScope) {
+  const NormalizedTraining local = train_alone(unequal_images(), kSteps, normalizing({}));
+  for (const char* scope : {"sync", "group:1"})
+    EXPECT_EQ(train_alone(unequal_images(), kSteps, normalizing(parse_normalization_scope(scope))).parameters,
+              local.parameters)
+        << scope;
+}
+
+// The first step of four replicas in groups of two, against two jobs of two replicas on the same samples.
+TEST(Normalization, OfGroupsEqualsThatOfSeparateJobs) {
+  const data::Dataset dataset = unequal_images();
+  const auto stream = dataset.stream({.last_step = 1, .replicas = 4, .local_replicas = 4});
+  std::vector<data::Batch> parts;
+  ASSERT_TRUE(stream->next(parts));
+  const auto first_step = [&](int first, int count, const char* scope) {
+    Session session(0, nullptr, {.quiet = true});
+    const auto strategy = local_strategy(session, count);
+    LocalReplicas replicas(*strategy, std::make_shared<const model::Network>(normalized_images()),
+                           normalizing(parse_normalization_scope(scope)));
+    replicas.initialize(1);
+    replicas.run([&](Replica& replica, int local) {
+      replica.train_step(parts[static_cast<std::size_t>(first + local)], request_of(0));
+    });
+    std::vector<NormalizedTraining> arrays;
+    for (int local = 0; local < count; ++local) arrays.push_back(arrays_of(replicas[local]));
+    return arrays;
+  };
+  const auto groups = first_step(0, 4, "group:2");
+  const auto low = first_step(0, 2, "sync");
+  const auto high = first_step(2, 2, "sync");
+  for (const std::size_t i : {0, 1}) {
+    EXPECT_EQ(groups[i].buffers, low[i].buffers);
+    EXPECT_EQ(groups[i + 2].buffers, high[i].buffers);
+  }
+  EXPECT_NE(groups[0].buffers, groups[2].buffers);
+  for (std::size_t i = 0; i < groups[0].gradients.size(); ++i)
+    EXPECT_NEAR(groups[0].gradients[i], low[0].gradients[i] + high[0].gradients[i], 1e-6) << i;
+}
+
+// Of a batch of 12 in three micro-batches, the second has the second samples of each of four replicas.
+TEST(Normalization, OfMicroBatchesIsOverAllReplicas) {
+  const data::Dataset dataset = data::Dataset::synthetic({5, 5, 2}, kClasses, 24).batch(12);
+  ReplicaOptions options = normalizing(kSync);
+  options.accumulate = 3;
+  const auto together = train_in_process(4, dataset, 1, options);
+
+  const auto stream = dataset.stream({.last_step = 1, .replicas = 4, .local_replicas = 4});
+  std::vector<data::Batch> parts;
+  ASSERT_TRUE(stream->next(parts));
+  device::set_thread_budget(1);
+  device::HostAllocator allocator;
+  model::CompiledModel model(std::make_shared<const model::Network>(normalized_images()), device::Device{}, allocator);
+  model.initialize(1);
+  for (std::size_t piece = 0; piece < 3; ++piece) {
+    std::vector<float> features;
+    std::vector<std::int32_t> labels;
+    for (const data::Batch& part : parts) {
+      const auto samples = std::span(part.features).subspan(piece * 50, 50);
+      features.insert(features.end(), samples.begin(), samples.end());
+      labels.push_back(part.labels[piece]);
+    }
+    model.train_batch({.samples = 4, .features = features, .targets = {.labels = labels, .values = {}}},
+                      {.global_samples = 12}, model::SparseCategoricalCrossentropy{}, piece > 0);
+  }
+  expect_within(together[0].gradients, copy_of(model.gradients()), 1e-5, "gradient");
+  expect_within(together[3].buffers, copy_of(model.buffers()), 1e-5, "moving statistic");
+}
+
+TEST(Normalization, GoesOnWhereMicroBatchesOfSomeReplicasAreEmpty) {
+  ReplicaOptions options = normalizing(kSync);
+  options.accumulate = 3;
+  // 13 samples on 4 replicas: parts of 4 and 3; then 3 samples: parts of 1 and none.
+  const auto several = train_in_process(4, unequal_images(), kSteps, options);
+  for (const NormalizedTraining& replica : several) EXPECT_EQ(replica.buffers, several[0].buffers);
+  for (const double loss : several[0].losses) EXPECT_TRUE(std::isfinite(loss));
+  options.normalization = parse_normalization_scope("group:2");
+  const auto grouped = train_in_process(4, unequal_images(), kSteps, options);
+  for (const double loss : grouped[0].losses) EXPECT_TRUE(std::isfinite(loss));
+  EXPECT_EQ(grouped[0].buffers, grouped[1].buffers);
+  EXPECT_EQ(grouped[2].buffers, grouped[3].buffers);
+}
+
+TEST(Normalization, OfBfloat16IsOverAllReplicasToo) {
+  ReplicaOptions options = normalizing({});
+  options.precision = model::Precision::bfloat16;
+  try {
+    model::make_backend(device::Device{}, {.precision = options.precision});
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  const NormalizedTraining one = train_alone(unequal_images(), kSteps, options);
+  options.normalization = kSync;
+  // Products of bfloat16 numbers have errors of 2^-9 each.
+  for (const NormalizedTraining& replica : train_in_process(4, unequal_images(), kSteps, options)) {
+    expect_within(replica.losses, one.losses, 2e-2, "loss");
+    expect_within(replica.buffers, one.buffers, 2e-2, "moving statistic");
+  }
+}
+
+TEST(Normalization, EndsOnAllReplicasWhereOneFails) {
+  Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 3);
+  LocalReplicas replicas(*strategy, std::make_shared<const model::Network>(normalized_images()), normalizing(kSync));
+  replicas.initialize(1);
+  const auto stream = unequal_images().stream({.last_step = 1, .replicas = 3, .local_replicas = 3});
+  std::vector<data::Batch> parts;
+  ASSERT_TRUE(stream->next(parts));
+  EXPECT_EQ(error_of([&] {
+              replicas.run([&](Replica& replica, int local) {
+                if (local == 1) throw Error(ErrorCategory::data, "record", "needed a whole one", "got half");
+                replica.train_step(parts[static_cast<std::size_t>(local)], request_of(0));
+              });
+            }),
+            "[record] needed a whole one; got half");
+}
+
+TEST(Normalization, OfAllReplicasGoesOnExactlyFromACheckpoint) {
+  const TrainerOptions options{.optimizer = model::Adam{}, .accumulate = 2, .normalization = kSync};
+  const data::Dataset dataset = small_data().shuffle().batch(40);
+  const Outcome straight = train(3, normalized_network(), dataset, options, {.epochs = 2});
+  const ScratchDirectory directory;
+  FitOptions fit{.epochs = 2, .steps = 5};
+  fit.checkpoint.directory = directory.path();
+  train(3, normalized_network(), dataset, options, fit);
+  fit.steps = 0;
+  const Outcome resumed = train(3, normalized_network(), dataset, options, fit);
+  EXPECT_EQ(resumed.losses.size(), 7U);
+  EXPECT_EQ(resumed.parameter_hash, straight.parameter_hash);
+  EXPECT_EQ(resumed.buffers, straight.buffers);
+}
+
+TEST(Normalization, HoldsTheSameForCheckpointsAndEvaluation) {
+  const data::Dataset dataset = small_data().shuffle().batch(40);
+  const auto evaluated = [&](int replicas) {
+    Session session(0, nullptr, {.quiet = true});
+    const auto strategy = local_strategy(session, replicas);
+    Trainer trainer(*strategy, normalized_network(), {.optimizer = model::Sgd{}, .normalization = kSync});
+    trainer.fit(dataset, {.epochs = 2});
+    const double loss = trainer.evaluate(dataset).mean_loss();
+    trainer.replicas().run([](Replica& replica, int) { replica.adopt_mean_statistics(); });
+    return std::pair(loss, copy_of(trainer.replicas()[replicas - 1].model().buffers()));
+  };
+  const auto [loss, buffers] = evaluated(1);
+  const auto [loss_of_four, buffers_of_four] = evaluated(4);
+  EXPECT_NEAR(loss_of_four, loss, 1e-5);
+  expect_within(buffers_of_four, buffers, 1e-5, "moving statistic");
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

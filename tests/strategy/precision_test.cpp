@@ -1,0 +1,104 @@
+// Trainings that compute in bfloat16 and keep parameters in float32.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "device/error.h"
+#include "model/backend.h"
+#include "model/zoo/zoo.h"
+#include "strategy/safetensors.h"
+#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/strategy/training.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::error_of;
+using model::Precision;
+using ::testing::HasSubstr;
+
+class TrainingInBfloat16 : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      model::make_backend(device::Device{}, {.precision = Precision::bfloat16});
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+};
+
+data::Dataset images() { return data::Dataset::synthetic({12, 12, 1}, 4, 640).shuffle().batch(32); }
+
+double mean_of_last(const std::vector<double>& losses, std::size_t count) {
+  double sum = 0;
+  for (std::size_t i = losses.size() - count; i < losses.size(); ++i) sum += losses[i];
+  return sum / static_cast<double>(count);
+}
+
+TEST_F(TrainingInBfloat16, LearnsAsWellAsInFloat32) {
+  for (const char* name : {"mlp", "cnn"}) {
+    TrainerOptions options{.optimizer = model::Adam{}, .schedule = {.peak = 1e-3F}};
+    const FitOptions fit{.epochs = 0, .steps = 200};
+    const Outcome exact = train(1, zoo::make(name, {12, 12, 1}, 4), images(), options, fit);
+    options.precision = Precision::bfloat16;
+    const Outcome rough = train(1, zoo::make(name, {12, 12, 1}, 4), images(), options, fit);
+    EXPECT_NE(rough.parameter_hash, exact.parameter_hash);
+    const double expected = mean_of_last(exact.losses, 20);
+    EXPECT_LT(expected, exact.losses.front() / 2) << name;
+    EXPECT_NEAR(mean_of_last(rough.losses, 20), expected, 0.05 * expected + 0.005) << name;
+  }
+}
+
+TEST_F(TrainingInBfloat16, OnTwoReplicasIsThatOfOne) {
+  const TrainerOptions options{.optimizer = model::Sgd{.momentum = 0.9F}, .precision = Precision::bfloat16};
+  const FitOptions fit{.epochs = 0, .steps = 20};
+  const Outcome one = train(1, plain_network(), small_data().shuffle().batch(40), options, fit);
+  const Outcome two = train(2, plain_network(), small_data().shuffle().batch(40), options, fit);
+  for (std::size_t i = 0; i < one.losses.size(); ++i) EXPECT_NEAR(two.losses[i], one.losses[i], 1e-2) << "step " << i;
+}
+
+TEST_F(TrainingInBfloat16, ResumesExactly) {
+  const TrainerOptions options{.optimizer = model::Adam{}, .precision = Precision::bfloat16};
+  const data::Dataset dataset = small_data().shuffle().batch(40);
+  const Outcome straight = train(2, dropout_network(), dataset, options, {.epochs = 3});
+  const ScratchDirectory directory;
+  FitOptions fit{.epochs = 3, .steps = 8};
+  fit.checkpoint.directory = directory.path();
+  train(2, dropout_network(), dataset, options, fit);
+  fit.steps = 0;
+  const Outcome resumed = train(2, dropout_network(), dataset, options, fit);
+  EXPECT_EQ(resumed.losses.size(), 10U);
+  EXPECT_EQ(resumed.parameter_hash, straight.parameter_hash);
+}
+
+TEST_F(TrainingInBfloat16, SaysSoInItsCheckpointAndWhereAnotherTypeGoesOn) {
+  const ScratchDirectory directory;
+  FitOptions fit{.epochs = 2, .steps = 3};
+  fit.checkpoint.directory = directory.path();
+  const data::Dataset dataset = small_data().batch(40);
+  train(1, plain_network(), dataset, {.precision = Precision::bfloat16}, fit);
+  const auto saved = list_checkpoints(directory.path());
+  ASSERT_EQ(saved.size(), 1U);
+  const std::string state = (saved[0].path / kStateFile).string();
+  EXPECT_EQ(parse_training_state(read_small_file(state), state).precision, "bfloat16");
+  fit.steps = 5;
+  ::testing::internal::CaptureStderr();
+  const Outcome outcome = train(1, plain_network(), dataset, {}, fit);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("was computed in bfloat16; from here on it is float32"));
+  EXPECT_EQ(outcome.losses.size(), 2U);
+}
+
+TEST(TrainingInFloat16, NeedsAGpu) {
+  for (const int replicas : {1, 2})
+    EXPECT_EQ(error_of([&] {
+                train(replicas, plain_network(), small_data().batch(40), {.precision = Precision::float16}, {});
+              }),
+              "[precision] float16 needs a GPU; got cpu:0; use bfloat16 or float32 there");
+}
+
+}  // namespace
+}  // namespace lockstep::strategy

@@ -1,0 +1,66 @@
+#include "strategy/step_recordings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::strategy {
+namespace {
+
+using ::testing::ElementsAre;
+
+// Writes down how each step came to be done.
+class Recorded : public testing::Test {
+ protected:
+  void step(std::int64_t samples, std::uint64_t placement = 0) {
+    recordings_.run(samples, placement, [this, samples] {
+      if (!records_) done_.push_back("plain " + std::to_string(samples));
+    });
+  }
+
+  StepRecordings::Put record(const StepRecordings::Put& put) {
+    records_ = true;
+    put();
+    records_ = false;
+    const int number = ++recorded_;
+    return [this, number] { done_.push_back("recording " + std::to_string(number)); };
+  }
+
+  bool records_ = false;
+  int recorded_ = 0;
+  std::vector<std::string> done_;
+  StepRecordings recordings_{[this](const StepRecordings::Put& put) { return record(put); }};
+};
+
+TEST_F(Recorded, AreRecordedAfterTwoPlainSteps) {
+  for (int i = 0; i < 5; ++i) step(64);
+  EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "recording 1", "recording 1"));
+  EXPECT_EQ(recorded_, 1);
+}
+
+TEST_F(Recorded, HaveAShapeEach) {
+  for (int i = 0; i < 3; ++i) step(64);
+  step(10);
+  step(64);
+  for (int i = 0; i < 3; ++i) step(10);
+  EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 10", "recording 1", "plain 10",
+                                 "recording 2", "recording 2"));
+}
+
+TEST_F(Recorded, AreMadeAnewWhenMemoryMoves) {
+  for (int i = 0; i < 3; ++i) step(64, 1);
+  for (int i = 0; i < 3; ++i) step(64, 2);
+  EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 64", "plain 64", "recording 2"));
+}
+
+TEST_F(Recorded, AreForgottenOnRequest) {
+  for (int i = 0; i < 3; ++i) step(64);
+  recordings_.clear();
+  step(64);
+  EXPECT_EQ(done_.back(), "plain 64");
+}
+
+}  // namespace
+}  // namespace lockstep::strategy
