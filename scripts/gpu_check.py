@@ -13,7 +13,7 @@ import sys
 import gpu_speed
 from gpu_find import BUILD, FOLDER, HEADERS, LOCKSTEP, PACK, ROOT, Cuda, environment_of, missing_from_system
 from gpu_steps import Failed, NotRun, Steps
-from gpu_tools import architecture, exit_status, gpu_limits, loss_difference, parse_gpus, table, test_counts, training_of
+from gpu_tools import architecture, exit_status, gpu_limits, loss_difference, markdown, parse_gpus, table, test_counts, training_of
 
 # Programs with tests that need a GPU, where they lie, and which of their tests these are. NCCL's are missing in a build without it.
 TESTS = [
@@ -220,6 +220,15 @@ class Check:
         step("TF32", lambda: self.same_losses(self.train(more=["--tf32"]), self.train(), 2e-2), built)
         step("refuses a GPU that is not there", lambda: self.refuses(["--devices", f"gpu:{len(self.gpus)}"], f"gpu:{len(self.gpus)}"), built)
 
+    def for_docs(self, rows):
+        """The results as docs/gpu.md holds them."""
+        gpu = self.gpus[0]
+        versions = {name: value.get("version") if isinstance(value, dict) else value for name, value in self.versions.items()}
+        told = ", ".join(f"{name} {value}" for name, value in versions.items() if value != "unknown")
+        head = f"{datetime.date.today().isoformat()}, {len(self.gpus)} x {gpu['name']} ({gpu['memory_mib']} MiB), driver {gpu['driver']}; {told}."
+        cells = [[row["step"], row["result"], row["seconds"], row["note"]] for row in rows]
+        return f"{head}\n\n{markdown(['step', 'result', 'seconds', ''], cells)}\n"
+
     def report(self):
         rows = self.steps.rows
         gpu = self.gpus[0]
@@ -230,9 +239,10 @@ class Check:
                   "not_run": {row["step"]: row["note"] for row in rows if row["result"] == "not run"}}
         self.options.out.parent.mkdir(parents=True, exist_ok=True)
         self.options.out.write_text(json.dumps(result, indent=1, default=str) + "\n")
+        self.options.out.with_suffix(".md").write_text(self.for_docs(rows))
         count = {kind: sum(1 for row in rows if row["result"] == kind) for kind in ("passed", "failed", "not run")}
         print(f"\n{gpu['name']}, driver {gpu['driver']}: {count['passed']} steps passed, {count['failed']} failed, "
-              f"{count['not run']} not run; every figure: {self.options.out}")
+              f"{count['not run']} not run; every figure: {self.options.out}; for docs/gpu.md: {self.options.out.with_suffix('.md')}")
         return exit_status(rows)
 
 

@@ -1,6 +1,7 @@
 // scripts/gpu_check and scripts/gpu_pack where there is no GPU, and what they refuse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <iterator>
@@ -35,7 +36,8 @@ TEST(GpuCheck, SaysInOneLineThatNoGpuIsShown) {
 }
 
 TEST(GpuCheck, PassesOnWhatTheDriverSays) {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "lockstep-gpu-check-test";
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("lockstep-gpu-check-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   const auto with_driver = [&](const std::string& answer) {
     const std::string tool = (folder / "nvidia-smi").string();
