@@ -65,7 +65,7 @@ class Speed:
         return dict(json.loads(output.text.splitlines()[-1]), gpu_mib=output.gpu_mib)
 
     def compared(self, ours, ways):
-        """Alternating rounds: {"lockstep": [...], way: [...]}. PyTorch's failures are noted and do not spoil our figures."""
+        """Alternating rounds: {"lockstep": [...], way: [...]}, and what to say of ways of PyTorch that failed, which do not spoil ours."""
         runs, notes = {"lockstep": []}, {}
         for _ in range(self.rounds):
             runs["lockstep"].append(ours())
@@ -74,7 +74,8 @@ class Speed:
                     runs.setdefault(way, []).append(self.theirs(command, limit))
                 except (Failed, NotRun, ValueError) as reason:
                     notes[way] = str(reason)
-        return runs, notes
+        lacking = "".join(f"; PyTorch {way} did not run: {reason}" for way, reason in notes.items())
+        return runs, lacking
 
     def resnet50(self):
         data = f"synthetic:224x224x3:1000:{RESNET_BATCH * 8}"
@@ -82,9 +83,9 @@ class Speed:
                      "--momentum", "0.9", "--learning-rate", "0.1", "--epochs", "100", "--steps", 60 if self.quick else 120, "--log-every", "10"]
         ways = ["eager"] if self.quick else ["eager", "compile"]
         commands = [(way, ["resnet50", "--way", way, "--batch", str(RESNET_BATCH), "--steps", "20"], 120) for way in ways]
-        runs, notes = self.compared(lambda: self.ours(arguments, 120), commands)
+        runs, lacking = self.compared(lambda: self.ours(arguments, 120), commands)
         rate = median([run["rate"] for run in runs["lockstep"]])
-        figures = {"samples_per_second": rate, "runs": runs, "torch_notes": notes}
+        figures = {"samples_per_second": rate, "runs": runs}
         if self.limits:
             floor = resnet50_floor(self.limits, RESNET_BATCH)
             figures |= {"floor": floor, "share_of_floor": floor["seconds"] * rate / RESNET_BATCH}
@@ -93,16 +94,16 @@ class Speed:
         mine, other = self.peak(runs, "lockstep"), self.peak(runs, "eager")
         comparisons.append(("peak memory, times PyTorch's", ratio(mine, other), MEMORY_TARGET, False))
         figures["peak_mib"] = {"lockstep": mine, "torch": other}
-        return judge(f"{rate:.0f} images/s", figures, comparisons)
+        return judge(f"{rate:.0f} images/s{lacking}", figures, comparisons)
 
     def cnn(self):
         arguments = ["--model", "cnn", "--data", "synthetic:28x28x1:10:60000", "--global-batch", CNN_BATCH, "--optimizer", "adam",
                      "--learning-rate", "1e-3", "--epochs", "100", "--steps", 6000, "--log-every", "500"]
         commands = [(way, ["cnn", "--way", way, "--batch", str(CNN_BATCH), "--steps", "500", "--warm-up", "50"], 60) for way in CNN_TARGETS]
-        runs, notes = self.compared(lambda: self.ours(arguments, 60), commands)
+        runs, lacking = self.compared(lambda: self.ours(arguments, 60), commands)
         rate = median([run["rate"] for run in runs["lockstep"]])
-        figures = {"steps_per_second": rate / CNN_BATCH, "runs": runs, "torch_notes": notes}
-        return judge(f"{rate / CNN_BATCH:.0f} steps/s", figures,
+        figures = {"steps_per_second": rate / CNN_BATCH, "runs": runs}
+        return judge(f"{rate / CNN_BATCH:.0f} steps/s{lacking}", figures,
                      [(f"times PyTorch {way}", ratio(rate, self.torch_rate(runs, way)), target, True) for way, target in CNN_TARGETS.items()])
 
     def adam(self):
@@ -110,17 +111,17 @@ class Speed:
 
         def ours():
             return json.loads(self.steps.checked(program, 60).text)
-        runs, notes = self.compared(ours, [("fused", ["adam", "--parameters", str(ADAM_PARAMETERS)], 60)])
+        runs, lacking = self.compared(ours, [("fused", ["adam", "--parameters", str(ADAM_PARAMETERS)], 60)])
         seconds = median([run["seconds_per_update"] for run in runs["lockstep"]])
         other = median([value for run in runs.get("fused", []) for value in run["seconds_per_step"]])
-        figures = {"seconds_per_update": seconds, "torch_seconds": other, "runs": runs, "torch_notes": notes}
+        figures = {"seconds_per_update": seconds, "torch_seconds": other, "runs": runs}
         if not self.limits:
-            return f"{1e3 * seconds:.3f} ms; the bandwidth of this GPU is not known to this script", figures
+            return f"{1e3 * seconds:.3f} ms; the bandwidth of this GPU is not known to this script{lacking}", figures
         figures["share_of_bandwidth"] = adam_floor(self.limits, ADAM_PARAMETERS) / seconds
         if other:
             figures["torch_share_of_bandwidth"] = adam_floor(self.limits, ADAM_PARAMETERS) / other
         note = f"{1e3 * seconds:.3f} ms" + (f", PyTorch {1e3 * other:.3f} ms" if other else "")
-        return judge(note, figures, [("share of the memory's bandwidth", figures["share_of_bandwidth"], BANDWIDTH_TARGET, True)])
+        return judge(note + lacking, figures, [("share of the memory's bandwidth", figures["share_of_bandwidth"], BANDWIDTH_TARGET, True)])
 
     @staticmethod
     def torch_rate(runs, way):
