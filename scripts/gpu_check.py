@@ -173,7 +173,8 @@ class Check:
 
     def sanitize(self, kind, command):
         command = [part for part in command if part != "--no-graph" or part in self.help]
-        tool = shutil.which("compute-sanitizer", path=self.steps.environment["PATH"])
+        beside = self.cuda.nvcc.resolve().parent.parent / "compute-sanitizer"
+        tool = shutil.which("compute-sanitizer", path=os.pathsep.join([self.steps.environment["PATH"], str(beside)]))
         if tool is None:
             raise NotRun("there is no compute-sanitizer here")
         output = self.steps.run([tool, "--tool", kind, *SANITIZER_KINDS[kind], "--error-exitcode", "97", *command], 45)

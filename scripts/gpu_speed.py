@@ -86,15 +86,20 @@ class Speed:
         runs, lacking = self.compared(lambda: self.ours(arguments, 120), commands)
         rate = median([run["rate"] for run in runs["lockstep"]])
         figures = {"samples_per_second": rate, "runs": runs}
+        told = f"{rate:.0f} images/s"
         if self.limits:
             floor = resnet50_floor(self.limits, RESNET_BATCH)
             figures |= {"floor": floor, "share_of_floor": floor["seconds"] * rate / RESNET_BATCH}
+            told += f", {figures['share_of_floor']:.0%} of what memory and arithmetic allow"
+        waited = median([run["input_wait_share"] for run in runs["lockstep"] if run["input_wait_share"] is not None])
+        if waited is not None:
+            told += f", {waited:.0%} of the time spent waiting for input"
         comparisons = [(f"times PyTorch {way}", ratio(rate, self.torch_rate(runs, way)), target, True)
                        for way, target in RESNET_TARGETS.items()]
         mine, other = self.peak(runs, "lockstep"), self.peak(runs, "eager")
         comparisons.append(("peak memory, times PyTorch's", ratio(mine, other), MEMORY_TARGET, False))
         figures["peak_mib"] = {"lockstep": mine, "torch": other}
-        return judge(f"{rate:.0f} images/s{lacking}", figures, comparisons)
+        return judge(told + lacking, figures, comparisons)
 
     def cnn(self):
         arguments = ["--model", "cnn", "--data", "synthetic:28x28x1:10:60000", "--global-batch", CNN_BATCH, "--optimizer", "adam",
