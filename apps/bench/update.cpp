@@ -1,0 +1,151 @@
+// What one update of Adam takes over many parameters, and the bytes a second that it moves: what scripts/gpu_check
+// holds against the memory of a device.
+//
+// The parameters are one tensor, float32, with a gradient that changes them. Each measurement is several updates one
+// after the other and a wait for the last, so that starting one costs no more than it does in a training.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "device/error.h"
+#include "device/gpu.h"
+#include "device/host_view.h"
+#include "model/backend.h"
+#include "model/metric.h"
+#include "model/parameters.h"
+#include "model/updater.h"
+
+namespace {
+
+using namespace lockstep;
+
+// Read: parameter, gradient, both moments. Written: parameter and both moments.
+constexpr std::int64_t kBytesPerParameter = 7 * sizeof(float);
+constexpr float kGradient = 0.01f;
+constexpr float kRate = 1e-3f;
+
+struct Options {
+  std::string device = "cpu:0";
+  std::int64_t parameters = 100'000'000;
+  int updates = 10;
+  int rounds = 5;
+};
+
+std::unique_ptr<device::Allocator> allocator_of(device::Device device) {
+  if (device.kind == device::DeviceKind::gpu) return device::make_gpu_allocator(device.index);
+  return std::make_unique<device::HostAllocator>();
+}
+
+// A model of one tensor, without layers.
+class Trial {
+ public:
+  explicit Trial(const Options& options)
+      : backend_(model::make_backend(device::parse_device(options.device))),
+        allocator_(allocator_of(backend_->stream().device())),
+        table_({{.name = "weights", .shape = {options.parameters}, .decay = false, .initializer = {}}}),
+        parameters_(allocator_->allocate(table_.flat_size() * sizeof(float))),
+        gradients_(allocator_->allocate(table_.flat_size() * sizeof(float))),
+        report_(allocator_->allocate(model::SummableMetrics::kSize * sizeof(float))),
+        updater_(backend_->updater(model::Adam{}, table_,
+                                   {.parameters = parameters_.as<float>(),
+                                    .gradients = gradients_.as<float>(),
+                                    .weights = {},
+                                    .statistics = {},
+                                    .kept_statistics = {}})) {
+    device::HostView view(gradients_.as<float>(), backend_->stream());
+    std::ranges::fill(view.values(), kGradient);
+    view.write_back(backend_->stream());
+  }
+
+  std::string backend() const { return backend_->name(); }
+
+  /// Seconds of one update, as the mean of `updates`.
+  double time(int updates) {
+    backend_->stream().synchronize();
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < updates; ++i) {
+      updater_->begin({.learning_rate = kRate, .update = ++update_});
+      updater_->update(report_.as<float>());
+    }
+    backend_->stream().synchronize();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / updates;
+  }
+
+  /// The first parameter now: what shows that the updates were made.
+  float first_parameter() {
+    device::HostView view(parameters_.as<float>().first(1), backend_->stream());
+    return view.values()[0];
+  }
+
+ private:
+  std::unique_ptr<model::Backend> backend_;
+  std::unique_ptr<device::Allocator> allocator_;
+  model::ParameterTable table_;
+  device::Buffer parameters_;
+  device::Buffer gradients_;
+  device::Buffer report_;  // zeros: no sample, no loss that is not finite
+  std::unique_ptr<model::Updater> updater_;
+  std::int64_t update_ = 0;
+};
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+void run(const Options& options) {
+  Trial trial(options);
+  trial.time(options.updates);  // warms up
+  std::vector<double> seconds;
+  for (int round = 0; round < options.rounds; ++round) seconds.push_back(trial.time(options.updates));
+  const auto bytes = static_cast<double>(options.parameters * kBytesPerParameter);
+  const nlohmann::ordered_json report = {{"device", options.device},
+                                         {"backend", trial.backend()},
+                                         {"optimizer", "adam"},
+                                         {"parameters", options.parameters},
+                                         {"bytes_per_update", options.parameters * kBytesPerParameter},
+                                         {"updates", (options.rounds + 1) * options.updates},
+                                         {"seconds_per_update", median(seconds)},
+                                         {"rounds", seconds},
+                                         {"bytes_per_second", bytes / median(seconds)},
+                                         {"first_parameter", trial.first_parameter()}};
+  fmt::print("{}\n", report.dump());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App program("Times Adam's update of float32 parameters on one device; prints JSON.");
+  Options options;
+  program.add_option("--device", options.device, "cpu:0 or gpu:N")->capture_default_str();
+  program.add_option("--parameters", options.parameters, "how many")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 36))
+      ->capture_default_str();
+  program.add_option("--updates", options.updates, "of one measurement")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  program.add_option("--rounds", options.rounds, "measurements; the median is reported")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  CLI11_PARSE(program, argc, argv);
+  try {
+    run(options);
+    return EXIT_SUCCESS;
+  } catch (const Error& error) {
+    fmt::print(stderr, "lockstep_bench_update: error: {}\n", error.what());
+    return exit_status(error.category());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "lockstep_bench_update: error: {}\n", error.what());
+    return EXIT_FAILURE;
+  }
+}

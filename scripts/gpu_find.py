@@ -1,0 +1,147 @@
+"""Where CUDA, its libraries and what Lockstep is built from are: of the system, of Python's wheels, of scripts/gpu_pack."""
+
+import glob
+import os
+import pathlib
+import platform
+import re
+import shutil
+import site
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACK = ROOT / "build" / "gpu_pack"
+FOLDER = ROOT / "build" / "gpu_check"
+BUILD = FOLDER / "build"
+LOCKSTEP = BUILD / "apps" / "lockstep" / "lockstep"
+# A header of each library that CMake asks for; MPI is looked for by its compiler.
+HEADERS = ["eigen3/Eigen/Core", "CLI/CLI.hpp", "oneapi/dnnl/dnnl.hpp", "nlohmann/json.hpp", "spdlog/spdlog.h", "fmt/format.h", "zlib.h",
+           "isa-l.h", "xxhash.h", "protozero/pbf_reader.hpp", "Random123/philox.h", "gtest/gtest.h", "gmock/gmock.h",
+           "google/protobuf/message.h"]
+TRIPLE = f"{platform.machine()}-linux-gnu"
+
+
+def wheel_folders():
+    """The folders of NVIDIA's wheels in this Python: nvidia/cudnn, nvidia/nccl, nvidia/cu13."""
+    places = [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
+    return [pathlib.Path(folder) for place in dict.fromkeys(places) if place for folder in sorted(glob.glob(f"{place}/nvidia/*/"))]
+
+
+def find_nvcc(environment):
+    named = [environment.get("CUDACXX"), shutil.which("nvcc", path=environment.get("PATH"))]
+    usual = ["/usr/local/cuda/bin/nvcc", *sorted(glob.glob("/usr/local/cuda-*/bin/nvcc"), reverse=True),
+             *[str(folder / "bin" / "nvcc") for folder in wheel_folders()]]
+    return next((pathlib.Path(path) for path in [*named, *usual] if path and os.access(path, os.X_OK)), None)
+
+
+def library_in(folders, name):
+    """lib<name>.so, or the file of its newest version where the plain name is missing, as in wheels."""
+    for folder in folders:
+        plain = folder / f"lib{name}.so"
+        if plain.exists():
+            return plain
+        numbered = sorted(folder.glob(f"lib{name}.so.*"), key=lambda path: len(path.name))
+        if numbered:
+            return numbered[0]
+    return None
+
+
+def version_of(header, names):
+    """1.2.3 out of a header's #defines."""
+    text = header.read_text(errors="replace")
+    numbers = [re.search(rf"#define\s+{name}\s+(\d+)", text) for name in names]
+    return ".".join(number.group(1) for number in numbers if number) or "unknown"
+
+
+class Cuda:
+    """The toolkit, and cuDNN, cuBLASLt and NCCL as CMake variables; `links` is a folder for the plain names that wheels lack."""
+
+    WANTED = {"cudnn": ("cudnn_version.h", "CUDNN_INCLUDE", "CUDNN_LIBRARY", ["CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"]),
+              "nccl": ("nccl.h", "NCCL_INCLUDE", "NCCL_LIBRARY", ["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"]),
+              "cublasLt": ("cublasLt.h", "CUBLASLT_INCLUDE", "CUDA_cublasLt_LIBRARY", [])}
+
+    def __init__(self, environment, links):
+        self.nvcc = find_nvcc(environment)
+        self.variables, self.versions, self.missing = {}, {}, []
+        self.library_folders, self.include_folders = [], []
+        if self.nvcc is None:
+            self.missing = ["nvcc", *self.WANTED]
+            return
+        toolkit = self.nvcc.resolve().parent.parent
+        roots = [toolkit, self.nvcc.parent.parent, pathlib.Path("/usr/local"), pathlib.Path("/usr"), *wheel_folders()]
+        self.variables["CUDAToolkit_ROOT"] = toolkit
+        for name, (header, include_variable, library_variable, defines) in self.WANTED.items():
+            self._find(name, header, include_variable, library_variable, defines, roots, links)
+
+    def _find(self, name, header, include_variable, library_variable, defines, roots, links):
+        includes = [folder for root in roots
+                    for folder in [root / "include", root / "targets" / "x86_64-linux" / "include", root / "include" / TRIPLE]]
+        libraries = [folder for root in roots
+                     for folder in [root / "lib64", root / "lib", root / "targets" / "x86_64-linux" / "lib", root / "lib" / TRIPLE]]
+        include = next((folder for folder in includes if (folder / header).exists()), None)
+        library = library_in(libraries, name)
+        if include is None or library is None:
+            self.missing.append(name)
+            return
+        if library.suffix != ".so":
+            links.mkdir(parents=True, exist_ok=True)
+            plain = links / f"lib{name}.so"
+            plain.unlink(missing_ok=True)
+            plain.symlink_to(library)
+            self.library_folders.append(library.parent)
+            library = plain
+        else:
+            self.library_folders.append(library.resolve().parent)
+        self.variables[include_variable] = include
+        self.variables[library_variable] = library
+        self.include_folders.append(include)
+        self.versions[name] = version_of(include / header, defines)
+
+
+def missing_from_system(environment):
+    """What CMake will not find without a pack."""
+    places = ["/usr/include", "/usr/local/include", f"/usr/include/{TRIPLE}"]
+    missing = [header for header in HEADERS if not any(os.path.exists(f"{place}/{header}") for place in places)]
+    for program in ["mpicxx", "mpirun", "pkg-config", "protoc"]:
+        if not shutil.which(program, path=environment.get("PATH")):
+            missing.append(program)
+    return missing
+
+
+def prepend(environment, name, *values):
+    environment[name] = os.pathsep.join([*map(str, values), *filter(None, [environment.get(name)])])
+
+
+def with_pack(environment, pack):
+    """CMake variables for a pack; adds to `environment` what building with it and running on it needs."""
+    usr = pack / "usr"
+    libraries = usr / "lib" / TRIPLE
+    prepend(environment, "PATH", usr / "bin")
+    prepend(environment, "LD_LIBRARY_PATH", libraries, libraries / "openmpi" / "lib", libraries / "pmix2" / "lib", usr / "lib" / "libpsm1")
+    prepend(environment, "PKG_CONFIG_PATH", libraries / "pkgconfig", usr / "lib" / "pkgconfig", usr / "share" / "pkgconfig")
+    prepend(environment, "CPLUS_INCLUDE_PATH", usr / "include")  # for nvcc, which CMake's packages tell nothing
+    environment["OPAL_PREFIX"] = str(usr)
+    environment["OPAL_LIBDIR"] = str(libraries / "openmpi" / "lib")
+    environment["OPAL_INCLUDEDIR"] = str(libraries / "openmpi" / "include")
+    # Ranks of one machine: without the networks that Debian's Open MPI looks for, and without ssh, which may be missing.
+    environment |= {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,vader,tcp", "OMPI_MCA_mca_base_component_show_load_errors": "0",
+                    "OMPI_MCA_plm_rsh_agent": "false", "PMIX_MCA_pcompress_base_silence_warning": "1"}
+    environment["PMIX_INSTALL_PREFIX"] = str(libraries / "pmix2")
+    return {"CMAKE_PREFIX_PATH": usr, "CMAKE_LIBRARY_ARCHITECTURE": TRIPLE, "MPI_CXX_COMPILER": usr / "bin" / "mpicxx.openmpi",
+            "MPIEXEC_EXECUTABLE": usr / "bin" / "mpirun", "PKG_CONFIG_EXECUTABLE": usr / "bin" / "pkgconf"}
+
+
+def environment_of(cuda, pack):
+    """What Lockstep's own processes run with, and the variables for CMake. PyTorch gets the environment as it was."""
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    variables = dict(cuda.variables)
+    if pack is not None:
+        variables |= with_pack(environment, pack)
+    if cuda.nvcc is not None:
+        prepend(environment, "PATH", cuda.nvcc.parent)
+        environment["LD_LIBRARY_PATH"] = os.pathsep.join(
+            filter(None, [environment.get("LD_LIBRARY_PATH"), *map(str, dict.fromkeys(cuda.library_folders))]))
+        # Headers of the wheels lie outside the toolkit's folder.
+        outside = [folder for folder in dict.fromkeys(cuda.include_folders) if folder != pathlib.Path("/usr/include")]
+        environment["CPLUS_INCLUDE_PATH"] = os.pathsep.join([*filter(None, [environment.get("CPLUS_INCLUDE_PATH")]), *map(str, outside)])
+    return environment, variables

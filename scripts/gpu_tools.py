@@ -1,0 +1,143 @@
+"""What scripts/gpu_check computes, apart from what it runs: tables, medians, comparisons, floors. No GPU is needed for any of it."""
+
+import json
+import math
+import re
+import statistics
+
+# What NVIDIA's data sheets promise: bytes a second of the GPU's memory, and operations a second of bfloat16 (float16 before the A100)
+# with float32 sums, without sparsity. The first pattern that is found in the name counts.
+GPUS = [
+    ("B200", 8.0e12, 2250e12),
+    ("GH200", 4.0e12, 989e12),
+    ("H200", 4.8e12, 989e12),
+    ("H100.*NVL", 3.9e12, 835e12),
+    ("H100.*PCIe", 2.0e12, 756e12),
+    ("H100", 3.35e12, 989e12),
+    ("A100.*80GB PCIe", 1.935e12, 312e12),
+    ("A100.*80GB", 2.039e12, 312e12),
+    ("A100", 1.555e12, 312e12),
+    ("L40S", 0.864e12, 362e12),
+    (r"L4\b", 0.3e12, 121e12),
+    ("A10G?$", 0.6e12, 125e12),
+    ("V100", 0.9e12, 125e12),
+    (r"T4\b", 0.32e12, 65e12),
+    ("RTX 4090", 1.008e12, 165e12),
+    ("RTX 3090", 0.936e12, 71e12),
+]
+
+# ResNet-50 at 224x224: multiplications and additions of one image forward (backward takes twice as many), and the elements of its
+# convolutions' outputs (Radosavovic et al., "Designing network design spaces", CVPR 2020, table 8).
+RESNET50_FORWARD_FLOPS = 2 * 4.1e9
+RESNET50_ACTIVATIONS = 11.1e6
+ADAM_BYTES = 28  # of one float32 parameter: four arrays read, three written
+
+
+def gpu_limits(name):
+    """Bytes a second and bfloat16 operations a second of a GPU, or None where this table does not know it."""
+    return next(({"memory_bytes_per_second": memory, "bfloat16_flops_per_second": flops}
+                 for pattern, memory, flops in GPUS if re.search(pattern, name)), None)
+
+
+def resnet50_floor(limits, batch):
+    """The seconds that a step in bfloat16 takes at least. Arithmetic: three passes' worth of operations at the full rate. Memory: each
+    activation written and read once forward, read once more backward, its gradient written and read once, two bytes each time."""
+    arithmetic = 3 * RESNET50_FORWARD_FLOPS * batch / limits["bfloat16_flops_per_second"]
+    memory = 5 * 2 * RESNET50_ACTIVATIONS * batch / limits["memory_bytes_per_second"]
+    return {"arithmetic_seconds": arithmetic, "memory_seconds": memory, "seconds": max(arithmetic, memory)}
+
+
+def adam_floor(limits, parameters):
+    return parameters * ADAM_BYTES / limits["memory_bytes_per_second"]
+
+
+def median(values):
+    """The median, or None of no values."""
+    return statistics.median(values) if values else None
+
+
+def ratio(mine, other):
+    return mine / other if mine is not None and other else None
+
+
+def events_of(text):
+    """The JSON objects of a training's output; lines that are none, such as mpirun's, are passed over."""
+    events = []
+    for line in text.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict):
+            events.append(event)
+    return events
+
+
+def training_of(text):
+    """What a training printed with --log-format json: losses, rates, the hash of its parameters."""
+    events = events_of(text)
+    steps = [event for event in events if event.get("event") == "step"]
+    end = next((event for event in events if event.get("event") == "end"), {})
+    return {"losses": [event["loss"] for event in steps if "loss" in event],
+            "skipped": sum(1 for event in steps if event.get("skipped")),
+            "rates": [event["samples_per_second"] for event in steps],
+            "input_wait_seconds": sum(event.get("input_wait_seconds", 0) for event in steps),
+            "hash": end.get("parameter_hash"), "seconds": end.get("seconds"),
+            "start": next((event for event in events if event.get("event") == "start"), {})}
+
+
+def steady(rates, warm_up=2):
+    """The rates without those of the first reports, in which algorithms are chosen and graphs recorded."""
+    return rates[warm_up:] if len(rates) > warm_up else rates
+
+
+def loss_difference(one, other):
+    """The largest relative difference of two series of losses; infinite where they differ in length or are not finite."""
+    if len(one) != len(other) or not one:
+        return math.inf
+    differences = [abs(a - b) / max(abs(a), abs(b), 1e-6) for a, b in zip(one, other)]
+    return max(differences) if all(map(math.isfinite, differences)) else math.inf
+
+
+def test_counts(text):
+    """How many tests a gtest program passed, skipped and failed, by its own last lines."""
+    def count(pattern):
+        found = re.findall(pattern, text, re.MULTILINE)
+        return int(found[-1]) if found else 0
+    return {"passed": count(r"^\[  PASSED  \] (\d+) tests?"), "skipped": count(r"^\[  SKIPPED \] (\d+) tests?"),
+            "failed": count(r"^\[  FAILED  \] (\d+) tests?")}
+
+
+def architecture(capability):
+    """CMake's number of a compute capability: "9.0" is 90."""
+    return capability.strip().replace(".", "")
+
+
+def parse_gpus(text):
+    """The GPUs of `nvidia-smi --query-gpu=name,uuid,driver_version,memory.total,compute_cap --format=csv,noheader,nounits`."""
+    gpus = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == 5:
+            gpus.append({"name": cells[0], "uuid": cells[1], "driver": cells[2], "memory_mib": int(float(cells[3])),
+                         "compute_capability": cells[4]})
+    return gpus
+
+
+def table(head, rows):
+    """Text in columns as wide as they need to be; the last one is not padded."""
+    cells = [[str(cell) for cell in row] for row in [head, *rows]]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    return "\n".join("  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths)), row[-1]]).rstrip() for row in cells)
+
+
+def markdown(head, rows):
+    """The same as a table of Markdown, for docs/gpu.md."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def exit_status(steps):
+    """0 where no step failed; what could not run does not count, but something must have passed."""
+    results = [step["result"] for step in steps]
+    return 0 if "passed" in results and "failed" not in results else 1

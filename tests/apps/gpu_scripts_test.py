@@ -1,0 +1,192 @@
+"""What scripts/gpu_check computes and how it runs its steps, without a GPU. Run by ctest where Python is."""
+
+import contextlib
+import io
+import math
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+
+import gpu_find  # noqa: E402
+import gpu_speed  # noqa: E402
+import gpu_tools  # noqa: E402
+from gpu_steps import Failed, NotRun, Steps  # noqa: E402
+
+
+class Floors(unittest.TestCase):
+    def test_knows_gpus_by_the_most_special_name(self):
+        self.assertEqual(gpu_tools.gpu_limits("NVIDIA H200")["memory_bytes_per_second"], 4.8e12)
+        self.assertEqual(gpu_tools.gpu_limits("NVIDIA GH200 480GB")["memory_bytes_per_second"], 4.0e12)
+        self.assertEqual(gpu_tools.gpu_limits("NVIDIA H100 PCIe")["memory_bytes_per_second"], 2.0e12)
+        self.assertEqual(gpu_tools.gpu_limits("NVIDIA H100 80GB HBM3")["memory_bytes_per_second"], 3.35e12)
+        self.assertEqual(gpu_tools.gpu_limits("NVIDIA A100-SXM4-80GB")["memory_bytes_per_second"], 2.039e12)
+        self.assertEqual(gpu_tools.gpu_limits("NVIDIA L4")["bfloat16_flops_per_second"], 121e12)
+        self.assertEqual(gpu_tools.gpu_limits("NVIDIA L40S")["bfloat16_flops_per_second"], 362e12)
+
+    def test_does_not_guess(self):
+        self.assertIsNone(gpu_tools.gpu_limits("NVIDIA GeForce 9800 GT"))
+        self.assertIsNone(gpu_tools.gpu_limits("NVIDIA L400"))
+
+    def test_of_adam_is_28_bytes_a_parameter(self):
+        self.assertAlmostEqual(gpu_tools.adam_floor({"memory_bytes_per_second": 2.8e12}, 100_000_000), 1e-3)
+
+    def test_of_resnet50_is_the_larger_one(self):
+        floor = gpu_tools.resnet50_floor({"memory_bytes_per_second": 1e12, "bfloat16_flops_per_second": 1e15}, 256)
+        self.assertAlmostEqual(floor["arithmetic_seconds"], 3 * 8.2e9 * 256 / 1e15)
+        self.assertAlmostEqual(floor["memory_seconds"], 111e6 * 256 / 1e12)
+        self.assertEqual(floor["seconds"], floor["memory_seconds"])
+
+
+class Numbers(unittest.TestCase):
+    def test_medians(self):
+        self.assertEqual(gpu_tools.median([3, 1, 2]), 2)
+        self.assertEqual(gpu_tools.median([4, 1, 2, 3]), 2.5)
+        self.assertIsNone(gpu_tools.median([]))
+
+    def test_ratios_need_both_sides(self):
+        self.assertEqual(gpu_tools.ratio(3, 2), 1.5)
+        self.assertIsNone(gpu_tools.ratio(None, 2))
+        self.assertIsNone(gpu_tools.ratio(3, None))
+
+    def test_the_first_rates_do_not_count(self):
+        self.assertEqual(gpu_tools.steady([1, 2, 30, 40]), [30, 40])
+        self.assertEqual(gpu_tools.steady([1, 2]), [1, 2])
+
+    def test_losses_differ_by_the_worst_pair(self):
+        self.assertAlmostEqual(gpu_tools.loss_difference([2.0, 1.0], [2.0, 0.9]), 0.1)
+        self.assertEqual(gpu_tools.loss_difference([1.0], [1.0, 1.0]), math.inf)
+        self.assertEqual(gpu_tools.loss_difference([], []), math.inf)
+        self.assertEqual(gpu_tools.loss_difference([math.nan], [math.nan]), math.inf)
+
+    def test_a_capability_is_an_architecture(self):
+        self.assertEqual(gpu_tools.architecture("9.0"), "90")
+        self.assertEqual(gpu_tools.architecture(" 12.0\n"), "120")
+
+
+class Outputs(unittest.TestCase):
+    def test_of_a_training(self):
+        training = gpu_tools.training_of(
+            'a warning of mpirun\n{"event":"start","world_size":2}\n'
+            '{"event":"step","step":1,"loss":2.5,"samples_per_second":10,"input_wait_seconds":0.5}\n'
+            '{"event":"step","step":2,"skipped":true,"samples_per_second":20,"input_wait_seconds":0.25}\n'
+            '{"event":"end","seconds":3.0,"parameter_hash":"00ff"}\n')
+        self.assertEqual(training, {"losses": [2.5], "skipped": 1, "rates": [10, 20], "input_wait_seconds": 0.75, "hash": "00ff",
+                                    "seconds": 3.0, "start": {"event": "start", "world_size": 2}})
+
+    def test_of_a_training_that_broke_off(self):
+        self.assertIsNone(gpu_tools.training_of("{")["hash"])
+
+    def test_of_tests(self):
+        text = "[==========] 5 tests ran.\n[  PASSED  ] 3 tests.\n[  SKIPPED ] 1 test, listed below:\n[  SKIPPED ] A.B\n[  FAILED  ] 1 test, listed"
+        self.assertEqual(gpu_tools.test_counts(text), {"passed": 3, "skipped": 1, "failed": 1})
+        self.assertEqual(gpu_tools.test_counts(""), {"passed": 0, "skipped": 0, "failed": 0})
+
+    def test_of_nvidia_smi(self):
+        self.assertEqual(gpu_tools.parse_gpus("NVIDIA H200, GPU-1, 580.1, 143771, 9.0\nno device\n"),
+                         [{"name": "NVIDIA H200", "uuid": "GPU-1", "driver": "580.1", "memory_mib": 143771, "compute_capability": "9.0"}])
+
+
+class Tables(unittest.TestCase):
+    def test_have_columns_as_wide_as_they_need_to_be(self):
+        self.assertEqual(gpu_tools.table(["step", "note"], [["a long one", 1], ["b", ""]]), "step        note\na long one  1\nb")
+
+    def test_of_markdown(self):
+        self.assertEqual(gpu_tools.markdown(["a", "b"], [["x|y", 1]]), "| a | b |\n| --- | --- |\n| x\\|y | 1 |")
+
+
+class Judgements(unittest.TestCase):
+    def test_tell_what_was_reached(self):
+        note, _ = gpu_speed.judge("10 steps/s", {}, [("times PyTorch", 1.5, 1.5, True), ("unknown", None, 1, True), ("memory", 1.0, 1.05, False)])
+        self.assertEqual(note, "10 steps/s; times PyTorch 1.50 (needed at least 1.5); memory 1.00 (needed at most 1.05)")
+
+    def test_fail_what_was_missed_and_keep_its_figures(self):
+        for reached, more in [(1.4, True), (1.6, False)]:
+            with self.assertRaisesRegex(Failed, "missed: 10 steps/s; it 1.[46]0") as caught:
+                gpu_speed.judge("10 steps/s", {"key": 1}, [("it", reached, 1.5, more)])
+            self.assertEqual(caught.exception.figures, {"key": 1})
+
+    def test_say_where_nothing_is_to_compare_with(self):
+        self.assertEqual(gpu_speed.judge("10 steps/s", {}, [])[0], "10 steps/s; nothing to compare it with")
+
+
+class Running(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.steps = Steps(self.folder, dict(os.environ), 60)
+
+    def step(self, name, action, needs=()):
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.steps.step(name, action, needs)
+        return self.steps.rows[-1]
+
+    def test_a_failure_does_not_stop_the_rest(self):
+        row = self.step("bad", lambda: self.steps.checked(["sh", "-c", "echo why >&2; exit 3"], 10))
+        self.assertEqual((row["result"], row["note"]), ("failed", "status 3: why"))
+        self.assertEqual(self.step("good", lambda: ("fine", {"figure": 1}))["figures"], {"figure": 1})
+        self.assertEqual(gpu_tools.exit_status(self.steps.rows), 1)
+        self.assertIn("why", (self.folder / "bad.log").read_text())
+
+    def test_a_step_is_not_run_where_what_it_needs_failed(self):
+        self.step("build", lambda: self.steps.checked(["false"], 10))
+        row = self.step("test", lambda: "never", ["build"])
+        self.assertEqual((row["result"], row["note"]), ("not run", "it needs the step 'build', which did not pass"))
+
+    def test_what_takes_too_long_is_ended_with_all_that_it_started(self):
+        row = self.step("slow", lambda: self.steps.checked(["sh", "-c", "sleep 1000 & wait"], 1.1))
+        self.assertEqual(row["result"], "failed")
+        self.assertIn("signal 9: ended after 1 s, its limit", row["note"])
+
+    def test_nothing_begins_after_the_end(self):
+        self.steps.deadline = 0
+        self.assertEqual(self.step("late", lambda: "done")["note"], "the time for all steps was over")
+
+    def test_a_mistake_of_a_step_is_a_result(self):
+        self.assertEqual(self.step("odd", lambda: {}["key"])["note"], "KeyError: 'key'")
+
+    def test_what_could_not_run_does_not_count(self):
+        def absent():
+            raise NotRun("it is absent")
+        self.step("absent", absent)
+        self.assertEqual(gpu_tools.exit_status(self.steps.rows), 1)
+        self.step("here", lambda: "fine")
+        self.assertEqual(gpu_tools.exit_status(self.steps.rows), 0)
+
+
+class Finding(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def test_a_library_may_lack_its_plain_name(self):
+        (self.folder / "libcudnn.so.9").touch()
+        (self.folder / "libcudnn_ops.so.9").touch()
+        self.assertEqual(gpu_find.library_in([self.folder / "absent", self.folder], "cudnn"), self.folder / "libcudnn.so.9")
+        (self.folder / "libcudnn.so").touch()
+        self.assertEqual(gpu_find.library_in([self.folder], "cudnn"), self.folder / "libcudnn.so")
+        self.assertIsNone(gpu_find.library_in([self.folder], "nccl"))
+
+    def test_versions_are_read_from_headers(self):
+        header = self.folder / "nccl.h"
+        header.write_text("#define NCCL_MAJOR 2\n#define NCCL_MINOR 28\n#define NCCL_PATCH 9\n")
+        self.assertEqual(gpu_find.version_of(header, ["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"]), "2.28.9")
+
+    def test_a_pack_comes_before_the_system_and_needs_no_ssh(self):
+        environment = {"LD_LIBRARY_PATH": "/mine"}
+        variables = gpu_find.with_pack(environment, pathlib.Path("/pack"))
+        self.assertTrue(environment["LD_LIBRARY_PATH"].startswith("/pack/usr/lib/"))
+        self.assertTrue(environment["LD_LIBRARY_PATH"].endswith(":/mine"))
+        self.assertEqual(environment["OPAL_PREFIX"], "/pack/usr")
+        self.assertEqual(environment["OMPI_MCA_plm_rsh_agent"], "false")
+        self.assertEqual(variables["CMAKE_PREFIX_PATH"], pathlib.Path("/pack/usr"))
+
+
+if __name__ == "__main__":
+    unittest.main()
