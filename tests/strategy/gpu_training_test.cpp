@@ -68,7 +68,9 @@ const Kind kKinds[] = {
      plain_network,
      {.optimizer = model::Sgd{.momentum = 0.9F, .nesterov = true}, .schedule = {.peak = 0.05F}}},
     {"adam", plain_network, {.optimizer = model::Adam{}}},
-    {"adamw_and_normalization", normalized_network, {.optimizer = model::AdamW{}}},
+    {"adamw", plain_network, {.optimizer = model::AdamW{}}},
+    // No Adam, which would make steps of the rounding errors that are the gradient of a bias before a normalization.
+    {"normalization", normalized_network, {.optimizer = model::Sgd{.momentum = 0.9F}, .schedule = {.peak = 0.02F}}},
     {"lars", plain_network, {.optimizer = model::Lars{.trust_coefficient = 0.1F}, .schedule = {.peak = 0.1F}}},
     {"lamb", plain_network, {.optimizer = model::Lamb{}, .schedule = {.peak = 0.01F}}},
     {"clipped", plain_network, {.optimizer = model::Sgd{}, .schedule = {.peak = 0.5F}, .clip_norm = 0.05}},
@@ -94,8 +96,7 @@ TEST_P(GpuTraining, HasTheLossesOfTheCpu) {
 }
 
 TEST_P(GpuTraining, IsTheSameOnTwoReplicasOfOneGpu) {
-  if (!GetParam().options.clip_norm && network().buffers().element_count() > 0)
-    return;  // statistics are a replica's own
+  if (network().buffers().element_count() > 0) return;  // statistics are a replica's own
   const Trained one = train_on({kGpu}, network(), GetParam().options);
   const Trained two = train_on({kGpu, kGpu}, network(), GetParam().options);
   expect_close(two.losses, one.losses, 1e-4);
@@ -134,7 +135,7 @@ TEST_F(GpuStep, IsSkippedWhereTheLossIsNotFinite) {
 }
 
 TEST_F(GpuStep, ScalesTheLossOfFloat16) {
-  TrainerOptions options{.precision = model::Precision::float16, .optimizer = model::Adam{}};
+  TrainerOptions options{.optimizer = model::Adam{}, .precision = model::Precision::float16};
   options.loss_scaling = kDynamicLossScaling;
   const Trained half = train_on({kGpu}, plain_network(), options);
   const Trained full = train_on({Device{}}, plain_network(), {.optimizer = model::Adam{}});
@@ -148,7 +149,7 @@ TEST_F(GpuStep, TrainsImagesInBfloat16) {
   const auto run = [&](Device device, model::Precision precision) {
     const auto strategy = make_strategy(session, "auto", {device});
     const auto recorder = std::make_shared<StepRecorder>();
-    Trainer trainer(*strategy, zoo::cnn({12, 12, 1}, 4), {.precision = precision, .optimizer = model::Adam{}});
+    Trainer trainer(*strategy, zoo::cnn({12, 12, 1}, 4), {.optimizer = model::Adam{}, .precision = precision});
     FitOptions fit{.epochs = 0, .steps = 8};
     fit.callbacks.push_back(recorder);
     trainer.fit(data::Dataset::synthetic({12, 12, 1}, 4, 64).batch(16), fit);
