@@ -20,7 +20,8 @@ from gpu_tools import architecture, exit_status, gpu_limits, loss_difference, ma
 TESTS = [
     ("device", "device_tests", "Gpu*:GpuAllocator.*:GpuStream.*:PinnedAllocator.*"),
     ("allreduce", "allreduce_tests", "GpuWork.*:NcclOnAGpu.*:InGpu*:GpuGroup*"),
-    ("model", "model_tests", "*Gpu*"),
+    ("model", "model_on_gpu_tests", "*"),
+    ("strategy", "strategy_on_gpu_tests", "*"),
 ]
 TARGETS = ["lockstep_program", "lockstep_bench_update", *[program for _, program, _ in TESTS]]
 

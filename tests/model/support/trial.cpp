@@ -26,7 +26,8 @@ std::size_t elements(std::int64_t samples, const Shape& shape) {
 
 Trial::Trial(Network network, std::int64_t samples, std::uint64_t seed, Precision precision)
     : samples_(samples),
-      model_(std::make_shared<const Network>(std::move(network)), device::Device{}, allocator_, {.precision = precision}),
+      model_(std::make_shared<const Network>(std::move(network)), device::Device{}, allocator_,
+             {.precision = precision}),
       features_(numbers(elements(samples, model_.network().input_shape()), seed)),
       targets_(numbers(elements(samples, model_.network().output_shape()), seed + 1)) {
   device::set_thread_budget(1);  // threads cost more than they bring on networks of this size
