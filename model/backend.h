@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,6 +51,7 @@ struct BatchNormalizationSpec {
   std::int64_t channels = 0;
   float epsilon = 0;
   float momentum = 0;
+  bool add = false;  ///< input 1 is added to the normalized input 0; only where Backend::fuses_additions()
   bool relu = false;
   bool training = false;
 };
@@ -76,7 +78,11 @@ class Backend {
   virtual std::string name() const = 0;
   virtual bool runs_on_host() const = 0;
   virtual Precision precision() const = 0;
+  /// Whether its batch normalization can add a second input.
+  virtual bool fuses_additions() const { return false; }
   virtual device::Allocator& allocator() = 0;
+  /// Bytes that the allocator can still give; of the host, where the system decides, without a limit.
+  virtual std::size_t free_bytes() { return std::numeric_limits<std::size_t>::max(); }
   virtual device::Stream& stream() = 0;
 
   virtual std::unique_ptr<Operation> conv_2d(const Conv2DSpec& spec) = 0;

@@ -63,18 +63,34 @@ Plan& CompiledModel::plan(std::int64_t samples, bool training) {
   if (!plan) {
     plan = std::make_unique<Plan>(*network_, *backend_, samples, training,
                                   Plan::Arrays{parameters(), weights(), buffers()});
-    if (plan->arena_bytes() > arena_.size() || !arena_.data()) {
-      backend_->stream().synchronize();  // work under way may use the old one
-      arena_ = {};                       // free first: both at once might not fit
-      arena_ = backend_->allocator().allocate(std::max<std::size_t>(plan->arena_bytes(), 64));
-      ++arenas_;
-      for (const auto& [key, other] : plans_)
-        if (other) other->bind(static_cast<std::byte*>(arena_.data()));
-    } else {
+    if (plan->arena_bytes() > arena_.size() || !arena_.data())
+      grow_arena(std::max<std::size_t>(plan->arena_bytes(), 64), samples);
+    else
       plan->bind(static_cast<std::byte*>(arena_.data()));
-    }
   }
   return *plan;
+}
+
+void CompiledModel::grow_arena(std::size_t bytes, std::int64_t samples) {
+  backend_->stream().synchronize();  // work under way may use the old one
+  arena_ = {};                       // free first: both at once might not fit
+  const std::size_t free = backend_->free_bytes();
+  if (bytes > free) {
+    plans_.clear();  // whoever tries a smaller batch begins anew
+    constexpr double kMebibyte = 1 << 20;
+    const double share = static_cast<double>(free) / static_cast<double>(bytes);
+    throw Error(
+        ErrorCategory::device, "memory",
+        fmt::format("needed {:.1f} MiB on {} for activations of {} samples at once",
+                    static_cast<double>(bytes) / kMebibyte, backend_->name(), samples),
+        fmt::format("{:.1f} MiB are free, enough for about {}: use more replicas, --accumulate or a smaller batch",
+                    static_cast<double>(free) / kMebibyte,
+                    static_cast<std::int64_t>(static_cast<double>(samples) * share)));
+  }
+  arena_ = backend_->allocator().allocate(bytes);
+  ++arenas_;
+  for (const auto& [key, other] : plans_)
+    if (other) other->bind(static_cast<std::byte*>(arena_.data()));
 }
 
 void CompiledModel::prepare(std::int64_t samples, bool training) {
@@ -157,9 +173,10 @@ std::span<const float> CompiledModel::predict_batch(std::int64_t samples, std::s
 
 std::uint64_t CompiledModel::placement() const { return arenas_ + backend_->placement(); }
 
-std::size_t CompiledModel::memory_bytes() const {
-  return parameters_.size() + gradients_.size() + buffers_.size() + weights_.size() + micro_gradients_.size() +
-         arena_.size();
+CompiledModel::Memory CompiledModel::memory() const {
+  return {.parameters = parameters_.size() + weights_.size() + buffers_.size(),
+          .gradients = gradients_.size() + micro_gradients_.size(),
+          .activations = arena_.size()};
 }
 
 }  // namespace lockstep::model

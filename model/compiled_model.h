@@ -97,13 +97,21 @@ class CompiledModel {
   /// Changes when memory that passes use has moved: what was recorded before is of no use then.
   std::uint64_t placement() const;
 
-  /// Bytes held: parameters, gradients, buffers and all plans.
-  std::size_t memory_bytes() const;
+  /// Bytes held on the device.
+  struct Memory {
+    std::size_t parameters = 0;   ///< with their copy of 16 bits and the moving statistics
+    std::size_t gradients = 0;    ///< with those of micro-batches
+    std::size_t activations = 0;  ///< the arena of all plans, with what operations save and need to work
+
+    std::size_t total() const { return parameters + gradients + activations; }
+  };
+  Memory memory() const;
 
  private:
   Plan& plan(std::int64_t samples, bool training);
   void train_without_samples(bool accumulate, const GradientReady& ready);
   Plan& forward_in_inference(const BatchView& batch);
+  void grow_arena(std::size_t bytes, std::int64_t samples);
 
   std::shared_ptr<const Network> network_;
   std::unique_ptr<Backend> backend_;

@@ -54,6 +54,28 @@ void fuse_relus(const Network& network, Graph& graph) {
   }
 }
 
+// The addition's other input becomes the layer's second one.
+void fuse_additions(const Network& network, Graph& graph) {
+  for (std::size_t i = 1; i < graph.steps.size(); ++i) {
+    GraphStep& addition = graph.steps[i];
+    GraphStep& before = graph.steps[i - 1];
+    if (!layer_of(network, addition).is_addition() || addition.inputs.size() != 2) continue;
+    if (!layer_of(network, before).can_fuse_addition() || before.fused_relu) continue;
+    if (consumers_of(graph, before.node).size() != 1) continue;
+    const auto place = std::ranges::find(addition.inputs, before.node);
+    if (place == addition.inputs.end()) continue;
+    const auto other = static_cast<std::size_t>(1 - (place - addition.inputs.begin()));
+    before.inputs.push_back(addition.inputs[other]);
+    before.input_shapes.push_back(addition.input_shapes[other]);
+    before.fused_add = true;
+    before.fused_relu = addition.fused_relu;
+    addition.inputs = {before.node};
+    addition.input_shapes = {before.output_shape};
+    addition.fused_relu = false;
+    addition.absorbed = true;
+  }
+}
+
 // Layers that the output does not depend on.
 void drop_unused(Graph& graph) {
   for (std::size_t i = graph.steps.size(); i-- > 0;)
@@ -63,7 +85,7 @@ void drop_unused(Graph& graph) {
 
 }  // namespace
 
-Graph make_graph(const Network& network) {
+Graph make_graph(const Network& network, bool fuses_additions) {
   Graph graph{.steps = {}, .output = network.last()};
   for (std::size_t i = 0; i < network.nodes().size(); ++i) {
     const Node& node = network.nodes()[i];
@@ -75,6 +97,7 @@ Graph make_graph(const Network& network) {
   drop_unused(graph);
   move_relu_behind_pooling(network, graph);
   fuse_relus(network, graph);
+  if (fuses_additions) fuse_additions(network, graph);
   return graph;
 }
 

@@ -14,8 +14,9 @@ struct GraphStep {
   std::vector<NodeId> inputs;
   std::vector<Shape> input_shapes;
   Shape output_shape;
+  bool fused_add = false;   ///< also adds its second input, before the ReLU
   bool fused_relu = false;  ///< also applies the ReLU that follows it
-  bool absorbed = false;    ///< a ReLU that the layer before it applies: only a name
+  bool absorbed = false;    ///< a ReLU or addition that the layer before it does: only a name
 };
 
 struct Graph {
@@ -25,7 +26,8 @@ struct Graph {
 
 /// Steps of `network` that its output depends on, with two rewrites. A ReLU directly before a max pooling moves behind
 /// it: max(x, 0) is monotonic, so values and gradients stay, on fewer elements. A ReLU that alone reads a layer which
-/// can apply it is fused into that layer.
-Graph make_graph(const Network& network);
+/// can apply it is fused into that layer. With `fuses_additions`, so is an addition of two that directly follows a
+/// layer which can add and which it alone reads.
+Graph make_graph(const Network& network, bool fuses_additions = false);
 
 }  // namespace lockstep::model

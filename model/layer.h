@@ -117,6 +117,7 @@ struct CompileContext {
   std::vector<Shape> inputs;  ///< without the batch
   Shape output;
   bool training = false;
+  bool fused_add = false;       ///< add the second input to the output; only where Layer::can_fuse_addition()
   bool fused_relu = false;      ///< apply max(x, 0) to the output as well; only where Layer::can_fuse_relu()
   bool input_gradients = true;  ///< false where nothing before this layer is trained
 };
@@ -136,6 +137,9 @@ class Layer {
   /// Whether compile() honours `fused_relu`.
   virtual bool can_fuse_relu() const { return false; }
   virtual bool is_relu() const { return false; }
+  /// Whether compile() honours `fused_add`, on devices whose backend fuses additions.
+  virtual bool can_fuse_addition() const { return false; }
+  virtual bool is_addition() const { return false; }
   /// Whether max(x, 0) may move from before this layer to behind it without a change of any result: true for max
   /// pooling.
   virtual bool commutes_with_relu() const { return false; }

@@ -8,7 +8,7 @@ namespace lockstep::model {
 
 Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, const Arrays& arrays)
     : backend_(backend), batch_(batch), training_(training), parameter_entries_(network.parameters().entries()) {
-  Graph graph = make_graph(network);
+  Graph graph = make_graph(network, backend.fuses_additions());
   output_ = graph.output;
   compile_steps(network, std::move(graph), training);
   mark_gradients();
@@ -46,6 +46,7 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
                                                 .inputs = step.graph.input_shapes,
                                                 .output = step.graph.output_shape,
                                                 .training = training,
+                                                .fused_add = step.graph.fused_add,
                                                 .fused_relu = step.graph.fused_relu,
                                                 .input_gradients = input_gradients},
                                                backend_);

@@ -166,7 +166,10 @@ void FitLoop::note_step(const StepResult& result) {
   const std::int64_t samples = parts_.front().global_samples;
   samples_here_ += samples;
   signal_ = result.report.signal();
-  if (step_ == first_step_ + 1) note_wire_error();
+  if (step_ == first_step_ + 1) {
+    note_wire_error();
+    note_memory();
+  }
   if (result.applied) {
     ++updates_;
     skips_in_a_row_ = 0;
@@ -218,6 +221,21 @@ void FitLoop::note_overflow(const StepResult& result) const {
   if (strategy_.is_chief())
     strategy_.session().logger()->info("step {} skipped: the gradient overflowed; loss scale {} becomes {}", step_,
                                        result.loss_scale, replicas_[0].loss_scaler().scale());
+}
+
+// Of a GPU, whose memory is what limits the batch.
+void FitLoop::note_memory() const {
+  const device::Device device = strategy_.device(0);
+  if (device.kind != device::DeviceKind::gpu || !strategy_.is_chief()) return;
+  constexpr double kMebibyte = 1 << 20;
+  const model::CompiledModel::Memory memory = replicas_[0].model().memory();
+  const std::size_t slots =
+      replicas_[0].optimizer().slot_names().size() * replicas_.network().parameters().flat_size() * sizeof(float);
+  const auto mebibytes = [&](std::size_t bytes) { return static_cast<double>(bytes) / kMebibyte; };
+  strategy_.session().logger()->info(
+      "{} holds {:.1f} MiB: parameters {:.1f}, gradients {:.1f}, optimizer {:.1f}, activations {:.1f}",
+      to_string(device), mebibytes(memory.total() + slots), mebibytes(memory.parameters), mebibytes(memory.gradients),
+      mebibytes(slots), mebibytes(memory.activations));
 }
 
 void FitLoop::note_skip(const StepResult& result) {

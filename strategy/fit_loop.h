@@ -44,6 +44,7 @@ class FitLoop {
   void note_overflow(const StepResult& result) const;
   /// What a 16-bit wire type costs, said once.
   void note_wire_error() const;
+  void note_memory() const;
   void agree_on_stop();
   void tune_buckets(double step_seconds);
   void set_bucket_bytes(std::size_t bytes);

@@ -32,27 +32,28 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename T>
 __global__ void add_statistics(const T* input, const Pair* partials, int row_blocks, std::int64_t rows,
-                               std::int64_t channels, float* means, float* squares) {
-  const std::int64_t channel = summed_channel();
+                               std::int64_t channels, float* means, float* squares, float* count) {
   const WidePair sum = sum_partials(partials, row_blocks, channels);
   if (!has_sum(channels)) return;
+  const std::int64_t channel = summed_channel();
   const double shift = static_cast<double>(widen(input[channel]));
   const double mean = sum.first / static_cast<double>(rows);
   const double square = sum.second - sum.first * mean;
   means[channel] = static_cast<float>(shift + mean);
   squares[channel] = square < 0 ? 0.0f : static_cast<float>(square);
+  if (channel == 0) *count = static_cast<float>(rows);
 }
 
 __global__ void finish_channels(StatisticsArguments a) {
-  const auto c = static_cast<std::int64_t>(first_index());
-  if (c >= a.channels) return;
-  const float mean = a.means[c];
-  const float variance = a.squares[c] / a.count;
-  a.inverse_deviations[c] = 1 / sqrtf(variance + a.epsilon);
-  if (a.moving_mean == nullptr) return;
-  const float bessel = a.count > 1 ? a.count / (a.count - 1) : 1.0f;
-  a.moving_mean[c] += (1 - a.momentum) * (mean - a.moving_mean[c]);
-  a.moving_variance[c] += (1 - a.momentum) * (bessel * variance - a.moving_variance[c]);
+  const std::size_t c = first_index();
+  if (c >= a.layout.channels) return;
+  const BatchMoments all = a.layout.together(a.moments, c);
+  if (c == 0) *a.count = all.count;
+  if (all.count == 0) return;
+  a.means[c] = all.mean;
+  a.inverse_deviations[c] = 1 / sqrtf(biased_variance(all) + a.epsilon);
+  a.moving_mean[c] = moved(a.moving_mean[c], all.mean, a.momentum);
+  a.moving_variance[c] = moved(a.moving_variance[c], unbiased_variance(all), a.momentum);
 }
 
 __global__ void invert(const float* variances, std::int64_t channels, float epsilon, float* inverse_deviations) {
@@ -141,9 +142,10 @@ __global__ void add_gradient_sums(const Pair* partials, int row_blocks, std::int
 
 template <typename T, int kWidth>
 __global__ void input_gradient_of_rows(const T* input, const T* output, const T* gradient, bool relu,
-                                       ChannelScale scale, const float* sums, float count, std::int64_t rows,
+                                       ChannelScale scale, const float* sums, const float* count, std::int64_t rows,
                                        std::int64_t channels, T* input_gradient, T* residual_gradient) {
   const std::int64_t packs = channels / kWidth;
+  const float total = *count;
   for (auto index = static_cast<std::int64_t>(first_index()); index < rows * packs;
        index += static_cast<std::int64_t>(index_stride())) {
     const std::int64_t channel = index % packs * kWidth;
@@ -155,9 +157,9 @@ __global__ void input_gradient_of_rows(const T* input, const T* output, const T*
     if (input_gradient == nullptr) continue;
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
-      const float normalized = (x.elements[i] - s.mean[i]) * s.inverse_deviation[i];
-      const float mean_gradient = (sums[channel + i] + normalized * sums[channels + channel + i]) / count;
-      x.elements[i] = s.factor[i] * (g.elements[i] - mean_gradient);
+      const float normal = normalized(x.elements[i], s.mean[i], s.inverse_deviation[i]);
+      x.elements[i] = model::input_gradient(g.elements[i], normal, sums[channel + i], sums[channels + channel + i],
+                                            total, s.factor[i]);
     }
     store<T, kWidth>(input_gradient + at, x);
   }
@@ -165,19 +167,20 @@ __global__ void input_gradient_of_rows(const T* input, const T* output, const T*
 
 }  // namespace
 
-void batch_statistics(const TensorView& input, const ChannelLayout& layout, void* partials, float* means,
-                      float* squares, cudaStream_t stream) {
+void batch_statistics(const TensorView& input, const ChannelLayout& rows, void* partials, const MomentsLayout& layout,
+                      std::size_t member, float* moments, cudaStream_t stream) {
   auto* const pairs = static_cast<Pair*>(partials);
-  with_width(input.type(), layout.channels, [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
-    launch(statistics_of_rows<T, kWidth>, grid_of(layout, kWidth), kThreads, stream, data<T>(input), layout.rows,
-           layout.channels, pairs);
-    launch(add_statistics<T>, sum_blocks(layout.channels), kSumThreads, stream, data<T>(input), pairs,
-           layout.row_blocks, layout.rows, layout.channels, means, squares);
+  with_width(input.type(), rows.channels, [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
+    launch(statistics_of_rows<T, kWidth>, grid_of(rows, kWidth), kThreads, stream, data<T>(input), rows.rows,
+           rows.channels, pairs);
+    launch(add_statistics<T>, sum_blocks(rows.channels), kSumThreads, stream, data<T>(input), pairs, rows.row_blocks,
+           rows.rows, rows.channels, moments + layout.mean(member, 0), moments + layout.squares(member, 0),
+           moments + layout.count(member));
   });
 }
 
 void finish_statistics(const StatisticsArguments& arguments, cudaStream_t stream) {
-  launch(finish_channels, blocks_for(static_cast<std::size_t>(arguments.channels)), kThreads, stream, arguments);
+  launch(finish_channels, blocks_for(arguments.layout.channels), kThreads, stream, arguments);
 }
 
 void invert_deviations(const float* variances, std::int64_t channels, float epsilon, float* inverse_deviations,
@@ -208,7 +211,7 @@ void gradient_sums(const TensorView& input, const TensorView& output, const Tens
 }
 
 void input_gradient(const TensorView& input, const TensorView& output, const TensorView& output_gradient, bool relu,
-                    const ChannelScale& scale, const float* sums, float count, std::int64_t channels,
+                    const ChannelScale& scale, const float* sums, const float* count, std::int64_t channels,
                     const TensorView& input_gradient, const TensorView& residual_gradient, cudaStream_t stream) {
   const std::int64_t rows = static_cast<std::int64_t>(input.size()) / channels;
   with_width(input.type(), channels, [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {

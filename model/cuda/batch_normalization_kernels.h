@@ -7,29 +7,31 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "model/batch_statistics.h"
 #include "model/cuda/channel_layout.h"
 #include "model/tensor.h"
 
 namespace lockstep::model::cuda {
 
-/// What each replica knows of its samples of a channel: their mean and the sum of squared distances from it.
-/// `means`, `squares` [channels]. `partials` is scratch of partial_bytes(layout), here and below.
-void batch_statistics(const TensorView& input, const ChannelLayout& layout, void* partials, float* means,
-                      float* squares, cudaStream_t stream);
+/// What this replica knows of its samples of each channel, written into its row `member` of `moments`, an array of
+/// layout.size() that has the replicas' rows one behind the other. `partials` is scratch of partial_bytes(rows), here
+/// and below.
+void batch_statistics(const TensorView& input, const ChannelLayout& rows, void* partials, const MomentsLayout& layout,
+                      std::size_t member, float* moments, cudaStream_t stream);
 
-/// Per channel: mean and 1 / sqrt(variance + epsilon) of `means` and `squares` (of `count` samples; `count` is at least
-/// 1), and the moving statistics brought forward where `moving_mean` is not null: by 1 - momentum towards the batch's,
-/// the variance with Bessel's correction.
+/// Per channel: mean and 1 / sqrt(variance + epsilon) of all rows of `moments`, and their count; the moving statistics
+/// are brought forward by 1 - momentum towards the batch's, the variance with Bessel's correction. Nothing changes but
+/// the count where there is no sample.
 struct StatisticsArguments {
-  std::int64_t channels = 0;
-  float count = 0;
+  MomentsLayout layout;
+  const float* moments = nullptr;
   float epsilon = 0;
   float momentum = 0;
-  const float* means = nullptr;
-  const float* squares = nullptr;
   float* moving_mean = nullptr;
   float* moving_variance = nullptr;
+  float* means = nullptr;
   float* inverse_deviations = nullptr;
+  float* count = nullptr;  ///< one float
 };
 void finish_statistics(const StatisticsArguments& arguments, cudaStream_t stream);
 
@@ -57,10 +59,10 @@ void gradient_sums(const TensorView& input, const TensorView& output, const Tens
                    cudaStream_t stream);
 
 /// input_gradient = gamma * inverse_deviation * (g - (sums[c] + normalized input * sums[channels + c]) / count); `sums`
-/// and `count` are of all samples that the statistics are of. `residual_gradient`, where it is not empty, becomes g.
-/// Either may be the output's gradient.
+/// and `count`, one float on the GPU, are of all samples that the statistics are of. `residual_gradient`, where it is
+/// not empty, becomes g. Either may be the output's gradient.
 void input_gradient(const TensorView& input, const TensorView& output, const TensorView& output_gradient, bool relu,
-                    const ChannelScale& scale, const float* sums, float count, std::int64_t channels,
+                    const ChannelScale& scale, const float* sums, const float* count, std::int64_t channels,
                     const TensorView& input_gradient, const TensorView& residual_gradient, cudaStream_t stream);
 
 }  // namespace lockstep::model::cuda

@@ -90,7 +90,7 @@ std::string Convolution::key(ConvolutionPass pass) const {
 }
 
 ConvolutionAlgorithm Convolution::choose(ConvolutionPass pass) {
-  if (context_.options().deterministic) return deterministic(pass);
+  if (context_.options().deterministic || !fits_for_trying()) return by_rules(pass);
   AlgorithmCache& cache = context_.algorithms();
   const std::string name = key(pass);
   if (const auto known = cache.find(name)) return *known;
@@ -118,15 +118,21 @@ ConvolutionAlgorithm first_of(const Results& results, int count, bool determinis
 
 }  // namespace
 
-// By the library's rules for this shape, which measure nothing.
-ConvolutionAlgorithm Convolution::deterministic(ConvolutionPass pass) {
+bool Convolution::fits_for_trying() const {
+  const std::size_t arrays = input_bytes_ + kernel_bytes_ + output_bytes_;
+  return arrays <= device::gpu_free_bytes(context_.gpu()) / 4 * 3;
+}
+
+// By the library's rules for this shape, which measure nothing and need no memory.
+ConvolutionAlgorithm Convolution::by_rules(ConvolutionPass pass) {
+  const bool deterministic = context_.options().deterministic;
   int count = 0;
   if (pass == ConvolutionPass::forward) {
     std::array<cudnnConvolutionFwdAlgoPerf_t, kMostTried> results;
     check(cudnnGetConvolutionForwardAlgorithm_v7(context_.cudnn(), input_.get(), kernel_.get(), convolution_.get(),
                                                  output_.get(), kMostTried, &count, results.data()),
           description_);
-    return first_of(results, count, true, description_);
+    return first_of(results, count, deterministic, description_);
   }
   if (pass == ConvolutionPass::backward_data) {
     std::array<cudnnConvolutionBwdDataAlgoPerf_t, kMostTried> results;
@@ -134,13 +140,13 @@ ConvolutionAlgorithm Convolution::deterministic(ConvolutionPass pass) {
         cudnnGetConvolutionBackwardDataAlgorithm_v7(context_.cudnn(), kernel_.get(), output_.get(), convolution_.get(),
                                                     input_.get(), kMostTried, &count, results.data()),
         description_);
-    return first_of(results, count, true, description_);
+    return first_of(results, count, deterministic, description_);
   }
   std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kMostTried> results;
   check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(context_.cudnn(), input_.get(), output_.get(), convolution_.get(),
                                                       kernel_.get(), kMostTried, &count, results.data()),
         description_);
-  return first_of(results, count, true, description_);
+  return first_of(results, count, deterministic, description_);
 }
 
 ConvolutionAlgorithm Convolution::try_out(ConvolutionPass pass) {

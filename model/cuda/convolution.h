@@ -24,8 +24,8 @@ class Convolution {
   /// `window` has its zeros already taken off where they differ between the sides.
   Convolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& window);
 
-  /// The algorithm of `pass`: from the cache, or tried out, or, where results are to be the same on every machine, the
-  /// library's first that always gives the same bits. Throws Error (device) where there is none.
+  /// The algorithm of `pass`: from the cache, or the fastest of those tried out; by the library's rules where there is
+  /// no memory to try, or where the same bits are wanted in every run. Throws Error (device) where there is none.
   ConvolutionAlgorithm choose(ConvolutionPass pass);
 
   // Each puts its pass on the context's stream. `workspace` has the algorithm's bytes.
@@ -38,7 +38,8 @@ class Convolution {
 
  private:
   struct Tried;
-  ConvolutionAlgorithm deterministic(ConvolutionPass pass);
+  bool fits_for_trying() const;
+  ConvolutionAlgorithm by_rules(ConvolutionPass pass);
   ConvolutionAlgorithm try_out(ConvolutionPass pass);
   void use(const ConvolutionAlgorithm& algorithm);
   std::string key(ConvolutionPass pass) const;

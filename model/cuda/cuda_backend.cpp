@@ -6,6 +6,7 @@
 
 #include "device/cuda/cuda.h"
 #include "device/error.h"
+#include "device/gpu.h"
 #include "device/host_view.h"
 #include "device/random.h"
 #include "model/backend.h"
@@ -44,8 +45,10 @@ class CudaBackend final : public Backend {
 
   std::string name() const override { return to_string(device::Device{device::DeviceKind::gpu, context_.gpu()}); }
   bool runs_on_host() const override { return false; }
+  bool fuses_additions() const override { return true; }
   Precision precision() const override { return context_.options().precision; }
   device::Allocator& allocator() override { return context_.allocator(); }
+  std::size_t free_bytes() override { return device::gpu_free_bytes(context_.gpu()); }
   device::Stream& stream() override { return context_.stream(); }
 
   std::unique_ptr<Operation> conv_2d(const Conv2DSpec& spec) override {
@@ -190,9 +193,6 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& options) {
-  if (options.statistics != nullptr)
-    throw Error(ErrorCategory::input, "bn", fmt::format("needed local on {}", to_string(device)),
-                "got statistics of several replicas, which are computed on the CPU alone");
   return std::make_unique<CudaBackend>(device.index, options);
 }
 

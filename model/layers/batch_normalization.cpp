@@ -25,6 +25,7 @@ std::unique_ptr<Operation> BatchNormalization::compile(const CompileContext& con
                                       .channels = input.back(),
                                       .epsilon = options_.epsilon,
                                       .momentum = options_.momentum,
+                                      .add = context.fused_add,
                                       .relu = context.fused_relu,
                                       .training = context.training});
 }

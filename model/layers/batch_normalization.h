@@ -22,6 +22,7 @@ class BatchNormalization final : public Layer {
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
   bool can_fuse_relu() const override { return true; }
+  bool can_fuse_addition() const override { return true; }
 
  private:
   Options options_;

@@ -45,6 +45,7 @@ class Add final : public Layer {
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
   bool can_fuse_relu() const override { return true; }
+  bool is_addition() const override { return true; }
 };
 
 /// exp(x) / sum of exp over the last axis. For outputs that are to be probabilities; the cross-entropy loss takes

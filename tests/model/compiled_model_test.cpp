@@ -211,11 +211,11 @@ TEST(CompiledModel, LeavesThePaddingOfItsGradientsAtZero) {
 TEST(CompiledModel, AllocatesNothingInAStepItIsPreparedFor) {
   Cnn cnn;
   cnn.model().prepare(6, true);
-  const std::size_t prepared = cnn.model().memory_bytes();
+  const std::size_t prepared = cnn.model().memory().total();
   EXPECT_GT(prepared, 3 * cnn.model().parameters().size());
   cnn.train(0, 6);
   cnn.train(0, 2);
-  EXPECT_EQ(cnn.model().memory_bytes(), prepared) << "a smaller batch fits where a larger one did";
+  EXPECT_EQ(cnn.model().memory().total(), prepared) << "a smaller batch fits where a larger one did";
 }
 
 TEST(CompiledModel, MovesWithItsPlans) {

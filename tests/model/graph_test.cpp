@@ -87,5 +87,53 @@ TEST(Graph, DropsLayersThatTheOutputDoesNotNeed) {
   EXPECT_THAT(order(make_graph(network)), ElementsAre(used, output));
 }
 
+// input -> convolution -> normalization -> (+ input of the block) -> ReLU, as in a residual block.
+Network residual_network() {
+  Network network({4, 4, 2});
+  const NodeId block = network.add(Conv2D({.filters = 2, .kernel = 1}), {kInput}, "first");
+  network.add(Conv2D({.filters = 2, .kernel = 1}), {block}, "second");
+  const NodeId normalized = network.add(BatchNormalization(), {network.last()}, "normalized");
+  network.add(Add(), {normalized, block}, "sum");
+  network.add(ReLU(), {network.last()}, "end");
+  return network;
+}
+
+TEST(FusedAddition, IsDoneByTheNormalizationBeforeIt) {
+  const Network network = residual_network();
+  const Graph graph = make_graph(network, true);
+  ASSERT_EQ(graph.steps.size(), 5U);
+  const GraphStep& normalized = graph.steps[2];
+  EXPECT_TRUE(normalized.fused_add);
+  EXPECT_TRUE(normalized.fused_relu) << "the ReLU comes behind the sum";
+  EXPECT_EQ(normalized.inputs, (std::vector<NodeId>{1, 0}));
+  EXPECT_EQ(normalized.input_shapes, (std::vector<Shape>{{4, 4, 2}, {4, 4, 2}}));
+  for (const std::size_t absorbed : {3U, 4U}) EXPECT_TRUE(graph.steps[absorbed].absorbed) << absorbed;
+  EXPECT_EQ(graph.steps[3].inputs, (std::vector<NodeId>{2}));
+}
+
+TEST(FusedAddition, StaysWhereTheDeviceCannot) {
+  const Network network = residual_network();
+  const Graph graph = make_graph(network);
+  EXPECT_FALSE(graph.steps[2].fused_add);
+  EXPECT_FALSE(graph.steps[3].absorbed);
+  EXPECT_TRUE(graph.steps[3].fused_relu);
+}
+
+TEST(FusedAddition, StaysWhereTheNormalizationIsReadElsewhereOrOfThree) {
+  Network read_twice({4});
+  const NodeId first = read_twice.add(Dense({.units = 4}));
+  const NodeId normalized = read_twice.add(BatchNormalization());
+  const NodeId sum = read_twice.add(Add(), {normalized, first});
+  read_twice.add(Add(), {sum, normalized});
+  EXPECT_FALSE(make_graph(read_twice, true).steps[1].fused_add);
+
+  Network of_three({4});
+  const NodeId one = of_three.add(Dense({.units = 4}));
+  const NodeId two = of_three.add(Dense({.units = 4}), {kInput});
+  of_three.add(BatchNormalization(), {one});
+  of_three.add(Add(), {of_three.last(), one, two});
+  EXPECT_FALSE(make_graph(of_three, true).steps[2].fused_add);
+}
+
 }  // namespace
 }  // namespace lockstep::model

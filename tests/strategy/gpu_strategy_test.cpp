@@ -5,8 +5,10 @@
 #include "allreduce/routes/nccl.h"
 #include "device/error.h"
 #include "device/gpu.h"
+#include "model/zoo/zoo.h"
 #include "strategy/device_share.h"
 #include "strategy/make_strategy.h"
+#include "strategy/trainer.h"
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/ranks.h"
@@ -135,6 +137,21 @@ TEST(GpuStrategy, SaysHowMuchMemoryItNeedsAndFinds) {
   const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
   EXPECT_EQ(device_error_of([&] { strategy->run([&](int) { strategy->group(0).allocate(2'000'000); }); }),
             "[memory] needed 2000000 bytes on gpu:0; 1000000 are free");
+}
+
+TEST(GpuMemory, RefusesABatchThatDoesNotFitAndNamesOneThatWould) {
+  const pretend::Machine machine({.gpus = 1, .bytes_per_gpu = std::size_t{16} << 20});
+  const auto fit = [&](std::int64_t batch) {
+    Session session(0, nullptr);
+    const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
+    Trainer trainer(*strategy, zoo::cnn({28, 28, 1}, 10));
+    trainer.fit(data::Dataset::synthetic({28, 28, 1}, 10, batch).batch(batch), {.epochs = 0, .steps = 1});
+  };
+  const std::string error = device_error_of([&] { fit(512); });
+  EXPECT_THAT(error, HasSubstr("[memory] needed "));
+  EXPECT_THAT(error, HasSubstr(" MiB on gpu:0 for activations of 512 samples at once; "));
+  EXPECT_THAT(error, HasSubstr(" MiB are free, enough for about "));
+  EXPECT_EQ(device_error_of([&] { fit(16); }), "no error");
 }
 
 }  // namespace

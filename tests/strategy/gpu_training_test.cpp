@@ -144,6 +144,16 @@ TEST_F(GpuStep, ScalesTheLossOfFloat16) {
   expect_close(two.losses, half.losses, 0.02);
 }
 
+// In the last batch of an epoch, of 3, one of the replicas has no sample.
+TEST_F(GpuStep, NormalizesOverTheSamplesOfAllReplicas) {
+  TrainerOptions options{.optimizer = model::Sgd{.momentum = 0.9F}, .schedule = {.peak = 0.02F}};
+  const Trained one = train_on({Device{}}, normalized_network(), options);
+  options.normalization = {.kind = NormalizationScope::Kind::sync};
+  const Trained four = train_on({kGpu, kGpu, kGpu, kGpu}, normalized_network(), options);
+  expect_close(four.losses, one.losses, 1e-4);
+  for (std::size_t i = 0; i < one.buffers.size(); ++i) EXPECT_NEAR(four.buffers[i], one.buffers[i], 1e-4) << i;
+}
+
 TEST_F(GpuStep, TrainsImagesInBfloat16) {
   Session session(0, nullptr);
   const auto run = [&](Device device, model::Precision precision) {
