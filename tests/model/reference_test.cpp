@@ -7,8 +7,10 @@
 #include <cmath>
 
 #include "device/cpu.h"
+#include "device/gpu.h"
+#include "device/host_view.h"
+#include "model/backend.h"
 #include "model/compiled_model.h"
-#include "model/optimizer.h"
 #include "model/zoo/zoo.h"
 #include "tests/model/support/reference_file.h"
 
@@ -28,21 +30,33 @@ struct Case {
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
-std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+
+using Setting = std::tuple<Case, device::DeviceKind>;
+std::string name_of(const ::testing::TestParamInfo<Setting>& info) {
+  const bool on_gpu = std::get<1>(info.param) == device::DeviceKind::gpu;
+  return std::string(std::get<0>(info.param).name) + (on_gpu ? "_gpu" : "_cpu");
+}
 
 // A model with the reference's weights, and its batches.
 class Replay {
  public:
-  explicit Replay(const Case& c)
+  Replay(const Case& c, device::DeviceKind kind)
       : reference_(c.name),
-        model_(std::make_shared<const Network>(c.make(input_shape())), device::Device{}, allocator_) {
+        allocator_(kind == device::DeviceKind::gpu ? device::make_gpu_allocator(0)
+                                                   : std::make_unique<device::HostAllocator>()),
+        model_(std::make_shared<const Network>(c.make(input_shape())), device::Device{kind, 0}, *allocator_,
+               {.deterministic = true}),
+        kept_(model_.backend().allocator().allocate(model_.buffers().size_bytes())),
+        summable_(model_.backend().allocator().allocate(SummableMetrics::kSize * sizeof(float))) {
     device::set_thread_budget(1);
     model_.initialize(1);
+    device::HostView parameters = view(model_.parameters());
     for (const ParameterInfo& entry : model_.parameter_table().entries()) {
       const auto& array = reference_.array("parameter/" + entry.name);
       if (array.shape != entry.shape) throw std::runtime_error(entry.name + " has another shape than in the reference");
-      std::ranges::copy(array.values, ParameterTable::slice(model_.parameters(), entry).begin());
+      std::ranges::copy(array.values, ParameterTable::slice(parameters.values(), entry).begin());
     }
+    parameters.write_back(model_.backend().stream());
   }
 
   const ReferenceFile& reference() const { return reference_; }
@@ -55,6 +69,21 @@ class Replay {
         .features = std::span(reference_.array("input").values).subspan(index * size, size),
         .targets = {.labels = std::span(reference_.integers("labels")).subspan(index * kBatch, kBatch), .values = {}}};
   }
+  device::HostView view(std::span<float> values) { return {values, model_.backend().stream()}; }
+  std::unique_ptr<Updater> updater(const OptimizerOptions& options) {
+    return model_.backend().updater(options, model_.parameter_table(),
+                                    {.parameters = model_.parameters(),
+                                     .gradients = model_.gradients(),
+                                     .weights = {},
+                                     .statistics = model_.buffers(),
+                                     .kept_statistics = kept_.as<float>()});
+  }
+  void update(Updater& updater, float rate, std::int64_t number) {
+    updater.begin({.learning_rate = rate, .update = number});
+    model_.backend().write_sums(summable_.as<float>());
+    updater.update(summable_.as<float>());
+    EXPECT_TRUE(updater.outcome().applied);
+  }
   double train(std::size_t index) {
     return model_.train_batch(batch(index), {.global_samples = kBatch}, SparseCategoricalCrossentropy{}).mean_loss();
   }
@@ -66,8 +95,10 @@ class Replay {
   }
 
   ReferenceFile reference_;
-  device::HostAllocator allocator_;
+  std::unique_ptr<device::Allocator> allocator_;
   CompiledModel model_;
+  device::Buffer kept_;
+  device::Buffer summable_;
 };
 
 // The largest difference, relative to the largest value of `expected`.
@@ -82,60 +113,73 @@ double relative_difference(std::span<const float> actual, const std::vector<floa
   return difference / largest;
 }
 
-class Reference : public ::testing::TestWithParam<Case> {};
+class Reference : public ::testing::TestWithParam<Setting> {
+ protected:
+  void SetUp() override {
+    if (kind() == device::DeviceKind::gpu && !device::gpu_is_available())
+      GTEST_SKIP() << device::gpu_unavailable_reason();
+  }
+  static const Case& test_case() { return std::get<0>(GetParam()); }
+  static device::DeviceKind kind() { return std::get<1>(GetParam()); }
+
+  static void expect_the_trajectory(const std::string& name, const OptimizerOptions& options, float rate);
+};
 
 TEST_P(Reference, GradientsOfTheFirstStepAreThoseOfPyTorch) {
-  Replay replay(GetParam());
+  Replay replay(test_case(), kind());
   replay.train(0);
+  device::HostView gradients = replay.view(replay.model().gradients());
   ASSERT_EQ(replay.reference().names("gradient/").size(), replay.model().parameter_table().entries().size());
   for (const ParameterInfo& entry : replay.model().parameter_table().entries())
-    EXPECT_LT(relative_difference(ParameterTable::slice(replay.model().gradients(), entry),
+    EXPECT_LT(relative_difference(ParameterTable::slice(gradients.values(), entry),
                                   replay.reference().array("gradient/" + entry.name).values),
               1e-4)
         << entry.name;
 }
 
-void expect_the_trajectory(const Case& c, const std::string& name, const OptimizerOptions& options, float rate) {
-  Replay replay(c);
+void Reference::expect_the_trajectory(const std::string& name, const OptimizerOptions& options, float rate) {
+  const Case& c = test_case();
+  Replay replay(c, kind());
   const ReferenceFile& reference = replay.reference();
   const std::vector<float>& losses = reference.array(name + "/losses").values;
   ASSERT_EQ(losses.size(), kSteps);
-  Optimizer optimizer(options, replay.model().parameter_table());
+  const std::unique_ptr<Updater> updater = replay.updater(options);
   for (std::size_t step = 0; step < kSteps; ++step) {
     EXPECT_NEAR(replay.train(step % kBatches), losses[step], c.loss_tolerance * static_cast<double>(losses[step]))
         << name << " step " << step;
-    optimizer.apply(replay.model().parameters(), replay.model().gradients(), rate, static_cast<std::int64_t>(step) + 1);
+    replay.update(*updater, rate, static_cast<std::int64_t>(step) + 1);
   }
   const auto logits = replay.model().predict_batch(kBatch, replay.batch(0).features);
   EXPECT_LT(relative_difference(logits, reference.array(name + "/inference_logits").values), 10 * c.loss_tolerance)
       << name;
+  device::HostView buffers = replay.view(replay.model().buffers());
   for (const ParameterInfo& entry : replay.model().buffer_table().entries())
-    EXPECT_LT(relative_difference(ParameterTable::slice(replay.model().buffers(), entry),
+    EXPECT_LT(relative_difference(ParameterTable::slice(buffers.values(), entry),
                                   reference.array(name + "/" + entry.name).values),
               10 * c.loss_tolerance)
         << name << " " << entry.name;
 }
 
-TEST_P(Reference, TenStepsOfAdamFollowPyTorch) { expect_the_trajectory(GetParam(), "adam", Adam{}, 1e-3f); }
+TEST_P(Reference, TenStepsOfAdamFollowPyTorch) { expect_the_trajectory("adam", Adam{}, 1e-3f); }
 
-TEST_P(Reference, TenStepsOfMomentumFollowPyTorch) {
-  expect_the_trajectory(GetParam(), "sgd", Sgd{.momentum = 0.9f}, 1e-2f);
-}
+TEST_P(Reference, TenStepsOfMomentumFollowPyTorch) { expect_the_trajectory("sgd", Sgd{.momentum = 0.9f}, 1e-2f); }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, Reference,
-    ::testing::Values(
-        Case{"mlp",
-             [](Shape input) {
-               return zoo::mlp(std::move(input), 10, {24, 16});
-             },
-             1e-4},
-        Case{"cnn", [](Shape input) { return zoo::cnn(std::move(input), 10); }, 1e-4},
-        Case{"resnet18_cifar", [](Shape input) { return zoo::resnet18(std::move(input), 10, {.width = 4}); }, 1e-4},
-        Case{"resnet18_imagenet",
-             [](Shape input) { return zoo::resnet18(std::move(input), 10, {.width = 4, .stem = zoo::Stem::imagenet}); },
-             1e-4}),
-    name_of_case);
+const Case kCases[] = {
+    {"mlp",
+     [](Shape input) {
+       return zoo::mlp(std::move(input), 10, {24, 16});
+     },
+     1e-4},
+    {"cnn", [](Shape input) { return zoo::cnn(std::move(input), 10); }, 1e-4},
+    {"resnet18_cifar", [](Shape input) { return zoo::resnet18(std::move(input), 10, {.width = 4}); }, 1e-4},
+    {"resnet18_imagenet",
+     [](Shape input) { return zoo::resnet18(std::move(input), 10, {.width = 4, .stem = zoo::Stem::imagenet}); }, 1e-4},
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, Reference,
+                         ::testing::Combine(::testing::ValuesIn(kCases),
+                                            ::testing::Values(device::DeviceKind::cpu, device::DeviceKind::gpu)),
+                         name_of);
 
 // Inference uses other kernels than training; without normalization their logits are the same.
 TEST(ReferenceInference, LogitsAreThoseOfPyTorch) {
@@ -145,7 +189,7 @@ TEST(ReferenceInference, LogitsAreThoseOfPyTorch) {
                              },
                              0},
                         Case{"cnn", [](Shape input) { return zoo::cnn(std::move(input), 10); }, 0}}) {
-    Replay replay(c);
+    Replay replay(c, device::DeviceKind::cpu);
     EXPECT_LT(relative_difference(replay.model().predict_batch(kBatch, replay.batch(0).features),
                                   replay.reference().array("logits").values),
               1e-5)
