@@ -77,103 +77,124 @@ __device__ inline std::int64_t at(std::int64_t image, int row, int column, int c
   return ((image * height + row) * width + column) * channels + channel;
 }
 
+// body(row, column) for every element of the input that the window of `out` covers, row by row.
+template <typename Body>
+__device__ void each_covered(const Window& w, const Place& out, Body body) {
+  const Span rows = covered(out.row, w.stride_height, w.pad_top, w.kernel_height, w.height);
+  const Span columns = covered(out.column, w.stride_width, w.pad_left, w.kernel_width, w.width);
+  for (int row = rows.begin; row < rows.end; ++row)
+    for (int column = columns.begin; column < columns.end; ++column) body(row, column);
+}
+
+// body(row, column) for every window that covers the element `in` of the input.
+template <typename Body>
+__device__ void each_covering(const Window& w, const Place& in, Body body) {
+  const Span rows = covering(in.row, w.stride_height, w.pad_top, w.kernel_height, w.output_height);
+  const Span columns = covering(in.column, w.stride_width, w.pad_left, w.kernel_width, w.output_width);
+  for (int row = rows.begin; row < rows.end; ++row)
+    for (int column = columns.begin; column < columns.end; ++column) body(row, column);
+}
+
+__device__ inline int elements_covered(const Window& w, int row, int column) {
+  return covered(row, w.stride_height, w.pad_top, w.kernel_height, w.height).size() *
+         covered(column, w.stride_width, w.pad_left, w.kernel_width, w.width).size();
+}
+
+// Where the element (row, column) of the input is in the window of (out_row, out_column).
+template <typename Index>
+__device__ Index place_in_window(const Window& w, int row, int column, int out_row, int out_column) {
+  const int window_row = row - (out_row * w.stride_height - w.pad_top);
+  const int window_column = column - (out_column * w.stride_width - w.pad_left);
+  return static_cast<Index>(window_row * w.kernel_width + window_column);
+}
+
+template <typename T, int kWidth>
+__device__ Values<T, kWidth> load_input(const T* input, const Window& w, const Place& of, int row, int column) {
+  return load<T, kWidth>(input + at(of.image, row, column, of.channel, w.height, w.width, w.channels));
+}
+
+// Every thread walks through packs of channels: body(index of the pack).
+template <typename Body>
+__device__ void each_pack(std::int64_t count, Body body) {
+  for (auto index = static_cast<std::int64_t>(first_index()); index < count;
+       index += static_cast<std::int64_t>(index_stride()))
+    body(index);
+}
+
 template <typename T, typename Index, int kWidth>
 __global__ void take_largest(const T* input, Window w, std::int64_t count, T* output, Index* largest) {
-  for (auto index = static_cast<std::int64_t>(first_index()); index < count;
-       index += static_cast<std::int64_t>(index_stride())) {
+  each_pack(count, [&](std::int64_t index) {
     const Place out = place_of<kWidth>(index, w.output_height, w.output_width, w.channels);
-    const Span rows = covered(out.row, w.stride_height, w.pad_top, w.kernel_height, w.height);
-    const Span columns = covered(out.column, w.stride_width, w.pad_left, w.kernel_width, w.width);
-    Values<T, kWidth> best;
-    Index where[kWidth];
+    Values<T, kWidth> best{};
+    Index where[kWidth] = {};
     bool first = true;
-    for (int row = rows.begin; row < rows.end; ++row)
-      for (int column = columns.begin; column < columns.end; ++column) {
-        const Values<T, kWidth> values =
-            load<T, kWidth>(input + at(out.image, row, column, out.channel, w.height, w.width, w.channels));
-        const int window_row = row - (out.row * w.stride_height - w.pad_top);
-        const int window_column = column - (out.column * w.stride_width - w.pad_left);
-        const auto here = static_cast<Index>(window_row * w.kernel_width + window_column);
+    each_covered(w, out, [&](int row, int column) {
+      const Values<T, kWidth> values = load_input<T, kWidth>(input, w, out, row, column);
+      const auto here = place_in_window<Index>(w, row, column, out.row, out.column);
 #pragma unroll
-        for (int i = 0; i < kWidth; ++i)
-          if (first || values.elements[i] > best.elements[i] || values.elements[i] != values.elements[i]) {
-            best.elements[i] = values.elements[i];
-            where[i] = here;
-          }
-        first = false;
-      }
+      for (int i = 0; i < kWidth; ++i)
+        if (first || values.elements[i] > best.elements[i] || values.elements[i] != values.elements[i]) {
+          best.elements[i] = values.elements[i];
+          where[i] = here;
+        }
+      first = false;
+    });
     store<T, kWidth>(output + index * kWidth, best);
-    if (largest == nullptr) continue;
+    if (largest == nullptr) return;
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) largest[index * kWidth + i] = where[i];
-  }
+  });
 }
 
 template <typename T, typename Index, int kWidth>
 __global__ void give_to_largest(const T* output_gradient, const Index* largest, Window w, std::int64_t count,
                                 T* input_gradient) {
-  for (auto index = static_cast<std::int64_t>(first_index()); index < count;
-       index += static_cast<std::int64_t>(index_stride())) {
+  each_pack(count, [&](std::int64_t index) {
     const Place in = place_of<kWidth>(index, w.height, w.width, w.channels);
-    const Span rows = covering(in.row, w.stride_height, w.pad_top, w.kernel_height, w.output_height);
-    const Span columns = covering(in.column, w.stride_width, w.pad_left, w.kernel_width, w.output_width);
     Values<T, kWidth> sum{};
-    for (int row = rows.begin; row < rows.end; ++row)
-      for (int column = columns.begin; column < columns.end; ++column) {
-        const std::int64_t from = at(in.image, row, column, in.channel, w.output_height, w.output_width, w.channels);
-        const Values<T, kWidth> gradient = load<T, kWidth>(output_gradient + from);
-        const int window_row = in.row - (row * w.stride_height - w.pad_top);
-        const int window_column = in.column - (column * w.stride_width - w.pad_left);
-        const auto here = static_cast<Index>(window_row * w.kernel_width + window_column);
+    each_covering(w, in, [&](int row, int column) {
+      const std::int64_t from = at(in.image, row, column, in.channel, w.output_height, w.output_width, w.channels);
+      const Values<T, kWidth> gradient = load<T, kWidth>(output_gradient + from);
+      const auto here = place_in_window<Index>(w, in.row, in.column, row, column);
 #pragma unroll
-        for (int i = 0; i < kWidth; ++i)
-          if (largest[from + i] == here) sum.elements[i] += gradient.elements[i];
-      }
+      for (int i = 0; i < kWidth; ++i)
+        if (largest[from + i] == here) sum.elements[i] += gradient.elements[i];
+    });
     store<T, kWidth>(input_gradient + index * kWidth, sum);
-  }
+  });
 }
 
 template <typename T, int kWidth>
 __global__ void take_mean(const T* input, Window w, std::int64_t count, T* output) {
-  for (auto index = static_cast<std::int64_t>(first_index()); index < count;
-       index += static_cast<std::int64_t>(index_stride())) {
+  each_pack(count, [&](std::int64_t index) {
     const Place out = place_of<kWidth>(index, w.output_height, w.output_width, w.channels);
-    const Span rows = covered(out.row, w.stride_height, w.pad_top, w.kernel_height, w.height);
-    const Span columns = covered(out.column, w.stride_width, w.pad_left, w.kernel_width, w.width);
     Values<T, kWidth> sum{};
-    for (int row = rows.begin; row < rows.end; ++row)
-      for (int column = columns.begin; column < columns.end; ++column) {
-        const Values<T, kWidth> values =
-            load<T, kWidth>(input + at(out.image, row, column, out.channel, w.height, w.width, w.channels));
+    each_covered(w, out, [&](int row, int column) {
+      const Values<T, kWidth> values = load_input<T, kWidth>(input, w, out, row, column);
 #pragma unroll
-        for (int i = 0; i < kWidth; ++i) sum.elements[i] += values.elements[i];
-      }
-    const float share = 1.0f / static_cast<float>(rows.size() * columns.size());
+      for (int i = 0; i < kWidth; ++i) sum.elements[i] += values.elements[i];
+    });
+    const float share = 1.0f / static_cast<float>(elements_covered(w, out.row, out.column));
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) sum.elements[i] *= share;
     store<T, kWidth>(output + index * kWidth, sum);
-  }
+  });
 }
 
 template <typename T, int kWidth>
 __global__ void give_mean(const T* output_gradient, Window w, std::int64_t count, T* input_gradient) {
-  for (auto index = static_cast<std::int64_t>(first_index()); index < count;
-       index += static_cast<std::int64_t>(index_stride())) {
+  each_pack(count, [&](std::int64_t index) {
     const Place in = place_of<kWidth>(index, w.height, w.width, w.channels);
-    const Span rows = covering(in.row, w.stride_height, w.pad_top, w.kernel_height, w.output_height);
-    const Span columns = covering(in.column, w.stride_width, w.pad_left, w.kernel_width, w.output_width);
     Values<T, kWidth> sum{};
-    for (int row = rows.begin; row < rows.end; ++row)
-      for (int column = columns.begin; column < columns.end; ++column) {
-        const Values<T, kWidth> gradient = load<T, kWidth>(
-            output_gradient + at(in.image, row, column, in.channel, w.output_height, w.output_width, w.channels));
-        const int elements = covered(row, w.stride_height, w.pad_top, w.kernel_height, w.height).size() *
-                             covered(column, w.stride_width, w.pad_left, w.kernel_width, w.width).size();
+    each_covering(w, in, [&](int row, int column) {
+      const Values<T, kWidth> gradient = load<T, kWidth>(
+          output_gradient + at(in.image, row, column, in.channel, w.output_height, w.output_width, w.channels));
+      const float share = 1.0f / static_cast<float>(elements_covered(w, row, column));
 #pragma unroll
-        for (int i = 0; i < kWidth; ++i) sum.elements[i] += gradient.elements[i] / static_cast<float>(elements);
-      }
+      for (int i = 0; i < kWidth; ++i) sum.elements[i] += gradient.elements[i] * share;
+    });
     store<T, kWidth>(input_gradient + index * kWidth, sum);
-  }
+  });
 }
 
 bool is_small(const WindowGeometry& window) {
