@@ -72,7 +72,7 @@ void FitLoop::begin() {
   initialize();
   replicas_.check_agreement(step_);
   if (trainer_.buckets.wire != allreduce::WireType::float32)
-    replicas_.run([](Replica& replica, int) { replica.buckets().measure_wire_error(); });
+    replicas_.run([](Replica& replica, int) { replica.measure_wire_error(); });
   if (tuned_bytes_ > 0)
     set_bucket_bytes(tuned_bytes_);
   else if (trainer_.tune_buckets && strategy_.group(0).overlaps())

@@ -86,8 +86,14 @@ void Replica::describe_buckets() {
 }
 
 void Replica::set_bucket_bytes(std::size_t bytes) {
+  if (recordings_) recordings_->clear();  // they hold memory of the buckets
   buckets_.set_bytes(bytes);
   describe_buckets();
+}
+
+void Replica::measure_wire_error() {
+  if (recordings_) recordings_->clear();  // it allocates and waits, which cannot be recorded
+  buckets_.measure_wire_error();
 }
 
 std::vector<std::string> Replica::bucket_contents() const {

@@ -77,6 +77,8 @@ class Replica {
   LossScaler& loss_scaler() { return loss_scaler_; }
   /// Between steps, the same on all replicas.
   void set_bucket_bytes(std::size_t bytes);
+  /// In the next step (GradientBuckets::measure_wire_error).
+  void measure_wire_error();
   /// Values of the model's device as the host sees them; waits for the work under way.
   device::HostView host_view(std::span<float> values);
   std::uint64_t parameter_hash() { return model_.parameter_table().hash(host_view(model_.parameters()).values()); }

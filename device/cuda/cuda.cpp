@@ -25,9 +25,12 @@ void check_available(int index) {
 
 DeviceScope::DeviceScope(int index) {
   check(cudaGetDevice(&previous_), "the current GPU");
-  check(cudaSetDevice(index), fmt::format("gpu:{}", index));
+  has_changed_ = previous_ != index;
+  if (has_changed_) check(cudaSetDevice(index), fmt::format("gpu:{}", index));
 }
 
-DeviceScope::~DeviceScope() { static_cast<void>(cudaSetDevice(previous_)); }
+DeviceScope::~DeviceScope() {
+  if (has_changed_) static_cast<void>(cudaSetDevice(previous_));
+}
 
 }  // namespace lockstep::device::cuda

@@ -25,6 +25,7 @@ class DeviceScope {
 
  private:
   int previous_ = 0;
+  bool has_changed_ = false;
 };
 
 /// Gives a handle back. Errors are dropped: they repeat an earlier failure of the device, and a destructor must not

@@ -30,7 +30,7 @@ class BatchNormalizationOperation final : public Operation {
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
     if (!spec_.training) return infer(o);
-    clear(o, moments_.size());
+    if (exchange_ != nullptr) clear(o, moments_.size());  // the others' rows
     const std::size_t me = exchange_ == nullptr ? 0 : static_cast<std::size_t>(exchange_->member());
     batch_statistics(o.inputs[0], rows_, part_of(o.scratch, partials_at_), moments_, me, shared(o), context_.native());
     share_moments(o);

@@ -31,8 +31,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename T>
-__global__ void add_statistics(const T* input, const Pair* partials, int row_blocks, std::int64_t rows,
-                               std::int64_t channels, float* means, float* squares, float* count) {
+__global__ void __launch_bounds__(kSumThreads)
+    add_statistics(const T* input, const Pair* partials, int row_blocks, std::int64_t rows, std::int64_t channels,
+                   float* means, float* squares, float* count) {
   const WidePair sum = sum_partials(partials, row_blocks, channels);
   if (!has_sum(channels)) return;
   const std::int64_t channel = summed_channel();
@@ -81,10 +82,13 @@ template <typename T, int kWidth>
 __global__ void normalize_rows(const T* input, const T* residual, ChannelScale scale, bool relu, std::int64_t rows,
                                std::int64_t channels, T* output) {
   const std::int64_t packs = channels / kWidth;
-  for (auto index = static_cast<std::int64_t>(first_index()); index < rows * packs;
-       index += static_cast<std::int64_t>(index_stride())) {
-    const std::int64_t channel = index % packs * kWidth;
-    const ScaleOf<kWidth> s(scale, channel);
+  const auto first = static_cast<std::int64_t>(first_index());
+  const auto stride = static_cast<std::int64_t>(index_stride());
+  if (first >= rows * packs) return;
+  const bool stays = stride % packs == 0;  // then all that a thread takes is of the same channels
+  ScaleOf<kWidth> s(scale, first % packs * kWidth);
+  for (std::int64_t index = first; index < rows * packs; index += stride) {
+    if (!stays) s = ScaleOf<kWidth>(scale, index % packs * kWidth);
     Values<T, kWidth> values = load<T, kWidth>(input + index * kWidth);
     Values<T, kWidth> added{};
     if (residual != nullptr) added = load<T, kWidth>(residual + index * kWidth);
@@ -96,6 +100,20 @@ __global__ void normalize_rows(const T* input, const T* residual, ChannelScale s
     store<T, kWidth>(output + index * kWidth, values);
   }
 }
+
+// What the gradient of an input takes away, of the channels of one thread.
+template <int kWidth>
+struct ShareOf {
+  float gradient[kWidth], product[kWidth];
+
+  __device__ ShareOf(const float* sums, std::int64_t channels, std::int64_t channel) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      gradient[i] = sums[channel + i];
+      product[i] = sums[channels + channel + i];
+    }
+  }
+};
 
 // The gradient behind the ReLU.
 template <typename T, int kWidth>
@@ -132,7 +150,8 @@ __global__ void __launch_bounds__(kThreads)
   add_lanes<kWidth>(sums, walk, channels, partials);
 }
 
-__global__ void add_gradient_sums(const Pair* partials, int row_blocks, std::int64_t channels, float* sums) {
+__global__ void __launch_bounds__(kSumThreads)
+    add_gradient_sums(const Pair* partials, int row_blocks, std::int64_t channels, float* sums) {
   const std::int64_t channel = summed_channel();
   const WidePair sum = sum_partials(partials, row_blocks, channels);
   if (!has_sum(channels)) return;
@@ -146,11 +165,18 @@ __global__ void input_gradient_of_rows(const T* input, const T* output, const T*
                                        std::int64_t channels, T* input_gradient, T* residual_gradient) {
   const std::int64_t packs = channels / kWidth;
   const float total = *count;
-  for (auto index = static_cast<std::int64_t>(first_index()); index < rows * packs;
-       index += static_cast<std::int64_t>(index_stride())) {
-    const std::int64_t channel = index % packs * kWidth;
+  const auto first = static_cast<std::int64_t>(first_index());
+  const auto stride = static_cast<std::int64_t>(index_stride());
+  if (first >= rows * packs) return;
+  const bool stays = stride % packs == 0;
+  ScaleOf<kWidth> s(scale, first % packs * kWidth);
+  ShareOf<kWidth> share(sums, channels, first % packs * kWidth);
+  for (std::int64_t index = first; index < rows * packs; index += stride) {
     const std::int64_t at = index * kWidth;
-    const ScaleOf<kWidth> s(scale, channel);
+    if (!stays) {
+      s = ScaleOf<kWidth>(scale, index % packs * kWidth);
+      share = ShareOf<kWidth>(sums, channels, index % packs * kWidth);
+    }
     Values<T, kWidth> x = load<T, kWidth>(input + at);
     const Values<T, kWidth> g = masked<T, kWidth>(output, gradient, relu, at);
     if (residual_gradient != nullptr) store<T, kWidth>(residual_gradient + at, g);
@@ -158,8 +184,8 @@ __global__ void input_gradient_of_rows(const T* input, const T* output, const T*
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
       const float normal = normalized(x.elements[i], s.mean[i], s.inverse_deviation[i]);
-      x.elements[i] = model::input_gradient(g.elements[i], normal, sums[channel + i], sums[channels + channel + i],
-                                            total, s.factor[i]);
+      x.elements[i] =
+          model::input_gradient(g.elements[i], normal, share.gradient[i], share.product[i], total, s.factor[i]);
     }
     store<T, kWidth>(input_gradient + at, x);
   }

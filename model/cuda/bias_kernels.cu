@@ -38,7 +38,8 @@ __global__ void __launch_bounds__(kThreads)
   add_lanes<kWidth>(sums, walk, channels, partials);
 }
 
-__global__ void add_column_sums(const Pair* partials, int row_blocks, std::int64_t channels, float* sums) {
+__global__ void __launch_bounds__(kSumThreads)
+    add_column_sums(const Pair* partials, int row_blocks, std::int64_t channels, float* sums) {
   const WidePair sum = sum_partials(partials, row_blocks, channels);
   if (has_sum(channels)) sums[summed_channel()] = static_cast<float>(sum.first);
 }

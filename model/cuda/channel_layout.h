@@ -13,8 +13,8 @@ struct ChannelLayout {
 };
 
 constexpr ChannelLayout channel_layout(std::int64_t rows, std::int64_t channels) {
-  constexpr std::int64_t kRowsOfABlock = 128;  // with fewer the second sum would be as long as the first
-  constexpr std::int64_t kMostRowBlocks = 128;
+  constexpr std::int64_t kRowsOfABlock = 128;    // with fewer the second sum would be as long as the first
+  constexpr std::int64_t kMostRowBlocks = 1024;  // about what a large GPU runs at once
   const std::int64_t blocks = (rows + kRowsOfABlock - 1) / kRowsOfABlock;
   return {rows, channels, static_cast<int>(blocks < 1 ? 1 : blocks > kMostRowBlocks ? kMostRowBlocks : blocks)};
 }

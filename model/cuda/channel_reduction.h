@@ -68,7 +68,7 @@ __device__ void add_lanes(const Pair (&mine)[kWidth], const Walk<kWidth>& walk, 
 
 // The second kernel: a warp's worth of channels a block, each summed by kSumLanes threads.
 constexpr int kSumColumns = 32;
-constexpr int kSumLanes = 8;
+constexpr int kSumLanes = 32;
 constexpr unsigned kSumThreads = kSumColumns * kSumLanes;
 
 inline unsigned sum_blocks(std::int64_t channels) {

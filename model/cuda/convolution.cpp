@@ -90,10 +90,11 @@ std::string Convolution::key(ConvolutionPass pass) const {
 }
 
 ConvolutionAlgorithm Convolution::choose(ConvolutionPass pass) {
-  if (context_.options().deterministic || !fits_for_trying()) return by_rules(pass);
+  if (context_.options().deterministic) return by_rules(pass);
   AlgorithmCache& cache = context_.algorithms();
   const std::string name = key(pass);
   if (const auto known = cache.find(name)) return *known;
+  if (!fits_for_trying()) return by_rules(pass);
   const ConvolutionAlgorithm chosen = try_out(pass);
   cache.add(name, chosen);
   return chosen;
@@ -180,7 +181,11 @@ ConvolutionAlgorithm Convolution::try_out(ConvolutionPass pass) {
 }
 
 void Convolution::use(const ConvolutionAlgorithm& algorithm) {
-  check(cudnnSetConvolutionMathType(convolution_.get(), static_cast<cudnnMathType_t>(algorithm.math)), description_);
+  // Whatever the trial called the algorithm's mathematics: any but this may round float32 to 10 bits.
+  const bool is_exact = context_.options().precision == Precision::float32 && !context_.options().tf32;
+  check(cudnnSetConvolutionMathType(convolution_.get(),
+                                    is_exact ? CUDNN_FMA_MATH : static_cast<cudnnMathType_t>(algorithm.math)),
+        description_);
 }
 
 void Convolution::forward(const ConvolutionAlgorithm& algorithm, const void* input, const void* kernel, void* workspace,

@@ -67,6 +67,10 @@ MatrixProduct::MatrixProduct(Context& context, const ProductSpec& spec)
 }
 
 void MatrixProduct::choose() {
+  // Of the bias the choice takes no value, but the alignment of its place.
+  if (spec_.bias)
+    set(operation_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(std::uintptr_t{kAlignment}),
+        description_);
   cublasLtMatmulPreference_t raw = nullptr;
   check(cublasLtMatmulPreferenceCreate(&raw), description_);
   const Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(raw);

@@ -113,6 +113,12 @@ __device__ Values<T, kWidth> load_input(const T* input, const Window& w, const P
   return load<T, kWidth>(input + at(of.image, row, column, of.channel, w.height, w.width, w.channels));
 }
 
+// Places in windows of what one thread takes, read and written at once.
+template <typename Index, int kWidth>
+struct alignas(kWidth * sizeof(Index) < kPackBytes ? kWidth * sizeof(Index) : kPackBytes) Places {
+  Index elements[kWidth];
+};
+
 // Every thread walks through packs of channels: body(index of the pack).
 template <typename Body>
 __device__ void each_pack(std::int64_t count, Body body) {
@@ -126,7 +132,7 @@ __global__ void take_largest(const T* input, Window w, std::int64_t count, T* ou
   each_pack(count, [&](std::int64_t index) {
     const Place out = place_of<kWidth>(index, w.output_height, w.output_width, w.channels);
     Values<T, kWidth> best{};
-    Index where[kWidth] = {};
+    Places<Index, kWidth> where{};
     bool first = true;
     each_covered(w, out, [&](int row, int column) {
       const Values<T, kWidth> values = load_input<T, kWidth>(input, w, out, row, column);
@@ -135,14 +141,12 @@ __global__ void take_largest(const T* input, Window w, std::int64_t count, T* ou
       for (int i = 0; i < kWidth; ++i)
         if (first || values.elements[i] > best.elements[i] || values.elements[i] != values.elements[i]) {
           best.elements[i] = values.elements[i];
-          where[i] = here;
+          where.elements[i] = here;
         }
       first = false;
     });
     store<T, kWidth>(output + index * kWidth, best);
-    if (largest == nullptr) return;
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) largest[index * kWidth + i] = where[i];
+    if (largest != nullptr) *reinterpret_cast<Places<Index, kWidth>*>(largest + index * kWidth) = where;
   });
 }
 
@@ -155,10 +159,11 @@ __global__ void give_to_largest(const T* output_gradient, const Index* largest, 
     each_covering(w, in, [&](int row, int column) {
       const std::int64_t from = at(in.image, row, column, in.channel, w.output_height, w.output_width, w.channels);
       const Values<T, kWidth> gradient = load<T, kWidth>(output_gradient + from);
+      const auto places = *reinterpret_cast<const Places<Index, kWidth>*>(largest + from);
       const auto here = place_in_window<Index>(w, in.row, in.column, row, column);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i)
-        if (largest[from + i] == here) sum.elements[i] += gradient.elements[i];
+        if (places.elements[i] == here) sum.elements[i] += gradient.elements[i];
     });
     store<T, kWidth>(input_gradient + index * kWidth, sum);
   });

@@ -26,7 +26,7 @@ class ScratchPlan {
 
 /// The part of `scratch` that begins at `offset` of its plan.
 inline std::byte* part_of(std::span<std::byte> scratch, std::size_t offset) {
-  const std::size_t address = reinterpret_cast<std::size_t>(scratch.data());
+  const auto address = reinterpret_cast<std::size_t>(scratch.data());
   const std::size_t aligned =
       (address + ScratchPlan::kAlignment - 1) / ScratchPlan::kAlignment * ScratchPlan::kAlignment;
   return scratch.data() + (aligned - address) + offset;

@@ -1,5 +1,7 @@
 #include "model/cuda/update_kernels.h"
 
+#include <algorithm>
+
 #include "device/cuda/launch.h"
 #include "model/cuda/elements.h"
 #include "model/optimizer_math.h"
@@ -22,11 +24,11 @@ __global__ void square(const float* values, std::size_t count, double* partials)
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
-__global__ void decide_at_once(const float* non_finite, const double* partials, const DecisionNumbers* numbers,
-                               Decision* decision) {
+__global__ void decide_at_once(const float* non_finite, const double* partials, unsigned parts,
+                               const DecisionNumbers* numbers, Decision* decision) {
   double sum = 0;
   if (numbers->needs_norm != 0)
-    for (unsigned i = threadIdx.x; i < kNormBlocks; i += blockDim.x) sum += partials[i];
+    for (unsigned i = threadIdx.x; i < parts; i += blockDim.x) sum += partials[i];
   sum = block_sum(sum);
   if (threadIdx.x != 0) return;
   Decision made;
@@ -194,13 +196,18 @@ __global__ void rates_of_layers(FlatArrays a, Layers layers, const Numbers<Updat
 
 }  // namespace
 
-void square_sums(const float* values, std::size_t count, double* partials, cudaStream_t stream) {
-  launch(square, kNormBlocks, kThreads, stream, values, count, partials);
+unsigned square_sum_parts(std::size_t count) {
+  constexpr unsigned kMostParts = 1024;
+  return std::min(blocks_for(count / kTake), kMostParts);
 }
 
-void decide(const float* non_finite, const double* partials, const DecisionNumbers* numbers, Decision* decision,
-            cudaStream_t stream) {
-  launch(decide_at_once, 1, kThreads, stream, non_finite, partials, numbers, decision);
+void square_sums(const float* values, std::size_t count, double* partials, cudaStream_t stream) {
+  launch(square, square_sum_parts(count), kThreads, stream, values, count, partials);
+}
+
+void decide(const float* non_finite, const double* partials, unsigned parts, const DecisionNumbers* numbers,
+            Decision* decision, cudaStream_t stream) {
+  launch(decide_at_once, 1, kThreads, stream, non_finite, partials, parts, numbers, decision);
 }
 
 void restore_unless_applied(const Decision* decision, const float* kept, float* values, std::size_t count,

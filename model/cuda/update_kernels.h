@@ -41,13 +41,14 @@ struct Decision {
   int applied = 1;
 };
 
-/// `partials[i]` = sum of squares of the i-th of `blocks` parts of `values`, in double.
-constexpr unsigned kNormBlocks = 512;
+/// Parts that square_sums makes of `count` values.
+unsigned square_sum_parts(std::size_t count);
+/// partials[i] = sum of squares of the i-th part of `values`, in double.
 void square_sums(const float* values, std::size_t count, double* partials, cudaStream_t stream);
-/// `non_finite` is a float on the GPU, 0 for a step of finite losses; `partials` are square_sums of the gradient, read
-/// where numbers->needs_norm.
-void decide(const float* non_finite, const double* partials, const DecisionNumbers* numbers, Decision* decision,
-            cudaStream_t stream);
+/// `non_finite` is a float on the GPU, 0 for a step of finite losses; `partials` are the `parts` square sums of the
+/// gradient, read where numbers->needs_norm.
+void decide(const float* non_finite, const double* partials, unsigned parts, const DecisionNumbers* numbers,
+            Decision* decision, cudaStream_t stream);
 /// values = kept unless the step counts.
 void restore_unless_applied(const Decision* decision, const float* kept, float* values, std::size_t count,
                             cudaStream_t stream);

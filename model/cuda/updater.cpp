@@ -59,7 +59,7 @@ class GpuUpdater final : public Updater {
         arrays_(arrays),
         numbers_(context),
         decision_numbers_(context),
-        partials_(context.allocator().allocate(kNormBlocks * sizeof(double))),
+        partials_(context.allocator().allocate(square_sum_parts(table.flat_size()) * sizeof(double))),
         decision_(context.allocator().allocate(sizeof(Decision))),
         decays_(upload(decays_of_blocks(table))) {
     check_options(options);
@@ -98,7 +98,8 @@ class GpuUpdater final : public Updater {
     auto* const decision = decision_.as<Decision>().data();
     double* const partials = partials_.as<double>().data();
     if (needs_norm_) square_sums(arrays_.gradients.data(), arrays_.gradients.size(), partials, stream);
-    decide(&summable[SummableMetrics::kSize - 1], partials, decision_numbers_.data(), decision, stream);
+    decide(&summable[SummableMetrics::kSize - 1], partials, square_sum_parts(arrays_.gradients.size()),
+           decision_numbers_.data(), decision, stream);
     const FlatArrays flat = flat_arrays();
     if constexpr (std::is_same_v<Options, Sgd>)
       descend(flat, chosen_, numbers_.data(), decision, stream);
