@@ -36,7 +36,14 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
     weights_ = backend_->allocator().allocate(parameter_table().flat_size() * element_bytes(options.precision));
 }
 
-CompiledModel::~CompiledModel() = default;
+// Work under way may be on memory that goes.
+CompiledModel::~CompiledModel() {
+  if (!backend_) return;
+  try {
+    backend_->stream().synchronize();
+  } catch (const Error&) {  // the device has failed, and has said so before
+  }
+}
 CompiledModel::CompiledModel(CompiledModel&&) noexcept = default;
 
 void CompiledModel::initialize(std::uint64_t seed) {

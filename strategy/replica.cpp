@@ -12,6 +12,7 @@
 
 #include "allreduce/layout.h"
 #include "data/order/batch_split.h"
+#include "device/error.h"
 #include "device/gpu.h"
 #include "device/recording.h"
 #include "model/backend.h"
@@ -79,6 +80,13 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
     });
   if (statistics_) statistics_->attach(buckets_, model_.backend());
   describe_buckets();
+}
+
+Replica::~Replica() {
+  try {
+    model_.backend().stream().synchronize();
+  } catch (const Error&) {  // the device has failed, and has said so before
+  }
 }
 
 void Replica::describe_buckets() {

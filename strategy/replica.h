@@ -67,6 +67,7 @@ class Replica {
  public:
   Replica(std::shared_ptr<const model::Network> network, device::Device device, allreduce::Communicator group,
           const ReplicaOptions& options);
+  ~Replica();  ///< waits for the work under way, which may be on memory that goes
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
