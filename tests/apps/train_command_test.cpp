@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <csignal>
 #include <fstream>
 
 #include "device/cpu.h"
@@ -18,9 +17,6 @@ namespace {
 using strategy::ScratchDirectory;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::Not;
-
-std::string hash_of(const Result& result) { return result.event("end").value("parameter_hash", ""); }
 
 // ---- A training
 
@@ -272,156 +268,6 @@ TEST_F(BadInput, LabelsOutOfRange) {
 TEST_F(BadInput, EmptyFile) {
   const Result result = run_lockstep("train --model linear --data " + write("empty.tfrecord", ""));
   EXPECT_EQ(result.status, 3) << result.errors;
-}
-
-// ---- Checkpoints
-
-class Saved : public ::testing::Test {
- protected:
-  std::string directory(const std::string& name = "run") const { return scratch_.path() / name; }
-  std::string train(const std::string& name = "run") const {
-    return kTrain + "--epochs 3 --save-every 8 --checkpoint-dir " + directory(name) + " ";
-  }
-  ScratchDirectory scratch_;
-};
-
-TEST_F(Saved, KilledInMidEpochAndStartedAgainEndsAlike) {
-  const Result straight = run_lockstep(train("straight"));
-  ASSERT_EQ(straight.status, 0) << straight.errors;
-  Process process(lockstep(train()));
-  ASSERT_TRUE(process.wait_for(R"("event":"checkpoint","step":16)"));
-  process.kill(SIGKILL);
-  process.finish();
-  const Result again = run_lockstep(train());
-  ASSERT_EQ(again.status, 0) << again.errors;
-  EXPECT_GE(again.event("start")["first_step"], 16);
-  EXPECT_EQ(hash_of(again), hash_of(straight));
-  EXPECT_EQ(again.event("epoch")["samples"], 1003);
-}
-
-TEST_F(Saved, OfBfloat16GoesOnAlikeAndIsEvaluatedInEitherType) {
-  const std::string precision = "--precision bfloat16 ";
-  const Result straight = run_lockstep(train("straight") + precision);
-  if (straight.errors.find("needs a processor with AVX-512") != std::string::npos) GTEST_SKIP() << straight.errors;
-  ASSERT_EQ(straight.status, 0) << straight.errors;
-  EXPECT_EQ(straight.event("start")["precision"], "bfloat16");
-  EXPECT_LT(straight.event("epoch")["loss"], 1.0);
-  EXPECT_NE(hash_of(straight), hash_of(run_lockstep(kTrain + "--epochs 3")));
-  ASSERT_EQ(run_lockstep(train() + precision + "--steps 13").status, 0);
-  const Result again = run_lockstep(train() + precision);
-  EXPECT_EQ(again.event("start")["first_step"], 13);
-  EXPECT_EQ(hash_of(again), hash_of(straight));
-  const auto evaluated = [&](const std::string& options) -> double {
-    return run_lockstep("evaluate --log-format json --checkpoint " + directory() + kData + options)
-        .event("evaluate")["loss"];
-  };
-  const double exact = evaluated("");
-  const double rough = evaluated(precision);
-  EXPECT_NE(rough, exact);
-  EXPECT_NEAR(rough, exact, 0.02 * exact + 1e-3);
-}
-
-TEST_F(Saved, LeavesOnSigtermWithACheckpoint) {
-  // Long enough not to end by itself.
-  Process process(lockstep(train() + "--epochs 100000"));
-  ASSERT_TRUE(process.wait_for(R"("event":"step","step":3)"));
-  process.kill(SIGTERM);
-  const Result result = process.finish();
-  EXPECT_EQ(result.status, 143) << result.errors;
-  EXPECT_EQ(result.event("end")["signal"], SIGTERM);
-  EXPECT_EQ(result.event("checkpoint")["step"], result.event("end")["steps"]);
-}
-
-TEST_F(Saved, FallsBackToTheCheckpointBeforeADamagedOne) {
-  ASSERT_EQ(run_lockstep(train()).status, 0);
-  const std::string newest = directory() + "/step-00000033";
-  std::filesystem::resize_file(newest + "/model.safetensors", 100);
-  const Result result = run_lockstep(train());
-  EXPECT_EQ(result.status, 0);
-  EXPECT_EQ(result.event("start")["first_step"], 32);
-  EXPECT_THAT(result.errors, HasSubstr("skipped a checkpoint"));
-  EXPECT_THAT(result.errors, HasSubstr(newest));
-}
-
-TEST_F(Saved, AreRefusedForAnotherModelBatchOrSeed) {
-  ASSERT_EQ(run_lockstep(train()).status, 0);
-  for (const char* other : {"--model linear", "--global-batch 64", "--seed 9", "--optimizer sgd --momentum 0.9"}) {
-    const Result result = run_lockstep(train() + other);
-    EXPECT_EQ(result.status, 3) << other << result.errors;
-    EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [")) << other;
-  }
-  EXPECT_EQ(run_lockstep(train() + "--resume never --seed 9").status, 0);
-}
-
-TEST_F(Saved, MustBeThereToResumeFrom) {
-  const Result result = run_lockstep(train() + "--resume must");
-  EXPECT_EQ(result.status, 3);
-  EXPECT_THAT(result.errors, HasSubstr("needed a complete checkpoint; there is none"));
-}
-
-TEST_F(Saved, AreEvaluated) {
-  const Result training = run_lockstep(train() + "--validation-data synthetic:8x8x1:4:500");
-  const std::string evaluate = "evaluate --data synthetic:8x8x1:4:500:test --checkpoint " + directory();
-  const Result json = run_lockstep(evaluate + " --log-format json --global-batch 77");
-  EXPECT_EQ(json.status, 0) << json.errors;
-  EXPECT_EQ(json.event("evaluate")["samples"], 500);
-  EXPECT_EQ(json.event("evaluate")["accuracy"], training.event("epoch")["validation_accuracy"]);
-  EXPECT_NEAR(json.event("evaluate")["loss"].get<double>(), training.event("epoch")["validation_loss"].get<double>(),
-              1e-6);
-  EXPECT_EQ(json.event("evaluate")["parameter_hash"], hash_of(training));
-  const Result text = run_lockstep(evaluate + " --devices cpu:0,cpu:0,cpu:0");
-  EXPECT_THAT(text.output, EndsWith("\nevaluated 500 of 500\n"));
-  EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1:4:500 --log-format json --checkpoint " + directory() +
-                         "/step-00000024")
-                .event("evaluate")["step"],
-            24);
-}
-
-TEST_F(Saved, AreOfTheModelThatAFileDescribes) {
-  const std::string model = scratch_.path() / "net.json";
-  std::ofstream(model) << R"({"layers": [{"type": "flatten"}, {"type": "dense", "units": "classes"}]})";
-  ASSERT_EQ(run_lockstep(train() + "--model " + model).status, 0);
-  std::filesystem::remove(model);  // the checkpoint remembers it
-  EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1:4:10 --checkpoint " + directory()).status, 0);
-}
-
-TEST_F(Saved, AreRefusedForOtherData) {
-  ASSERT_EQ(run_lockstep(train()).status, 0);
-  const Result result = run_lockstep("evaluate --data synthetic:9x8x1:4:10 --checkpoint " + directory());
-  EXPECT_EQ(result.status, 3);
-  EXPECT_THAT(result.errors, HasSubstr("needed samples of shape [8, 8, 1]"));
-}
-
-std::string file_text(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-TEST_F(Saved, PredictIntoFiles) {
-  ASSERT_EQ(run_lockstep(train()).status, 0);
-  const std::string predict =
-      "predict --data synthetic:8x8x1:4:5:test --global-batch 2 --checkpoint " + directory() + " --output ";
-  const Result csv = run_lockstep(predict + directory("p.csv"));
-  EXPECT_EQ(csv.status, 0);
-  EXPECT_THAT(csv.errors, HasSubstr("predicted 5 of 5 records"));
-  const std::string table = file_text(directory("p.csv"));
-  EXPECT_THAT(table,
-              ::testing::StartsWith("record,predicted,probability_0,probability_1,probability_2,probability_3\n0,"));
-  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 6);
-
-  EXPECT_EQ(run_lockstep(predict + directory("p.jsonl")).status, 0);
-  const Result lines{0, file_text(directory("p.jsonl")), ""};
-  const auto events = lines.events();
-  ASSERT_EQ(events.size(), 5U);
-  for (std::size_t i = 0; i < events.size(); ++i) {
-    EXPECT_EQ(events[i]["record"], i);
-    double sum = 0;
-    for (const auto& probability : events[i]["probabilities"]) sum += probability.get<double>();
-    EXPECT_NEAR(sum, 1, 1e-5);
-  }
-  const Result refused = run_lockstep(predict + directory("p.txt"));
-  EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.errors, HasSubstr("--output needs a file that ends in .csv or .jsonl"));
 }
 
 }  // namespace
