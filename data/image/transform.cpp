@@ -1,0 +1,180 @@
+#include "data/image/transform.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "device/error.h"
+
+namespace lockstep::data {
+namespace {
+
+/// An image in memory, seen as the decoder sees an encoded one.
+class StoredImage {
+ public:
+  explicit StoredImage(const ImageView& image) : image_(image) {}
+  ImageHeader header() const { return {image_.height, image_.width, image_.channels}; }
+  DecodedPart part(const WantedPart& wanted) const { return whole(image_.crop(wanted.part)); }
+
+ private:
+  ImageView image_;
+};
+
+class EncodedImage {
+ public:
+  EncodedImage(std::span<const std::uint8_t> bytes, int channels, ImageDecoder& decoder)
+      : decoder_(&decoder), channels_(channels), header_(decoder.open(bytes)) {}
+  ImageHeader header() const { return header_; }
+  DecodedPart part(const WantedPart& wanted) const { return decoder_->decode(wanted, channels_); }
+
+ private:
+  ImageDecoder* decoder_;
+  int channels_;
+  ImageHeader header_;
+};
+
+Rectangle whole_of(const ImageHeader& header) { return {0, 0, header.width, header.height}; }
+
+[[noreturn]] void throw_wrong_size(const ImageRecipe& recipe, const ImageHeader& header) {
+  throw Error(ErrorCategory::data, fmt::format("image recipe {}", recipe.name),
+              fmt::format("needed images of {} x {}", recipe.height, recipe.width),
+              fmt::format("one is {} x {}", header.height, header.width));
+}
+
+/// One image on its way through the geometry of a recipe, whichever it is.
+template <typename Source>
+struct Geometry {
+  const ImageRecipe& recipe;
+  const Source& image;
+  const SampleKey& key;
+  bool flip;
+  PixelSink& sink;
+  Resizer& resizer;
+
+  void operator()(const AsStored&) const {
+    const ImageHeader header = image.header();
+    if (header.height != recipe.height || header.width != recipe.width) throw_wrong_size(recipe, header);
+    copy(whole_of(header));
+  }
+
+  void operator()(const PaddedCrop& crop) const {
+    const ImageHeader header = image.header();
+    copy(choose_padded_crop(key, header.height, header.width, crop.padding, recipe.height, recipe.width));
+  }
+
+  void operator()(const RandomResizedCrop& crop) const {
+    const ImageHeader header = image.header();
+    resize(choose_resized_crop(key, header.height, header.width, crop.range));
+  }
+
+  /// The middle of the resized image is found in the image itself, so that nothing else is decoded or resized.
+  void operator()(const ResizedCenter& center) const {
+    const ImageHeader header = image.header();
+    const int shorter = std::min(header.height, header.width);
+    const auto resized = [&](int extent) {
+      return extent == shorter ? center.shorter : static_cast<int>(std::int64_t{extent} * center.shorter / shorter);
+    };
+    const int height = resized(header.height);
+    const int width = resized(header.width);
+    const Rectangle middle = center_crop(height, width, recipe.height, recipe.width);
+    if (middle.x < 0 || middle.y < 0) throw_wrong_size(recipe, {height, width, header.channels});
+    DecodedPart part = image.part(wanted(whole_of(header), height, width));
+    const double row_scale = part.height / height;
+    const double column_scale = part.width / width;
+    part.y = middle.y * row_scale;
+    part.x = middle.x * column_scale;
+    part.height = middle.height * row_scale;
+    part.width = middle.width * column_scale;
+    resizer.resize(part, recipe.filter, flip, sink);
+  }
+
+ private:
+  WantedPart wanted(const Rectangle& part, int height, int width) const {
+    if (!recipe.scaled_decoding) return {part, part.height, part.width};
+    return {part, height, width};
+  }
+
+  void copy(const Rectangle& part) const {
+    const Rectangle all = whole_of(image.header());
+    copy_part(image.part({all, all.height, all.width}).pixels, part, flip, sink);
+  }
+
+  void resize(const Rectangle& part) const {
+    resizer.resize(image.part(wanted(part, recipe.height, recipe.width)), recipe.filter, flip, sink);
+  }
+};
+
+PixelSink sink_of(std::span<std::uint8_t> output, const ImageRecipe& recipe, const Normalizer&, ImageScratch&) {
+  return {output, recipe.height, recipe.width, recipe.channels};
+}
+
+PixelSink sink_of(std::span<float> output, const ImageRecipe& recipe, const Normalizer& normalizer,
+                  ImageScratch& scratch) {
+  return {output, recipe.height, recipe.width, normalizer, scratch.row};
+}
+
+std::array<std::uint8_t, 3> mean_pixel(const Normalization& normalization) {
+  std::array<std::uint8_t, 3> mean{};
+  std::ranges::transform(normalization.mean, mean.begin(), [](float value) {
+    return static_cast<std::uint8_t>(std::lround(std::clamp(value, 0.0f, 1.0f) * 255));
+  });
+  return mean;
+}
+
+}  // namespace
+
+ImageTransform::ImageTransform(ImageRecipe recipe)
+    : recipe_(std::move(recipe)),
+      normalizer_(recipe_.normalization, recipe_.channels),
+      mean_(mean_pixel(recipe_.normalization)) {
+  LOCKSTEP_CHECK(recipe_.height > 0 && recipe_.width > 0);
+}
+
+std::size_t ImageTransform::output_size() const {
+  return static_cast<std::size_t>(recipe_.height) * recipe_.width * recipe_.channels;
+}
+
+template <typename Source, typename Value>
+void ImageTransform::apply_to(const Source& image, const SampleKey& key, std::span<Value> output,
+                              ImageScratch& scratch) const {
+  PixelSink sink = sink_of(output, recipe_, normalizer_, scratch);
+  if (recipe_.cutout > 0) sink.cut_out(choose_cutout(key, recipe_.height, recipe_.width, recipe_.cutout), mean_);
+  const bool flip = recipe_.flip > 0 && choose_flip(key, recipe_.flip);
+  const auto place = [&](PixelSink& to) {
+    std::visit(Geometry<Source>{recipe_, image, key, flip, to, scratch.resizer}, recipe_.geometry);
+  };
+  if (!recipe_.jitter.any()) {
+    place(sink);
+    return;
+  }
+  // Contrast needs the mean of all pixels before it can change the first: the one pass that cannot be fused.
+  scratch.pixels.reshape(recipe_.height, recipe_.width, recipe_.channels);
+  PixelSink bytes({scratch.pixels.span().pixels, output_size()}, recipe_.height, recipe_.width, recipe_.channels);
+  place(bytes);
+  jitter_colors(choose_color_jitter(key, recipe_.jitter), scratch.pixels.span());
+  copy_part(scratch.pixels.view(), {0, 0, recipe_.width, recipe_.height}, false, sink);
+}
+
+void ImageTransform::apply(std::span<const std::uint8_t> encoded, const SampleKey& key, std::span<std::uint8_t> output,
+                           ImageScratch& scratch) const {
+  apply_to(EncodedImage(encoded, recipe_.channels, scratch.decoder), key, output, scratch);
+}
+
+void ImageTransform::apply(std::span<const std::uint8_t> encoded, const SampleKey& key, std::span<float> output,
+                           ImageScratch& scratch) const {
+  apply_to(EncodedImage(encoded, recipe_.channels, scratch.decoder), key, output, scratch);
+}
+
+void ImageTransform::apply(const ImageView& image, const SampleKey& key, std::span<std::uint8_t> output,
+                           ImageScratch& scratch) const {
+  apply_to(StoredImage(image), key, output, scratch);
+}
+
+void ImageTransform::apply(const ImageView& image, const SampleKey& key, std::span<float> output,
+                           ImageScratch& scratch) const {
+  apply_to(StoredImage(image), key, output, scratch);
+}
+
+}  // namespace lockstep::data
