@@ -125,10 +125,13 @@ class JpegDecoder::State {
     const ImageHeader whole = scaled(denominator);
     LOCKSTEP_CHECK(part.x >= 0 && part.y >= 0 && part.width > 0 && part.height > 0);
     LOCKSTEP_CHECK(part.x + part.width <= whole.width && part.y + part.height <= whole.height);
+    const JOCTET* pixels_begin = source_.next_input_byte;
     const int left = start(part, denominator, channels);
     memory.reshape(part.height, static_cast<int>(codec_.output_width), channels);
     if (is_cmyk()) ink_.reshape(1, memory.width(), 4);
     read_rows(part.y, memory.span());
+    if (codec_.output_scanline < codec_.output_height) require_end(pixels_begin);
+    jpeg_abort_decompress(&codec_);
     return memory.view().crop({part.x - left, 0, part.width, part.height});
   }
 
@@ -162,14 +165,11 @@ class JpegDecoder::State {
   }
 
   void read_rows(int first, const ImageSpan& rows) {
-    const JOCTET* pixels_begin = source_.next_input_byte;
     guard([this, first, &rows] {
       if (first > 0) jpeg_skip_scanlines(&codec_, static_cast<JDIMENSION>(first));
       for (int y = 0; y < rows.height; ++y) read_row(rows.row(y), rows);
       if (codec_.output_scanline == codec_.output_height) jpeg_finish_decompress(&codec_);
     });
-    if (codec_.output_scanline < codec_.output_height) require_end(pixels_begin);
-    jpeg_abort_decompress(&codec_);
   }
 
   void read_row(std::uint8_t* row, const ImageSpan& rows) {
