@@ -1,11 +1,11 @@
 #include "data/image/decode_jpeg.h"
 
-// clang-format off: jpeglib.h needs what the first two declare
-#include <cstddef>
+#include <cstddef>  // jpeglib.h needs what these two declare
 #include <cstdio>
+
 #include <jpeglib.h>
+
 #include <jerror.h>
-// clang-format on
 
 #include <algorithm>
 #include <array>

@@ -1,10 +1,9 @@
 #include "tests/data/image/encode.h"
 
-// clang-format off: jpeglib.h needs what the first two declare
-#include <jpeglib.h>
-#include <cstddef>
+#include <cstddef>  // jpeglib.h needs what these two declare
 #include <cstdio>
-// clang-format on
+
+#include <jpeglib.h>
 
 #include <png.h>
 
