@@ -75,21 +75,32 @@ void add_rows(const std::uint8_t* top, std::ptrdiff_t stride, const std::int16_t
   }
 }
 
-template <int channels>
+/// The pixels of one output row. `kTaps` is the number of weights, 0 where the compiler need not know: with it, the two
+/// of a bilinear resize, the bulk of all work here, take a third of the time.
+template <int kChannels, int kTaps>
 void resize_row(const std::int16_t* row, const ResizeAxis& columns, bool flip, std::uint8_t* to) {
   const int width = columns.size();
-  const int taps = columns.taps();
-  for (int x = 0; x < width; ++x) {
-    const std::int16_t* from = row + std::ptrdiff_t{columns.first(x)} * channels;
-    const std::int16_t* weights = columns.weights(x);
-    std::int32_t sums[channels];
-    for (int c = 0; c < channels; ++c) sums[c] = kOutHalf;
-    for (int tap = 0; tap < taps; ++tap, from += channels) {
-      for (int c = 0; c < channels; ++c) sums[c] += from[c] * weights[tap];
+  const int taps = kTaps > 0 ? kTaps : columns.taps();
+  const int* firsts = columns.firsts();
+  const std::int16_t* weights = columns.weights(0);
+  const std::ptrdiff_t step = flip ? -kChannels : kChannels;
+  std::uint8_t* pixel = flip ? to + std::ptrdiff_t{width - 1} * kChannels : to;
+  for (int x = 0; x < width; ++x, weights += taps, pixel += step) {
+    const std::int16_t* from = row + std::ptrdiff_t{firsts[x]} * kChannels;
+    std::int32_t sums[kChannels];
+    for (int c = 0; c < kChannels; ++c) sums[c] = kOutHalf;
+    for (int tap = 0; tap < taps; ++tap) {
+      for (int c = 0; c < kChannels; ++c) sums[c] += from[tap * kChannels + c] * weights[tap];
     }
-    std::uint8_t* pixel = to + std::ptrdiff_t{flip ? width - 1 - x : x} * channels;
-    for (int c = 0; c < channels; ++c) pixel[c] = static_cast<std::uint8_t>(sums[c] >> kOutBits);
+    for (int c = 0; c < kChannels; ++c) pixel[c] = static_cast<std::uint8_t>(sums[c] >> kOutBits);
   }
+}
+
+using ResizeRow = void (*)(const std::int16_t* row, const ResizeAxis& columns, bool flip, std::uint8_t* to);
+
+ResizeRow resize_row_for(int channels, int taps) {
+  if (channels == 1) return taps == 2 ? resize_row<1, 2> : resize_row<1, 0>;
+  return taps == 2 ? resize_row<3, 2> : resize_row<3, 0>;
 }
 
 }  // namespace
@@ -124,15 +135,11 @@ void Resizer::resize(const DecodedPart& part, Filter filter, bool flip, PixelSin
   const std::size_t row_size = static_cast<std::size_t>(image.width) * image.channels;
   sums_.resize(row_size);
   row_.resize(row_size);
+  const ResizeRow resize_row = resize_row_for(image.channels, columns_.taps());
   for (int y = 0; y < sink.height(); ++y) {
     add_rows(image.row(rows_.first(y)), image.stride, rows_.weights(y), rows_.taps(), sums_);
     for (std::size_t i = 0; i < row_size; ++i) row_[i] = static_cast<std::int16_t>(sums_[i] >> kDownBits);
-    std::uint8_t* to = sink.begin_row(y);
-    if (image.channels == 1) {
-      resize_row<1>(row_.data(), columns_, flip, to);
-    } else {
-      resize_row<3>(row_.data(), columns_, flip, to);
-    }
+    resize_row(row_.data(), columns_, flip, sink.begin_row(y));
     sink.finish_row(y);
   }
 }
