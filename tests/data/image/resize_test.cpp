@@ -103,6 +103,19 @@ TEST(Resize, HasItsCentersAtHalfPixels) {
   EXPECT_EQ(resized(row_of({70, 70, 140, 0, 70, 70}), Filter::antialiased, 1, 3), (Bytes{80, 70, 60}));
 }
 
+/// torch.nn.functional.interpolate of the same row in float64, rounded: mode "bilinear", align_corners=False, antialias
+/// on and off; mode "area".
+TEST(Resize, AgreesWithPyTorch) {
+  const Image row = row_of({12, 200, 33, 90, 255, 0, 71, 180, 64, 5, 143});
+  EXPECT_EQ(resized(row, Filter::antialiased, 1, 4), (Bytes{97, 118, 96, 74}));
+  EXPECT_EQ(resized(row, Filter::antialiased, 1, 7), (Bytes{87, 89, 159, 69, 125, 67, 88}));
+  EXPECT_EQ(resized(row, Filter::bilinear, 1, 7), (Bytes{66, 57, 161, 0, 133, 56, 104}));
+  const Bytes wider = {12, 112, 163, 49, 67, 136, 250, 88, 24, 74, 149, 133, 58, 18, 70, 143};
+  EXPECT_EQ(resized(row, Filter::bilinear, 1, 16), wider);
+  EXPECT_EQ(resized(row, Filter::antialiased, 1, 16), wider);
+  EXPECT_EQ(resized(row_of({12, 200, 33, 90, 255, 0, 71, 180, 64}), Filter::area, 1, 3), (Bytes{82, 115, 105}));
+}
+
 TEST(Resize, LeavesAConstantImageConstant) {
   const Image image = constant_image(37, 23, {255, 1, 128});
   for (const Filter filter : {Filter::bilinear, Filter::antialiased, Filter::area}) {
