@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "device/error.h"
 
@@ -75,32 +76,54 @@ void add_rows(const std::uint8_t* top, std::ptrdiff_t stride, const std::int16_t
   }
 }
 
-/// The pixels of one output row. `kTaps` is the number of weights, 0 where the compiler need not know: with it, the two
-/// of a bilinear resize, the bulk of all work here, take a third of the time.
-template <int kChannels, int kTaps>
-void resize_row(const std::int16_t* row, const ResizeAxis& columns, bool flip, std::uint8_t* to) {
-  const int width = columns.size();
-  const int taps = kTaps > 0 ? kTaps : columns.taps();
-  const int* firsts = columns.firsts();
-  const std::int16_t* weights = columns.weights(0);
-  const std::ptrdiff_t step = flip ? -kChannels : kChannels;
-  std::uint8_t* pixel = flip ? to + std::ptrdiff_t{width - 1} * kChannels : to;
-  for (int x = 0; x < width; ++x, weights += taps, pixel += step) {
-    const std::int16_t* from = row + std::ptrdiff_t{firsts[x]} * kChannels;
-    std::int32_t sums[kChannels];
-    for (int c = 0; c < kChannels; ++c) sums[c] = kOutHalf;
-    for (int tap = 0; tap < taps; ++tap) {
-      for (int c = 0; c < kChannels; ++c) sums[c] += from[tap * kChannels + c] * weights[tap];
-    }
-    for (int c = 0; c < kChannels; ++c) pixel[c] = static_cast<std::uint8_t>(sums[c] >> kOutBits);
+/// Three channels and a fourth number that nobody looks at, computed at once. An extension of GCC's and clang's:
+/// neither finds the vectors in plain loops over pixels of three bytes everywhere, and this is the half of a resize.
+using Between4 [[gnu::vector_size(4 * sizeof(std::int16_t))]] = std::int16_t;
+using Sum4 [[gnu::vector_size(4 * sizeof(std::int32_t))]] = std::int32_t;
+using Byte4 [[gnu::vector_size(4)]] = std::uint8_t;
+
+template <int kTaps>
+Byte4 weighted_color(const std::int16_t* from, const std::int16_t* weights, int taps) {
+  Sum4 sums = {kOutHalf, kOutHalf, kOutHalf, kOutHalf};
+  for (int tap = 0; tap < (kTaps > 0 ? kTaps : taps); ++tap, from += 3) {
+    Between4 color;
+    std::memcpy(&color, from, sizeof(color));
+    sums += __builtin_convertvector(color, Sum4) * std::int32_t{weights[tap]};
+  }
+  return __builtin_convertvector(sums >> kOutBits, Byte4);
+}
+
+/// The pixels of one output row. `kTaps` is the number of weights where the compiler is to know it, as of the two of a
+/// bilinear resize; otherwise 0.
+template <int kTaps>
+void resize_colors(const std::int16_t* row, const ResizeAxis& columns, bool flip, std::uint8_t* to) {
+  const int last = columns.size() - 1;
+  for (int x = 0; x <= last; ++x, to += 3) {
+    const int column = flip ? last - x : x;
+    const std::int16_t* from = row + std::ptrdiff_t{columns.first(column)} * 3;
+    const Byte4 color = weighted_color<kTaps>(from, columns.weights(column), columns.taps());
+    // The fourth byte falls on the next pixel, which then overwrites it.
+    std::memcpy(to, &color, x < last ? 4 : 3);
+  }
+}
+
+void resize_grays(const std::int16_t* row, const ResizeAxis& columns, bool flip, std::uint8_t* to) {
+  const int last = columns.size() - 1;
+  for (int x = 0; x <= last; ++x) {
+    const int column = flip ? last - x : x;
+    const std::int16_t* from = row + columns.first(column);
+    const std::int16_t* weights = columns.weights(column);
+    std::int32_t sum = kOutHalf;
+    for (int tap = 0; tap < columns.taps(); ++tap) sum += from[tap] * weights[tap];
+    to[x] = static_cast<std::uint8_t>(sum >> kOutBits);
   }
 }
 
 using ResizeRow = void (*)(const std::int16_t* row, const ResizeAxis& columns, bool flip, std::uint8_t* to);
 
 ResizeRow resize_row_for(int channels, int taps) {
-  if (channels == 1) return taps == 2 ? resize_row<1, 2> : resize_row<1, 0>;
-  return taps == 2 ? resize_row<3, 2> : resize_row<3, 0>;
+  if (channels == 1) return resize_grays;
+  return taps == 2 ? resize_colors<2> : resize_colors<0>;
 }
 
 }  // namespace
@@ -134,7 +157,7 @@ void Resizer::resize(const DecodedPart& part, Filter filter, bool flip, PixelSin
   rows_.plan(filter, image.height, part.y, part.height, sink.height());
   const std::size_t row_size = static_cast<std::size_t>(image.width) * image.channels;
   sums_.resize(row_size);
-  row_.resize(row_size);
+  row_.resize(row_size + 1);  // what stands behind the last color is read and forgotten
   const ResizeRow resize_row = resize_row_for(image.channels, columns_.taps());
   for (int y = 0; y < sink.height(); ++y) {
     add_rows(image.row(rows_.first(y)), image.stride, rows_.weights(y), rows_.taps(), sums_);

@@ -33,7 +33,6 @@ class ResizeAxis {
   /// The same number of weights for every output pixel; some are zero.
   int taps() const { return taps_; }
   int first(int output) const { return first_[static_cast<std::size_t>(output)]; }
-  const int* firsts() const { return first_.data(); }
   const std::int16_t* weights(int output) const {
     return weights_.data() + static_cast<std::ptrdiff_t>(output) * taps_;
   }
