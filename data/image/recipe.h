@@ -64,6 +64,9 @@ struct ImageRecipe {
   static ImageRecipe parse(std::string_view name, int height = 0, int width = 0, int channels = 3);
   static std::vector<std::string> names();
 
+  /// Throws Error (input) for values that make no sense, such as an output without pixels.
+  void check() const;
+
   bool operator==(const ImageRecipe&) const = default;
 };
 

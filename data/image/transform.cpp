@@ -14,7 +14,12 @@ namespace {
 /// An image in memory, seen as the decoder sees an encoded one.
 class StoredImage {
  public:
-  explicit StoredImage(const ImageView& image) : image_(image) {}
+  StoredImage(const ImageView& image, const ImageRecipe& recipe) : image_(image) {
+    if (image.channels == recipe.channels) return;
+    throw Error(ErrorCategory::data, fmt::format("image recipe {}", recipe.name),
+                fmt::format("needed images of {} channels", recipe.channels),
+                fmt::format("one has {}", image.channels));
+  }
   ImageHeader header() const { return {image_.height, image_.width, image_.channels}; }
   DecodedPart part(const WantedPart& wanted) const { return whole(image_.crop(wanted.part)); }
 
@@ -115,6 +120,11 @@ PixelSink sink_of(std::span<float> output, const ImageRecipe& recipe, const Norm
   return {output, recipe.height, recipe.width, normalizer, scratch.row};
 }
 
+ImageRecipe checked(ImageRecipe recipe) {
+  recipe.check();
+  return recipe;
+}
+
 std::array<std::uint8_t, 3> mean_pixel(const Normalization& normalization) {
   std::array<std::uint8_t, 3> mean{};
   std::ranges::transform(normalization.mean, mean.begin(), [](float value) {
@@ -126,11 +136,9 @@ std::array<std::uint8_t, 3> mean_pixel(const Normalization& normalization) {
 }  // namespace
 
 ImageTransform::ImageTransform(ImageRecipe recipe)
-    : recipe_(std::move(recipe)),
+    : recipe_(checked(std::move(recipe))),
       normalizer_(recipe_.normalization, recipe_.channels),
-      mean_(mean_pixel(recipe_.normalization)) {
-  LOCKSTEP_CHECK(recipe_.height > 0 && recipe_.width > 0);
-}
+      mean_(mean_pixel(recipe_.normalization)) {}
 
 std::size_t ImageTransform::output_size() const {
   return static_cast<std::size_t>(recipe_.height) * recipe_.width * recipe_.channels;
@@ -169,12 +177,12 @@ void ImageTransform::apply(std::span<const std::uint8_t> encoded, const SampleKe
 
 void ImageTransform::apply(const ImageView& image, const SampleKey& key, std::span<std::uint8_t> output,
                            ImageScratch& scratch) const {
-  apply_to(StoredImage(image), key, output, scratch);
+  apply_to(StoredImage(image, recipe_), key, output, scratch);
 }
 
 void ImageTransform::apply(const ImageView& image, const SampleKey& key, std::span<float> output,
                            ImageScratch& scratch) const {
-  apply_to(StoredImage(image), key, output, scratch);
+  apply_to(StoredImage(image, recipe_), key, output, scratch);
 }
 
 }  // namespace lockstep::data

@@ -30,6 +30,7 @@ struct ImageScratch {
 /// Errors (data) say what is wrong with the image and not which it is: the caller knows file and record.
 class ImageTransform {
  public:
+  /// Throws Error (input) where `recipe.check()` does.
   explicit ImageTransform(ImageRecipe recipe);
 
   const ImageRecipe& recipe() const { return recipe_; }
@@ -42,7 +43,7 @@ class ImageTransform {
   void apply(std::span<const std::uint8_t> encoded, const SampleKey& key, std::span<float> output,
              ImageScratch& scratch) const;
 
-  /// The same for an image that is decoded already; it must have the recipe's channels.
+  /// The same for an image that is decoded already and has the recipe's channels.
   void apply(const ImageView& image, const SampleKey& key, std::span<std::uint8_t> output, ImageScratch& scratch) const;
   void apply(const ImageView& image, const SampleKey& key, std::span<float> output, ImageScratch& scratch) const;
 
