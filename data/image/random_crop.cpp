@@ -50,9 +50,8 @@ Rectangle choose_padded_crop(const SampleKey& key, int image_height, int image_w
   return {x, y, width, height};
 }
 
-Rectangle center_crop(int image_height, int image_width, int height, int width) {
-  const auto offset = [](int whole, int part) { return static_cast<int>(std::nearbyint((whole - part) / 2.0)); };
-  return {offset(image_width, width), offset(image_height, height), width, height};
+std::int64_t center_offset(std::int64_t whole, std::int64_t part) {
+  return std::llrint(static_cast<double>(whole - part) / 2);
 }
 
 Rectangle choose_resized_crop(const SampleKey& key, int image_height, int image_width, const ResizedCropRange& range) {

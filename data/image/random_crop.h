@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 
 #include "data/image/image.h"
 #include "data/sample.h"
@@ -13,9 +14,9 @@ namespace lockstep::data {
 Rectangle choose_padded_crop(const SampleKey& key, int image_height, int image_width, int padding, int height,
                              int width);
 
-/// The part of `height` x `width` in the middle; reaches beyond an image that is smaller. As torchvision's CenterCrop,
-/// where a pixel cannot be halved it goes to the even side of the middle.
-Rectangle center_crop(int image_height, int image_width, int height, int width);
+/// Where `part` pixels in the middle of `whole` begin. Where that is half a pixel, at the even one of both sides, as
+/// torchvision's CenterCrop.
+std::int64_t center_offset(std::int64_t whole, std::int64_t part);
 
 /// What part of an image a random resized crop may take.
 struct ResizedCropRange {

@@ -43,18 +43,19 @@ double reach(Filter filter, double scale) {
   return 0;
 }
 
-/// Integers that sum to kWeightOne in the proportions of `exact`; the largest takes what rounding leaves.
+/// Integers that sum to kWeightOne in the proportions of `exact`. Their partial sums are rounded, not they: then none
+/// is off by more than 1, however many there are.
 void quantize(const std::vector<double>& exact, std::int16_t* weights) {
   double sum = 0;
   for (const double weight : exact) sum += weight;
-  int left = ResizeAxis::kWeightOne;
-  std::size_t largest = 0;
+  double until = 0;
+  int given = 0;
   for (std::size_t i = 0; i < exact.size(); ++i) {
-    weights[i] = static_cast<std::int16_t>(std::floor(exact[i] / sum * ResizeAxis::kWeightOne + 0.5));
-    left -= weights[i];
-    if (exact[i] > exact[largest]) largest = i;
+    until += exact[i];
+    const int rounded = static_cast<int>(std::floor(until / sum * ResizeAxis::kWeightOne + 0.5));
+    weights[i] = static_cast<std::int16_t>(rounded - given);
+    given = rounded;
   }
-  weights[largest] = static_cast<std::int16_t>(weights[largest] + left);
 }
 
 /// sums[i] = the weighted sum of a column of `taps` bytes, `stride` apart.
@@ -129,7 +130,8 @@ ResizeRow resize_row_for(int channels, int taps) {
 }  // namespace
 
 void ResizeAxis::plan(Filter filter, int input, double begin, double extent, int output) {
-  LOCKSTEP_CHECK(input > 0 && output > 0 && extent > 0 && begin >= 0 && begin + extent <= input);
+  constexpr double kRounding = 1e-6;  // of who computed where the stretch ends
+  LOCKSTEP_CHECK(input > 0 && output > 0 && extent > 0 && begin >= 0 && begin + extent <= input + kRounding);
   const double scale = extent / output;
   const double away = reach(filter, scale);
   // So many middles of pixels fit into what the filter reaches; an axis may be shorter than that.

@@ -47,8 +47,8 @@ class ResizeAxis {
 /// Resizes one image after another; keeps its memory. For one thread.
 ///
 /// Separable, in integers of 32 bits: weights have 14 fractional bits, pixels between the two passes 7, and what comes
-/// out is rounded to the nearest byte. It lies within 0.6 of the exact value, and sums of integers have the same bits
-/// whatever the compiler and the machine.
+/// out is rounded to the nearest byte. It lies within 0.6 of the exact value where the image shrinks to no less than a
+/// tenth, and sums of integers have the same bits whatever the compiler and the machine.
 class Resizer {
  public:
   /// Writes `part` of an image, mirrored where `flip` says so, at the sink's size. Vertical first: the pass over long

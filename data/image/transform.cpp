@@ -48,6 +48,29 @@ Rectangle whole_of(const ImageHeader& header) { return {0, 0, header.width, head
               fmt::format("one is {} x {}", header.height, header.width));
 }
 
+/// Pixels of one axis.
+struct Stretch {
+  double begin = 0;
+  double extent = 0;
+};
+
+/// What of an axis of `extent` pixels becomes the middle `output` ones when the shorter side of `image` is resized to
+/// `shorter`.
+Stretch middle_of(int extent, const ImageHeader& image, int shorter, int output) {
+  const int shorter_now = std::min(image.height, image.width);
+  const std::int64_t resized = std::int64_t{extent} * shorter / shorter_now;
+  const auto scale = static_cast<double>(extent) / static_cast<double>(resized);
+  return {static_cast<double>(center_offset(resized, output)) * scale, output * scale};
+}
+
+/// Whole pixels around `stretch`, with all that a filter takes for `output` pixels of it.
+Stretch with_neighbours(const Stretch& stretch, int output, int extent) {
+  const double reach = std::max(stretch.extent / output, 1.0) + 1;
+  const double begin = std::max(std::floor(stretch.begin - reach), 0.0);
+  const double end = std::min(std::ceil(stretch.begin + stretch.extent + reach), static_cast<double>(extent));
+  return {begin, end - begin};
+}
+
 /// One image on its way through the geometry of a recipe, whichever it is.
 template <typename Source>
 struct Geometry {
@@ -77,21 +100,20 @@ struct Geometry {
   /// The middle of the resized image is found in the image itself, so that nothing else is decoded or resized.
   void operator()(const ResizedCenter& center) const {
     const ImageHeader header = image.header();
-    const int shorter = std::min(header.height, header.width);
-    const auto resized = [&](int extent) {
-      return extent == shorter ? center.shorter : static_cast<int>(std::int64_t{extent} * center.shorter / shorter);
-    };
-    const int height = resized(header.height);
-    const int width = resized(header.width);
-    const Rectangle middle = center_crop(height, width, recipe.height, recipe.width);
-    if (middle.x < 0 || middle.y < 0) throw_wrong_size(recipe, {height, width, header.channels});
-    DecodedPart part = image.part(wanted(whole_of(header), height, width));
-    const double row_scale = part.height / height;
-    const double column_scale = part.width / width;
-    part.y = middle.y * row_scale;
-    part.x = middle.x * column_scale;
-    part.height = middle.height * row_scale;
-    part.width = middle.width * column_scale;
+    const Stretch rows = middle_of(header.height, header, center.shorter, recipe.height);
+    const Stretch columns = middle_of(header.width, header, center.shorter, recipe.width);
+    const Stretch near_rows = with_neighbours(rows, recipe.height, header.height);
+    const Stretch near_columns = with_neighbours(columns, recipe.width, header.width);
+    const Rectangle near = {static_cast<int>(near_columns.begin), static_cast<int>(near_rows.begin),
+                            static_cast<int>(near_columns.extent), static_cast<int>(near_rows.extent)};
+    DecodedPart part = image.part(wanted(near, static_cast<int>(near.height * recipe.height / rows.extent),
+                                         static_cast<int>(near.width * recipe.width / columns.extent)));
+    const double row_scale = part.height / near.height;
+    const double column_scale = part.width / near.width;
+    part.y += (rows.begin - near.y) * row_scale;
+    part.x += (columns.begin - near.x) * column_scale;
+    part.height = rows.extent * row_scale;
+    part.width = columns.extent * column_scale;
     resizer.resize(part, recipe.filter, flip, sink);
   }
 

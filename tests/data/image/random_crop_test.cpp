@@ -53,10 +53,10 @@ TEST(ChoosePaddedCrop, NamesAnImageThatIsTooSmall) {
             "[random crop] needed images of at least 24 x 24 for crops of 32 x 32 with padding 4; one is 23 x 40");
 }
 
-TEST(CenterCrop, RoundsHalvesToTheEvenSide) {
-  EXPECT_EQ(center_crop(256, 341, 224, 224), (Rectangle{58, 16, 224, 224}));  // 58.5
-  EXPECT_EQ(center_crop(256, 343, 224, 224), (Rectangle{60, 16, 224, 224}));  // 59.5
-  EXPECT_EQ(center_crop(4, 4, 6, 4), (Rectangle{0, -1, 4, 6}));
+TEST(CenterOffset, RoundsHalvesToTheEvenSide) {
+  EXPECT_EQ(center_offset(256, 224), 16);
+  EXPECT_EQ(center_offset(341, 224), 58);  // 58.5
+  EXPECT_EQ(center_offset(343, 224), 60);  // 59.5
 }
 
 TEST(ChooseResizedCrop, IsUniformInAreaWithinTheRange) {

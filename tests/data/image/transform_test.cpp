@@ -62,33 +62,67 @@ TEST(ImageTransform, CropsResizesAndFlipsImageNet) {
 }
 
 TEST(ImageTransform, ScaledDecodingShowsTheSamePart) {
-  ImageRecipe recipe = ImageRecipe::parse("imagenet-train");
-  recipe.height = 20;
-  recipe.width = 20;
-  const ImageTransform scaled(recipe);
-  recipe.scaled_decoding = false;
-  recipe.filter = Filter::antialiased;
-  const ImageTransform plain(recipe);
   const Bytes jpeg = encode_jpeg(smooth_image(300, 400).view(), {JpegColor::ycc_420, 95});
-  for (int record = 0; record < 20; ++record) {
-    const SampleKey key = {1, 0, record};
-    const Bytes left = applied<std::uint8_t>(scaled, std::span<const std::uint8_t>(jpeg), key);
-    const Bytes right = applied<std::uint8_t>(plain, std::span<const std::uint8_t>(jpeg), key);
-    EXPECT_LE(difference(view_of(left, 20, 20, 3), view_of(right, 20, 20, 3)).largest, 6) << record;
+  for (const char* name : {"imagenet-train", "imagenet-test"}) {
+    ImageRecipe recipe = ImageRecipe::parse(name);
+    recipe.height = recipe.width = 20;
+    if (std::holds_alternative<ResizedCenter>(recipe.geometry)) recipe.geometry = ResizedCenter{23};
+    recipe.filter = Filter::antialiased;
+    recipe.scaled_decoding = true;
+    const ImageTransform scaled(recipe);
+    recipe.scaled_decoding = false;
+    const ImageTransform plain(recipe);
+    for (int record = 0; record < 20; ++record) {
+      const SampleKey key = {1, 0, record};
+      const Bytes left = applied<std::uint8_t>(scaled, std::span<const std::uint8_t>(jpeg), key);
+      const Bytes right = applied<std::uint8_t>(plain, std::span<const std::uint8_t>(jpeg), key);
+      EXPECT_LE(difference(view_of(left, 20, 20, 3), view_of(right, 20, 20, 3)).largest, 6) << name << " " << record;
+    }
   }
+}
+
+/// All of the image resized, then cropped.
+Bytes middle_after_all(const ImageView& image, int height, int width, Filter filter, const Rectangle& middle) {
+  Bytes all(static_cast<std::size_t>(height) * width * 3);
+  PixelSink sink(all, height, width, 3);
+  Resizer().resize(whole(image), filter, false, sink);
+  return pixels_of(view_of(all, height, width, 3).crop(middle));
 }
 
 TEST(ImageTransform, EvaluatesTheMiddleOfTheResizedImage) {
   ImageRecipe recipe = ImageRecipe::parse("imagenet-test");
   recipe.geometry = ResizedCenter{32};
   recipe.height = recipe.width = 28;
-  const Image image = noisy_image(60, 97);
-  // 32 rows, and 97 * 32 / 60 = 51.7 columns, cut to 51.
-  Bytes all(32 * 51 * 3);
-  PixelSink sink(all, 32, 51, 3);
-  Resizer().resize(whole(image.view()), Filter::antialiased, false, sink);
-  const ImageView resized = view_of(all, 32, 51, 3);
-  EXPECT_EQ(applied<std::uint8_t>(ImageTransform(recipe), image.view()), pixels_of(resized.crop({12, 2, 28, 28})));
+  for (const Filter filter : {Filter::bilinear, Filter::antialiased, Filter::area}) {
+    recipe.filter = filter;
+    const ImageTransform transform(recipe);
+    // 32 rows, and 97 * 32 / 60 = 51.7 columns, cut to 51.
+    const Image wide = noisy_image(60, 97);
+    EXPECT_EQ(applied<std::uint8_t>(transform, wide.view()),
+              middle_after_all(wide.view(), 32, 51, filter, {12, 2, 28, 28}));
+    // 85 rows of 53.
+    const Image high = noisy_image(53, 20);
+    EXPECT_EQ(applied<std::uint8_t>(transform, high.view()),
+              middle_after_all(high.view(), 84, 32, filter, {2, 28, 28, 28}));
+  }
+}
+
+TEST(ImageTransform, EvaluatesAllOfASquareThatFits) {
+  ImageRecipe recipe = ImageRecipe::parse("imagenet-test");
+  recipe.geometry = ResizedCenter{224};
+  for (const int size : {100, 225, 375}) {
+    const Image image = noisy_image(size, size);
+    EXPECT_EQ(applied<std::uint8_t>(ImageTransform(recipe), image.view()),
+              middle_after_all(image.view(), 224, 224, Filter::antialiased, {0, 0, 224, 224}));
+  }
+}
+
+TEST(ImageTransform, TakesStripsOfAnyLength) {
+  ImageRecipe recipe = ImageRecipe::parse("imagenet-test");
+  const Image image = constant_image(1, 1 << 24, {9, 9, 9});
+  EXPECT_EQ(applied<std::uint8_t>(ImageTransform(recipe), image.view()), Bytes(224 * 224 * 3, 9));
+  recipe = ImageRecipe::parse("imagenet-train");
+  EXPECT_EQ(applied<std::uint8_t>(ImageTransform(recipe), image.view()), Bytes(224 * 224 * 3, 9));
 }
 
 TEST(ImageTransform, FloatsAreTheNormalizedBytes) {
