@@ -85,7 +85,7 @@ Bytes encode_jpeg(const ImageView& image, const JpegStyle& style) {
   if (style.progressive) jpeg_simple_progression(&codec);
   jpeg_start_compress(&codec, TRUE);
   for (int y = 0; y < image.height; ++y) {
-    Bytes row(image.row(y), image.row(y) + image.width * image.channels);
+    Bytes row(image.row(y), image.row(y) + std::ptrdiff_t{image.width} * image.channels);
     if (ink) row = ink_of(image.row(y), image.width, style.color == JpegColor::adobe_ycck);
     JSAMPROW from = row.data();
     jpeg_write_scanlines(&codec, &from, 1);

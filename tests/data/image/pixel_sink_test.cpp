@@ -61,7 +61,7 @@ TEST(CopyPart, CropsFlipsAndPadsAsOneByOneWould) {
 
 TEST(PixelSink, CutsOutAHole) {
   const Image image = noisy_image(4, 5);
-  Bytes output(4 * 5 * 3);
+  Bytes output(std::size_t{4} * 5 * 3);
   PixelSink sink(output, 4, 5, 3);
   sink.cut_out({1, 2, 3, 1}, {10, 20, 30});
   copy_part(image.view(), {0, 0, 5, 4}, false, sink);
@@ -78,7 +78,7 @@ TEST(PixelSink, CutsOutAHole) {
 TEST(PixelSink, WritesFloatsThatAreTheNormalizedBytes) {
   const Image image = noisy_image(6, 5);
   const Normalizer normalizer(kCifar10Normalization, 3);
-  std::vector<float> floats(6 * 5 * 3);
+  std::vector<float> floats(std::size_t{6} * 5 * 3);
   std::vector<std::uint8_t> row;
   PixelSink sink(floats, 6, 5, normalizer, row);
   copy_part(image.view(), {-1, 2, 5, 6}, true, sink);
