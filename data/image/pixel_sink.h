@@ -47,8 +47,4 @@ class PixelSink {
   std::array<std::uint8_t, 3> fill_{};
 };
 
-/// The image as it is, or mirrored, with `part` of it moved to the sink. `part` may reach beyond the image: what lies
-/// there is black. It has the sink's size and the image its channels. One pass: crop, padding, flip and normalization.
-void copy_part(const ImageView& image, const Rectangle& part, bool flip, PixelSink& sink);
-
 }  // namespace lockstep::data

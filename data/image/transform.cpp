@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "data/image/copy_part.h"
 #include "device/error.h"
 
 namespace lockstep::data {

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "data/image/copy_part.h"
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
