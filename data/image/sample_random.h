@@ -20,7 +20,7 @@ class SampleRandom {
   /// In [0, 1), 32 bits of it.
   double unit() { return word() * 0x1p-32; }
   /// In [low, high).
-  double between(double low, double high) { return low + (high - low) * unit(); }
+  double between(double low, double high);
   /// 0 .. count-1, each as likely to within count / 2^32.
   int below(int count) { return static_cast<int>((std::uint64_t{word()} * static_cast<std::uint32_t>(count)) >> 32); }
 
