@@ -1,11 +1,15 @@
 #include "data/image/transform.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "data/image/copy_part.h"
+#include "data/image/mixup.h"
+#include "data/record/crc32c.h"
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
@@ -161,6 +165,25 @@ TEST(ImageTransform, JittersTheOutput) {
   const Bytes output = applied<std::uint8_t>(ImageTransform(recipe), image.view());
   jitter_colors(choose_color_jitter(kKey, recipe.jitter), image.span());
   EXPECT_EQ(output, pixels_of(image.view()));
+}
+
+/// One number for everything that is chosen and computed: it must not depend on compiler, optimization or machine, and
+/// who changes it changes everybody's trainings.
+TEST(ImageTransform, GivesTheSameBitsEverywhere) {
+  ImageRecipe recipe = ImageRecipe::parse("imagenet-train");
+  recipe.jitter = {0.4, 0.4, 0.4};
+  recipe.cutout = 56;
+  const ImageTransform transform(recipe);
+  const Image image = noisy_image(375, 500);
+  std::string bytes;
+  for (int record = 0; record < 8; ++record) {
+    const std::vector<float> output =
+        applied<float>(transform, image.view(), {.seed = 1, .epoch = 2, .record_id = record});
+    bytes.append(reinterpret_cast<const char*>(output.data()), output.size() * sizeof(float));
+    const Mixup mixup = choose_mixup({1, 2, record}, 1000, 0.2);
+    bytes.append(fmt::format("{} {}", mixup.partner, mixup.weight));
+  }
+  EXPECT_EQ(crc32c(bytes), 3820259333u);
 }
 
 TEST(ImageTransform, NoneGivesUnits) {
