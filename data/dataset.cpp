@@ -21,7 +21,10 @@ struct Dataset::Description : Pipeline {};
 Dataset::Dataset(std::shared_ptr<const Description> description) : description_(std::move(description)) {}
 
 Dataset Dataset::from_source(std::shared_ptr<const RecordSource> source) {
-  return Dataset(std::make_shared<const Description>(Description{{std::move(source), {}, {}, false, 0}}));
+  Description description;
+  description.spec = source->spec();
+  description.source = std::move(source);
+  return Dataset(std::make_shared<const Description>(std::move(description)));
 }
 
 Dataset Dataset::from_tfrecords(const std::string& glob, const TFRecordOptions& options) {
@@ -40,6 +43,15 @@ Dataset Dataset::from_csv(const std::filesystem::path& file) { return from_sourc
 Dataset Dataset::synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,
                            std::uint64_t seed, const std::string& part) {
   return from_source(std::make_shared<SyntheticSource>(SyntheticOptions{std::move(shape), classes, count, seed, part}));
+}
+
+Dataset Dataset::images(const ImageRecipe& recipe) const {
+  if (!source().has_images())
+    throw Error(ErrorCategory::input, "images", "needed records that are images", description() + " has others");
+  Description changed = *description_;
+  changed.images = std::make_shared<const ImageTransform>(recipe);
+  changed.spec.shape = {recipe.height, recipe.width, recipe.channels};
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
 }
 
 Dataset Dataset::map(SampleMap map) const {
@@ -79,11 +91,14 @@ Dataset Dataset::batch(std::int64_t global_batch) const {
   return Dataset(std::make_shared<const Description>(std::move(changed)));
 }
 
-const SampleSpec& Dataset::spec() const { return description_->source->spec(); }
+const SampleSpec& Dataset::spec() const { return description_->spec; }
 std::int64_t Dataset::size() const { return description_->source->size(); }
 std::int64_t Dataset::global_batch() const { return description_->global_batch; }
 std::int64_t Dataset::steps_per_epoch() const { return global_batch() == 0 ? 0 : description_->steps_per_epoch(); }
-std::string Dataset::description() const { return description_->source->description(); }
+std::string Dataset::description() const {
+  const std::string stored = description_->source->description();
+  return description_->images ? fmt::format("{}, images {}", stored, description_->images->recipe().name) : stored;
+}
 const RecordSource& Dataset::source() const { return *description_->source; }
 
 std::unique_ptr<BatchStream> Dataset::stream(const StreamOptions& options) const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/image/recipe.h"
 #include "data/sample.h"
 #include "device/pixels.h"
 
@@ -83,6 +84,9 @@ class Dataset {
                            std::uint64_t seed = 1, const std::string& part = "train");
   static Dataset from_source(std::shared_ptr<const RecordSource> source);
 
+  /// Makes every image what `recipe` says, before all maps. Throws Error (input) where the records are no images, or
+  /// the recipe makes no sense.
+  Dataset images(const ImageRecipe& recipe) const;
   /// Applies `map` to every sample, after the maps before it.
   Dataset map(SampleMap map) const;
   /// Normalizes the features, after all maps: on the device that trains where pixels go there. Throws Error (input)
@@ -94,7 +98,7 @@ class Dataset {
   /// Groups into global batches of `global_batch` samples; the last one of an epoch may be smaller.
   Dataset batch(std::int64_t global_batch) const;
 
-  const SampleSpec& spec() const;
+  const SampleSpec& spec() const;        ///< of the samples
   std::int64_t size() const;             ///< records
   std::int64_t global_batch() const;     ///< 0 before batch()
   std::int64_t steps_per_epoch() const;  ///< size / global_batch, rounded up

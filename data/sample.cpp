@@ -14,6 +14,7 @@ std::int64_t SampleSpec::feature_count() const {
 }
 
 void Sample::set_image(std::span<const std::uint8_t> image) {
+  if (images != nullptr) return images->take_stored(image, *this);
   if (pixels.empty()) return device::pixels_to_features(image, {}, features);
   LOCKSTEP_CHECK_OP(image.size(), ==, pixels.size());
   std::ranges::copy(image, pixels.begin());

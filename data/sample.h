@@ -20,15 +20,29 @@ struct SampleSpec {
   bool operator==(const SampleSpec&) const = default;
 };
 
+struct Sample;
+
+/// Makes a sample's features, or its pixels where those are asked for, of an image. Throws Error (data) for one that it
+/// cannot take.
+class ImageStep {
+ public:
+  virtual ~ImageStep() = default;
+  /// Pixels [shape...] of the data set as it is stored.
+  virtual void take_stored(std::span<const std::uint8_t> pixels, Sample& sample) = 0;
+  /// A JPEG or PNG file.
+  virtual void take_encoded(std::span<const std::uint8_t> file, Sample& sample) = 0;
+};
+
 /// One decoded record, seen through the memory of the batch it becomes part of.
 struct Sample {
   std::span<float> features;  ///< [shape...], row-major; uint8 images arrive as value / 255
   std::int32_t label = 0;     ///< where the data set has classes
   std::span<float> targets;   ///< where it has targets
   std::span<std::uint8_t> pixels =
-      {};  ///< [shape...]; in the place of the features, which are empty then, where asked for
+      {};                       ///< [shape...]; in the place of the features, which are empty then, where asked for
+  ImageStep* images = nullptr;  ///< who takes images; null: they become features or pixels as they are stored
 
-  /// Takes an image: as pixels where those are asked for, else as features.
+  /// Takes an image of uint8.
   void set_image(std::span<const std::uint8_t> image);
 };
 
@@ -49,8 +63,8 @@ class RecordSource {
   virtual const SampleSpec& spec() const = 0;
   /// Number of records; ids are 0 .. size()-1.
   virtual std::int64_t size() const = 0;
-  /// Whether the records are images of uint8, so that read() may be asked for pixels.
-  virtual bool has_pixels() const { return false; }
+  /// Whether the records are images of uint8, so that read() may be asked for pixels and given an ImageStep.
+  virtual bool has_images() const { return false; }
   /// Decodes record `record_id` into `sample`, whose spans have the spec's sizes. Thread-safe. Throws Error (data) with
   /// file, record, byte offset and kind of damage; also for a label outside 0 .. classes-1.
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;

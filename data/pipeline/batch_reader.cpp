@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "data/order/epoch_order.h"
+#include "data/pipeline/recipe_step.h"
 
 namespace lockstep::data {
 
@@ -12,10 +13,10 @@ BatchReader::BatchReader(Pipeline pipeline, const StreamOptions& options)
     : pipeline_(std::move(pipeline)),
       options_(options),
       steps_per_epoch_(pipeline_.steps_per_epoch()),
-      gives_pixels_(options.pixels && pipeline_.maps.empty() && pipeline_.source->has_pixels()) {}
+      gives_pixels_(options.pixels && pipeline_.gives_pixels()) {}
 
 void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
-  const SampleSpec& spec = pipeline_.source->spec();
+  const SampleSpec& spec = pipeline_.spec;
   const std::int64_t begin = step % steps_per_epoch_ * pipeline_.global_batch;
   const std::int64_t global_samples = std::min(pipeline_.global_batch, pipeline_.source->size() - begin);
   parts.resize(static_cast<std::size_t>(options_.local_replicas));
@@ -32,7 +33,7 @@ void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
     const std::size_t features = samples * static_cast<std::size_t>(spec.feature_count());
     part.features.resize(gives_pixels_ ? 0 : features);
     part.pixels.resize(gives_pixels_ ? features : 0);
-    part.normalization = gives_pixels_ ? pipeline_.normalization : device::ChannelNormalization();
+    part.normalization = gives_pixels_ ? pipeline_.pixel_normalization() : device::ChannelNormalization();
     part.labels.resize(spec.classes > 0 ? samples : 0);
     part.targets.resize(samples * static_cast<std::size_t>(spec.targets));
   }
@@ -58,8 +59,11 @@ void BatchReader::fill_part(Range samples, Batch& part, const std::stop_token& s
   const std::int64_t first_position = part.step % steps_per_epoch_ * pipeline_.global_batch + part.first_sample;
   std::optional<EpochOrder> order;
   if (pipeline_.shuffled) order.emplace(options_.seed, part.epoch, source.size());
-  const auto features = static_cast<std::size_t>(source.spec().feature_count());
-  const auto targets = static_cast<std::size_t>(source.spec().targets);
+  const auto features = static_cast<std::size_t>(pipeline_.spec.feature_count());
+  const auto targets = static_cast<std::size_t>(pipeline_.spec.targets);
+  thread_local ImageScratch scratch;
+  std::optional<RecipeStep> recipe;
+  if (pipeline_.images) recipe.emplace(*pipeline_.images, source.spec(), scratch);
   for (auto i = static_cast<std::size_t>(samples.begin); i < static_cast<std::size_t>(samples.end); ++i) {
     if (stop.stop_requested()) return;
     const std::int64_t position = first_position + static_cast<std::int64_t>(i);
@@ -70,8 +74,13 @@ void BatchReader::fill_part(Range samples, Batch& part, const std::stop_token& s
     else
       sample.features = std::span(part.features).subspan(i * features, features);
     sample.targets = std::span(part.targets).subspan(i * targets, targets);
+    const SampleKey key = {options_.seed, part.epoch, record_id};
+    if (recipe) {
+      recipe->set_key(key);
+      sample.images = &*recipe;
+    }
     source.read(record_id, sample);
-    for (const SampleMap& map : pipeline_.maps) map(sample, {options_.seed, part.epoch, record_id});
+    for (const SampleMap& map : pipeline_.maps) map(sample, key);
     device::normalize(pipeline_.normalization, sample.features);
     part.record_ids[i] = record_id;
     if (!part.labels.empty()) part.labels[i] = sample.label;

@@ -9,6 +9,16 @@
 namespace lockstep::data {
 namespace {
 
+ImageRecipe recipe_as_stored(const SampleSpec& spec) {
+  LOCKSTEP_CHECK_OP(spec.shape.size(), ==, 3U);
+  return ImageRecipe::parse("none", static_cast<int>(spec.shape[0]), static_cast<int>(spec.shape[1]),
+                            static_cast<int>(spec.shape[2]));
+}
+
+std::span<const std::uint8_t> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
 std::string values_of(const FeatureView& feature) {
   return fmt::format("it has {} value{} of kind {}", feature.size(), feature.size() == 1 ? "" : "s",
                      feature_kind_name(feature.kind()));
@@ -16,8 +26,10 @@ std::string values_of(const FeatureView& feature) {
 
 }  // namespace
 
-ExampleDecoder::ExampleDecoder(SampleSpec spec, std::string input_feature, std::string label_feature)
-    : spec_(std::move(spec)), names_{std::move(input_feature), std::move(label_feature)} {}
+ExampleDecoder::ExampleDecoder(SampleSpec spec, InputKind input, std::string input_feature, std::string label_feature)
+    : spec_(std::move(spec)), input_(input), names_{std::move(input_feature), std::move(label_feature)} {
+  if (input == InputKind::encoded_image) as_stored_.emplace(recipe_as_stored(spec_));
+}
 
 std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sample& sample) const {
   try {
@@ -38,21 +50,42 @@ std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sam
 std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& feature, Sample& sample) const {
   const std::size_t size = feature.size();
   const auto count = static_cast<std::size_t>(spec_.feature_count());
-  if (feature.kind() == FeatureKind::floats && size == count && sample.pixels.empty()) {
+  if (input_ == InputKind::floats) {
+    if (feature.kind() != FeatureKind::floats || size != count)
+      return SampleProblem{
+          fmt::format("needed {} floats in {} for shape [{}]", count, input_feature(), fmt::join(spec_.shape, ", ")),
+          values_of(feature)};
     feature.copy_floats(sample.features);
     return std::nullopt;
   }
-  const std::string needed =
-      fmt::format("needed {} raw bytes{} in {} for shape [{}]", count, sample.pixels.empty() ? " or floats" : "",
-                  input_feature(), fmt::join(spec_.shape, ", "));
-  if (feature.kind() != FeatureKind::bytes || size != 1) return SampleProblem{needed, values_of(feature)};
-  const std::string_view bytes = feature.bytes();
-  if (bytes.size() == count) {
-    sample.set_image({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  const bool is_one_text = feature.kind() == FeatureKind::bytes && size == 1;
+  if (input_ == InputKind::encoded_image) {
+    if (!is_one_text)
+      return SampleProblem{fmt::format("needed a JPEG or PNG image in {}", input_feature()), values_of(feature)};
+    return decode_image(feature.bytes(), sample);
+  }
+  if (is_one_text && feature.bytes().size() == count) {
+    sample.set_image(bytes_of(feature.bytes()));
     return std::nullopt;
   }
-  if (const auto kind = encoded_image_kind(bytes)) return encoded_image_problem(input_feature(), *kind);
-  return SampleProblem{needed, fmt::format("it has {} bytes", bytes.size())};
+  return SampleProblem{
+      fmt::format("needed {} raw bytes in {} for shape [{}]", count, input_feature(), fmt::join(spec_.shape, ", ")),
+      is_one_text ? fmt::format("it has {} bytes", feature.bytes().size()) : values_of(feature)};
+}
+
+std::optional<SampleProblem> ExampleDecoder::decode_image(std::string_view bytes, Sample& sample) const {
+  thread_local ImageScratch scratch;
+  try {
+    if (sample.images != nullptr)
+      sample.images->take_encoded(bytes_of(bytes), sample);
+    else if (!sample.pixels.empty())
+      as_stored_->apply(bytes_of(bytes), {}, sample.pixels, scratch);
+    else
+      as_stored_->apply(bytes_of(bytes), {}, sample.features, scratch);
+    return std::nullopt;
+  } catch (const Error& error) {
+    return SampleProblem{fmt::format("needed an image in {} that can be used", input_feature()), error.what()};
+  }
 }
 
 std::optional<SampleProblem> ExampleDecoder::decode_label(const FeatureView& feature, Sample& sample) const {
@@ -95,11 +128,6 @@ std::optional<std::string_view> encoded_image_kind(std::string_view bytes) {
   if (bytes.starts_with("\xff\xd8\xff")) return "JPEG";
   if (bytes.starts_with("\x89PNG")) return "PNG";
   return std::nullopt;
-}
-
-SampleProblem encoded_image_problem(const std::string& feature, std::string_view kind) {
-  return {fmt::format("needed raw pixels in {}; decoding images is not in this version", feature),
-          fmt::format("it holds a {} image", kind)};
 }
 
 std::string feature_list(std::string_view record) {

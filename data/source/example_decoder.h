@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "data/image/transform.h"
 #include "data/record/example.h"
 #include "data/sample.h"
 
@@ -19,14 +20,21 @@ struct SampleProblem {
   std::string given;
 };
 
-/// Reads one input and one label feature. The input is raw unsigned bytes, one for each element (which become value /
-/// 255, or stay as they are where the sample asks for pixels), or floats, one for each element. The label is one
-/// integer, or, where the spec has targets instead of classes, that many floats.
+/// What the input feature holds, the same in all records.
+enum class InputKind {
+  floats,         ///< one for each element
+  pixels,         ///< one raw byte for each element: value / 255, or as it is where the sample asks for pixels
+  encoded_image,  ///< a JPEG or PNG file
+};
+
+/// Reads one input and one label feature. The label is one integer, or, where the spec has targets instead of classes,
+/// that many floats. Images are given to the sample's ImageStep; without one they must have the spec's shape.
 class ExampleDecoder {
  public:
-  ExampleDecoder(SampleSpec spec, std::string input_feature, std::string label_feature);
+  ExampleDecoder(SampleSpec spec, InputKind input, std::string input_feature, std::string label_feature);
 
   const SampleSpec& spec() const { return spec_; }
+  InputKind input() const { return input_; }
   const std::string& input_feature() const { return names_[0]; }
   const std::string& label_feature() const { return names_[1]; }
 
@@ -35,9 +43,12 @@ class ExampleDecoder {
 
  private:
   std::optional<SampleProblem> decode_input(const FeatureView& feature, Sample& sample) const;
+  std::optional<SampleProblem> decode_image(std::string_view bytes, Sample& sample) const;
   std::optional<SampleProblem> decode_label(const FeatureView& feature, Sample& sample) const;
 
   SampleSpec spec_;
+  InputKind input_;
+  std::optional<ImageTransform> as_stored_;  // of encoded images
   std::array<std::string, 2> names_;
 };
 
@@ -46,9 +57,6 @@ std::optional<SampleProblem> read_class(std::string_view record, const std::stri
 
 /// "JPEG" or "PNG" where `bytes` begin as such a file does, else nothing.
 std::optional<std::string_view> encoded_image_kind(std::string_view bytes);
-
-/// The problem of a record whose image is still encoded.
-SampleProblem encoded_image_problem(const std::string& feature, std::string_view kind);
 
 /// "features image (bytes), label (int64)": what a record has, for messages.
 std::string feature_list(std::string_view record);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "data/image/decode_image.h"
 #include "data/record/example.h"
 #include "data/source/example_decoder.h"
 #include "device/error.h"
@@ -46,6 +47,23 @@ std::vector<std::int64_t> shape_in_record(std::string_view record, std::size_t b
   return count == static_cast<std::int64_t>(bytes) ? shape : std::vector<std::int64_t>{};
 }
 
+std::vector<std::int64_t> shape_of_image(std::string_view bytes, const std::string& name, const std::string& where) {
+  try {
+    const ImageHeader header = ImageDecoder().open({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+    return {header.height, header.width, header.channels};
+  } catch (const Error& error) {
+    throw Error(ErrorCategory::data, where, fmt::format("needed an image in {} that can be used", name), error.what());
+  }
+}
+
+/// An image that is not encoded may begin as if it were.
+InputKind kind_of(const FeatureView& input, const SampleSpec& spec) {
+  if (input.kind() != FeatureKind::bytes) return InputKind::floats;
+  if (input.size() != 1) return InputKind::pixels;
+  if (static_cast<std::int64_t>(input.bytes().size()) == spec.feature_count()) return InputKind::pixels;
+  return encoded_image_kind(input.bytes()) ? InputKind::encoded_image : InputKind::pixels;
+}
+
 std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& name, std::string_view record,
                                    const std::string& where) {
   if (input.kind() == FeatureKind::floats) return {static_cast<std::int64_t>(input.size())};
@@ -53,10 +71,7 @@ std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& 
     throw Error(ErrorCategory::data, where, fmt::format("needed one value of bytes, or floats, in {}", name),
                 fmt::format("it has {} of kind {}", input.size(), feature_kind_name(input.kind())));
   }
-  if (const auto kind = encoded_image_kind(input.bytes())) {
-    const SampleProblem problem = encoded_image_problem(name, *kind);
-    throw Error(ErrorCategory::data, where, problem.needed, problem.given);
-  }
+  if (encoded_image_kind(input.bytes())) return shape_of_image(input.bytes(), name, where);
   auto shape = shape_in_record(record, input.bytes().size());
   if (shape.empty()) {
     throw Error(ErrorCategory::input, where,
@@ -70,7 +85,7 @@ std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& 
 void check_record(const RecordSchema& schema, std::string_view record, const std::string& where) {
   SampleSpec spec = schema.spec;
   if (spec.targets == 0 && spec.classes == 0) spec.classes = std::numeric_limits<std::int32_t>::max();
-  const ExampleDecoder decoder(spec, schema.input_feature, schema.label_feature);
+  const ExampleDecoder decoder(spec, schema.input, schema.input_feature, schema.label_feature);
   std::vector<float> features(static_cast<std::size_t>(spec.feature_count()));
   std::vector<float> targets(static_cast<std::size_t>(spec.targets));
   Sample sample{features, 0, targets};
@@ -127,7 +142,7 @@ RecordSchema find_schema(const TFRecordOptions& options, const std::optional<Par
   if (schema.spec.shape.empty() && input.kind() != FeatureKind::missing) {
     schema.spec.shape = shape_of(input, schema.input_feature, record, where);
   }
-  schema.has_pixels = input.kind() == FeatureKind::bytes;
+  schema.input = kind_of(input, schema.spec);
   const FeatureView label = find_feature(record, schema.label_feature);
   if (label.kind() == FeatureKind::floats && options.classes == 0) {
     schema.spec.targets = static_cast<std::int64_t>(label.size());

@@ -9,6 +9,7 @@
 
 #include "data/dataset.h"
 #include "data/source/dataset_json.h"
+#include "data/source/example_decoder.h"
 
 namespace lockstep::data {
 
@@ -17,7 +18,7 @@ struct RecordSchema {
   std::string input_feature;
   std::string label_feature;
   SampleSpec spec;
-  bool has_pixels = false;  ///< the input is raw bytes, not floats
+  InputKind input = InputKind::floats;
 };
 
 /// What dataset.json says of `files`, if there is one in their directory that names one of them. Throws Error (data)

@@ -17,7 +17,7 @@ class ImageSource final : public RecordSource {
  public:
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return 7; }
-  bool has_pixels() const override { return true; }
+  bool has_images() const override { return true; }
   void read(std::int64_t record_id, Sample& sample) const override {
     std::vector<std::uint8_t> image(6);
     for (std::size_t i = 0; i < image.size(); ++i)
@@ -68,11 +68,11 @@ TEST(PixelBatches, ComeFromRawBytesOfRecords) {
   const TemporaryDirectory directory;
   write_records(directory / "images", {image_record(0, 4, 7), image_record(1, 4, 9)});
   const Dataset records = Dataset::from_tfrecords((directory / "images").string(), {.input_shape = {2, 2, 1}});
-  EXPECT_TRUE(records.source().has_pixels());
+  EXPECT_TRUE(records.source().has_images());
   EXPECT_THAT(batches_of(records.batch(2), true).front().pixels, testing::ElementsAre(7, 7, 7, 7, 9, 9, 9, 9));
   write_records(directory / "floats",
                 {serialize_example({{"image", std::vector<float>{1, 2}}, {"label", Int64List{0}}})});
-  EXPECT_FALSE(Dataset::from_tfrecords((directory / "floats").string()).source().has_pixels());
+  EXPECT_FALSE(Dataset::from_tfrecords((directory / "floats").string()).source().has_images());
 }
 
 TEST(PixelBatches, RefuseARecordOfFloatsAmongThem) {

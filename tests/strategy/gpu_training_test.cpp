@@ -163,7 +163,7 @@ class PixelSource final : public data::RecordSource {
  public:
   const data::SampleSpec& spec() const override { return source_.spec(); }
   std::int64_t size() const override { return source_.size(); }
-  bool has_pixels() const override { return true; }
+  bool has_images() const override { return true; }
   std::string description() const override { return "pixels"; }
   void read(std::int64_t id, data::Sample& sample) const override {
     std::array<float, 16> features = {};
