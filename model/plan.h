@@ -64,6 +64,8 @@ class Plan {
     // one is added.
     std::vector<StorageId> addends;
     StorageId saved = kNone;
+    StorageId statistics = kNone;  // one for the step that finds them and the one that takes them
+    std::size_t statistics_bytes = 0;
     Operands operands;
   };
 
@@ -84,6 +86,7 @@ class Plan {
   void assign_workspace();
   void bind_parameters(const Arrays& arrays, const Network& network);
   bool may_run_in_place(const Step& step) const;
+  bool has_input_statistics(const Step& step) const;
 
   StorageId new_storage(std::size_t bytes, int first, int last);
   void extend(StorageId storage, int time);

@@ -100,7 +100,7 @@ Network residual_network() {
 
 TEST(FusedAddition, IsDoneByTheNormalizationBeforeIt) {
   const Network network = residual_network();
-  const Graph graph = make_graph(network, true);
+  const Graph graph = make_graph(network, {.additions = true});
   ASSERT_EQ(graph.steps.size(), 5U);
   const GraphStep& normalized = graph.steps[2];
   EXPECT_TRUE(normalized.fused_add);
@@ -125,14 +125,14 @@ TEST(FusedAddition, StaysWhereTheNormalizationIsReadElsewhereOrOfThree) {
   const NodeId normalized = read_twice.add(BatchNormalization());
   const NodeId sum = read_twice.add(Add(), {normalized, first});
   read_twice.add(Add(), {sum, normalized});
-  EXPECT_FALSE(make_graph(read_twice, true).steps[1].fused_add);
+  EXPECT_FALSE(make_graph(read_twice, {.additions = true}).steps[1].fused_add);
 
   Network of_three({4});
   const NodeId one = of_three.add(Dense({.units = 4}));
   const NodeId two = of_three.add(Dense({.units = 4}), {kInput});
   of_three.add(BatchNormalization(), {one});
   of_three.add(Add(), {of_three.last(), one, two});
-  EXPECT_FALSE(make_graph(of_three, true).steps[2].fused_add);
+  EXPECT_FALSE(make_graph(of_three, {.additions = true}).steps[2].fused_add);
 }
 
 }  // namespace
