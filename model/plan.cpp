@@ -159,10 +159,7 @@ void Plan::assign_workspace() {
     if (step.needs.statistics_bytes == 0) continue;
     const int reader = value(step.graph.node).consumers.front();
     step.statistics = new_storage(step.needs.statistics_bytes, time, reader);
-    step.statistics_bytes = step.needs.statistics_bytes;
-    Step& taker = steps_[static_cast<std::size_t>(reader)];
-    taker.statistics = step.statistics;
-    taker.statistics_bytes = step.statistics_bytes;
+    steps_[static_cast<std::size_t>(reader)].statistics = step.statistics;
   }
   if (scratch > 0) scratch_ = new_storage(scratch, 0, end);
 }
@@ -208,7 +205,8 @@ void Plan::bind(std::byte* arena) {
     }
     step.operands.saved = bytes(step.saved, step.needs.saved_bytes);
     step.operands.scratch = bytes(step.needs.scratch_bytes > 0 ? scratch_ : kNone, step.needs.scratch_bytes);
-    step.operands.statistics = bytes(step.statistics, step.statistics_bytes);
+    if (step.statistics != kNone)
+      step.operands.statistics = bytes(step.statistics, lifetimes_[static_cast<std::size_t>(step.statistics)].bytes);
   }
 }
 

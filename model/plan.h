@@ -64,8 +64,7 @@ class Plan {
     // one is added.
     std::vector<StorageId> addends;
     StorageId saved = kNone;
-    StorageId statistics = kNone;  // one for the step that finds them and the one that takes them
-    std::size_t statistics_bytes = 0;
+    StorageId statistics = kNone;  // of the step that finds them and of the one that takes them
     Operands operands;
   };
 

@@ -115,6 +115,17 @@ void SummingConvolution::forward(const void* input, const void* kernel, void* wo
 
 namespace {
 
+// What cuDNN refuses is no error here, whatever it has against it: the same can be computed in two passes.
+template <typename Try>
+bool succeeds(Try attempt) {
+  try {
+    return attempt();
+  } catch (const Error&) {
+    static_cast<void>(cudaGetLastError());  // or a later call would report this failure as its own
+    return false;
+  }
+}
+
 // Milliseconds that what `put` puts on the stream takes there.
 template <typename Put>
 float time_of(const Context& context, Put put) {
@@ -160,9 +171,13 @@ class Trial {
     ConvolutionAlgorithm best{.number = kApart};
     float shortest = time_apart(algorithm);
     for (int number = 0; number < std::min(summing.ways(), kMostWays); ++number) {
-      if (!summing.take(number) || summing.workspace_bytes() > kMostWorkspace) continue;
-      const float time = time_together(summing);
-      if (time >= shortest) continue;
+      float time = shortest;
+      const bool works = succeeds([&] {
+        if (!summing.take(number) || summing.workspace_bytes() > kMostWorkspace) return false;
+        time = time_together(summing);
+        return true;
+      });
+      if (!works || time >= shortest) continue;
       shortest = time;
       best = {.number = number, .workspace_bytes = summing.workspace_bytes()};
     }
@@ -204,11 +219,15 @@ class Trial {
   device::Buffer of_moments_;
 };
 
-// The first way that works.
-int first_way(SummingConvolution& summing) {
+bool take_first(SummingConvolution& summing) {
   for (int number = 0; number < summing.ways(); ++number)
-    if (summing.take(number) && summing.workspace_bytes() <= kMostWorkspace) return number;
-  return kApart;
+    if (summing.take(number) && summing.workspace_bytes() <= kMostWorkspace) return true;
+  return false;
+}
+
+// Takes way `number` of those that the cache may name.
+bool take_known(SummingConvolution& summing, int number) {
+  return number >= 0 && number < summing.ways() && summing.take(number);
 }
 
 }  // namespace
@@ -220,25 +239,21 @@ std::unique_ptr<SummingConvolution> choose_summing_convolution(Context& context,
   AlgorithmCache& cache = context.algorithms();
   const std::string name = apart.key("forward with sums");
   const bool measures = context.options().fused_statistics == FusedStatistics::where_faster;
-  const auto known = measures ? cache.find(name) : std::nullopt;
+  auto known = measures ? cache.find(name) : std::nullopt;
   if (known && known->number == kApart) return nullptr;
   if (measures && !known && !apart.fits_for_trying()) return nullptr;
-  // Whatever cuDNN has against it, there is another way to compute the same: what it refuses is no error here.
-  try {
-    auto summing = std::make_unique<SummingConvolution>(context, spec, window);
-    ConvolutionAlgorithm chosen{.number = kApart};
-    if (known)
-      chosen = *known;
-    else if (!measures)
-      chosen.number = first_way(*summing);
-    else if (summing->ways() > 0)
-      chosen = Trial(context, spec, window, apart).run(*summing, algorithm);
-    if (measures && !known) cache.add(name, chosen);
-    const bool is_one = chosen.number >= 0 && chosen.number < summing->ways();
-    return is_one && summing->take(chosen.number) ? std::move(summing) : nullptr;
-  } catch (const Error&) {
-    return nullptr;
-  }
+  std::unique_ptr<SummingConvolution> summing;
+  const bool is_taken = succeeds([&] {
+    summing = std::make_unique<SummingConvolution>(context, spec, window);
+    if (!measures) return take_first(*summing);
+    if (!known) {
+      known = {.number = kApart};
+      if (summing->ways() > 0) known = Trial(context, spec, window, apart).run(*summing, algorithm);
+      cache.add(name, *known);
+    }
+    return take_known(*summing, known->number);
+  });
+  return is_taken ? std::move(summing) : nullptr;
 }
 
 }  // namespace lockstep::model::cuda
