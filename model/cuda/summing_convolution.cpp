@@ -19,7 +19,7 @@ constexpr std::array<std::int64_t, 5> kIds{kInput, kKernel, kOutput, kSums, kSqu
 // The algorithm's number in the cache where the convolution and its statistics are better off apart.
 constexpr int kApart = -1;
 
-constexpr int kMostWays = 8;
+constexpr int kMostWays = 16;
 
 GraphDescriptor describe_window(const WindowGeometry& w) {
   const std::array<std::int64_t, 2> strides{w.stride_height, w.stride_width};
@@ -64,12 +64,6 @@ GraphDescriptor describe_sums(const GraphDescriptor& of, const GraphDescriptor& 
   return statistics;
 }
 
-GraphDescriptor describe_graph(cudnnHandle_t handle, std::span<const GraphDescriptor* const> operations) {
-  GraphDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle).refer_to(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations).finalize();
-  return graph;
-}
-
 }  // namespace
 
 bool may_sum_channels(const ComputeOptions& options) {
@@ -77,28 +71,28 @@ bool may_sum_channels(const ComputeOptions& options) {
          options.fused_statistics != FusedStatistics::never;
 }
 
-SummingConvolution::SummingConvolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& w)
-    : context_(context) {
+SummingGraph::SummingGraph(cudnnHandle_t handle, cudnnDataType_t type, const Conv2DSpec& spec, const WindowGeometry& w)
+    : input_(describe_tensor(kInput, type, {spec.batch, w.channels, w.height, w.width})),
+      kernel_(describe_tensor(kKernel, type, {spec.filters, w.channels, w.kernel_height, w.kernel_width})),
+      output_(describe_tensor(kOutput, type, {spec.batch, spec.filters, w.output_height, w.output_width})),
+      sums_(describe_tensor(kSums, CUDNN_DATA_FLOAT, {1, spec.filters, 1, 1})),
+      squares_(describe_tensor(kSquares, CUDNN_DATA_FLOAT, {1, spec.filters, 1, 1})),
+      window_(describe_window(w)),
+      convolution_(describe_convolution(window_, input_, kernel_, output_)),
+      statistics_(describe_sums(output_, sums_, squares_)),
+      whole_(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
   LOCKSTEP_CHECK(!spec.bias && !spec.relu && spec.groups == 1);
-  const cudnnDataType_t type = context.cudnn_type();
-  const TensorSizes of_channels{1, spec.filters, 1, 1};
-  parts_.reserve(9);  // so that references to them stay
-  const auto add = [this](GraphDescriptor part) -> const GraphDescriptor& {
-    return parts_.emplace_back(std::move(part));
-  };
-  const auto& input = add(describe_tensor(kInput, type, {spec.batch, w.channels, w.height, w.width}));
-  const auto& kernel = add(describe_tensor(kKernel, type, {spec.filters, w.channels, w.kernel_height, w.kernel_width}));
-  const auto& output = add(describe_tensor(kOutput, type, {spec.batch, spec.filters, w.output_height, w.output_width}));
-  const auto& sums = add(describe_tensor(kSums, CUDNN_DATA_FLOAT, of_channels));
-  const auto& squares = add(describe_tensor(kSquares, CUDNN_DATA_FLOAT, of_channels));
-  const auto& window = add(describe_window(w));
-  const auto& convolution = add(describe_convolution(window, input, kernel, output));
-  const auto& statistics = add(describe_sums(output, sums, squares));
-  const std::array operations{&convolution, &statistics};
-  const auto& graph = add(describe_graph(context.cudnn(), operations));
+  const std::array<const GraphDescriptor*, 2> operations{&convolution_, &statistics_};
+  whole_.refer_to(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations);
+  if (handle != nullptr) whole_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
+  whole_.finalize();
+}
+
+SummingConvolution::SummingConvolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& window)
+    : context_(context), graph_(context.cudnn(), context.cudnn_type(), spec, window) {
   // The second are those that promise to work rather than to be fast.
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
-    for (GraphDescriptor& one : engine_configurations(graph, mode)) configurations_.push_back(std::move(one));
+    for (GraphDescriptor& one : engine_configurations(graph_.whole(), mode)) configurations_.push_back(std::move(one));
 }
 
 bool SummingConvolution::take(int number) {

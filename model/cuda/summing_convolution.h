@@ -16,11 +16,33 @@ namespace lockstep::model::cuda {
 /// Whether convolutions may be of this kind at all: in 16 bits, and not where the same bits are wanted in every run.
 bool may_sum_channels(const ComputeOptions& options);
 
-/// The forward pass as a graph of cuDNN's, a convolution whose output is also read by what sums it up (GenStats). The
+/// The forward pass as a graph of cuDNN's: a convolution whose output is also read by what sums it up (GenStats). The
 /// sums are taken in float32, in cuDNN's order, of what is written, whether before or after its rounding to 16 bits.
+/// cuDNN's guide has this as the pattern ConvBNfprop.
+class SummingGraph {
+ public:
+  /// Without bias, ReLU and groups; `window` pads both sides alike. `handle` is of the GPU that is to run it, or null
+  /// to describe it without one. Throws Error (device) where cuDNN refuses the description.
+  SummingGraph(cudnnHandle_t handle, cudnnDataType_t type, const Conv2DSpec& spec, const WindowGeometry& window);
+
+  const GraphDescriptor& whole() const { return whole_; }
+
+ private:
+  GraphDescriptor input_;
+  GraphDescriptor kernel_;
+  GraphDescriptor output_;
+  GraphDescriptor sums_;
+  GraphDescriptor squares_;
+  GraphDescriptor window_;
+  GraphDescriptor convolution_;
+  GraphDescriptor statistics_;
+  GraphDescriptor whole_;
+};
+
+/// That graph, and ways to run it.
 class SummingConvolution {
  public:
-  /// Throws Error (device) where cuDNN refuses the description. `window` pads both sides alike.
+  /// As SummingGraph, on the context's GPU.
   SummingConvolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& window);
 
   /// Ways to compute it that cuDNN's rules propose, what they take for the fastest first. Not all need work.
@@ -35,7 +57,7 @@ class SummingConvolution {
 
  private:
   Context& context_;
-  std::vector<GraphDescriptor> parts_;  // each refers to earlier ones
+  SummingGraph graph_;
   std::vector<GraphDescriptor> configurations_;
   std::optional<GraphPlan> plan_;
 };
