@@ -70,9 +70,11 @@ GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const Ten
   return tensor;
 }
 
-std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph, cudnnBackendHeurMode_t mode) {
+std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph, cudnnBackendHeurMode_t mode,
+                                                   const GraphDescriptor* gpu) {
   GraphDescriptor rules(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   rules.refer_to(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
+  if (gpu != nullptr) rules.refer_to(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *gpu);
   if (!rules.try_to_finalize()) return {};
   constexpr std::string_view kWhat = "ways to run a graph of operations";
   std::int64_t count = 0;

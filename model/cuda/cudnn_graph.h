@@ -65,8 +65,10 @@ using TensorSizes = std::array<std::int64_t, 4>;
 /// bytes.
 GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes);
 
-/// How cuDNN's rules `mode` would run `graph`, what they take for the fastest first; none where they know no way.
-std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph, cudnnBackendHeurMode_t mode);
+/// How cuDNN's rules `mode` would run `graph`, what they take for the fastest first; none where they know no way. On
+/// the GPU of the graph's handle, or on one of the properties `gpu`.
+std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph, cudnnBackendHeurMode_t mode,
+                                                   const GraphDescriptor* gpu = nullptr);
 
 /// One way to run a graph.
 class GraphPlan {
