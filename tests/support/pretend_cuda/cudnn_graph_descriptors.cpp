@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <set>
 #include <utility>
 
 #include "tests/support/pretend_cuda/cudnn_descriptors.h"
