@@ -118,6 +118,19 @@ TEST_F(FusedStatisticsTest, AreFoundByEveryConvolutionThatCan) {
     EXPECT_EQ(train(with_two_convolutions(), where_possible(precision)).found, 2U) << to_string(precision);
 }
 
+// Some of their normalizations add what the block adds; some convolutions read what others read too.
+TEST_F(FusedStatisticsTest, AreFoundThroughoutAResNet) {
+  const Network network = zoo::resnet18({16, 16, 3}, 5, {.width = 4});
+  ComputeOptions apart = where_possible(Precision::float16);
+  apart.fused_statistics = FusedStatistics::never;
+  const Training together = train(network, where_possible(Precision::float16));
+  const Training expected = train(network, apart);
+  EXPECT_EQ(together.found, 20U);
+  EXPECT_EQ(expected.found, 0U);
+  EXPECT_LE(error(together.losses, expected.losses), 0.03);
+  EXPECT_LE(error(together.buffers, expected.buffers), 0.03);
+}
+
 TEST_F(FusedStatisticsTest, AreNotFoundWhereNobodyWantsThem) {
   ComputeOptions never = where_possible();
   never.fused_statistics = FusedStatistics::never;
