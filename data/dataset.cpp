@@ -1,7 +1,9 @@
 #include "data/dataset.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "data/pipeline/pipeline.h"
@@ -19,7 +21,7 @@ struct Dataset::Description : Pipeline {};
 Dataset::Dataset(std::shared_ptr<const Description> description) : description_(std::move(description)) {}
 
 Dataset Dataset::from_source(std::shared_ptr<const RecordSource> source) {
-  return Dataset(std::make_shared<const Description>(Description{{std::move(source), {}, false, 0}}));
+  return Dataset(std::make_shared<const Description>(Description{{std::move(source), {}, {}, false, 0}}));
 }
 
 Dataset Dataset::from_tfrecords(const std::string& glob, const TFRecordOptions& options) {
@@ -43,6 +45,21 @@ Dataset Dataset::synthetic(std::vector<std::int64_t> shape, std::int64_t classes
 Dataset Dataset::map(SampleMap map) const {
   Description changed = *description_;
   changed.maps.push_back(std::move(map));
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::normalize(const device::ChannelNormalization& normalization) const {
+  const std::int64_t channels = spec().shape.empty() ? 0 : spec().shape.back();
+  const auto given = std::span(normalization.deviation)
+                         .first(static_cast<std::size_t>(
+                             std::clamp(normalization.channels, 0, device::ChannelNormalization::kMostChannels)));
+  if (normalization.channels != channels || !std::ranges::all_of(given, [](float d) { return d > 0; })) {
+    throw Error(ErrorCategory::input, "normalize",
+                fmt::format("needed a mean and a deviation above 0 for each of the {} channels", channels),
+                fmt::format("{} deviations were given: {}", normalization.channels, fmt::join(given, ", ")));
+  }
+  Description changed = *description_;
+  changed.normalization = normalization;
   return Dataset(std::make_shared<const Description>(std::move(changed)));
 }
 

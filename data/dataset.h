@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/sample.h"
+#include "device/pixels.h"
 
 namespace lockstep::data {
 
@@ -21,8 +22,10 @@ struct Batch {
   std::int64_t global_samples = 0;       ///< of the whole global batch: the batch size, or less for the ragged last one
   std::vector<std::int64_t> record_ids;  ///< [samples]
   std::vector<float> features;           ///< [samples, shape...]
-  std::vector<std::int32_t> labels;      ///< [samples] where the data set has classes, else empty
-  std::vector<float> targets;            ///< [samples, targets] where it has targets, else empty
+  std::vector<std::uint8_t> pixels;      ///< [samples, shape...] instead of features, where the stream gives pixels
+  device::ChannelNormalization normalization;  ///< what is still to be done to the pixels once they are features
+  std::vector<std::int32_t> labels;            ///< [samples] where the data set has classes, else empty
+  std::vector<float> targets;                  ///< [samples, targets] where it has targets, else empty
 };
 
 /// Which part of which batches one process reads.
@@ -35,6 +38,7 @@ struct StreamOptions {
   int local_replicas = 1;       ///< replicas of this process
   int prefetch = 2;             ///< global batches read ahead, at most
   int threads = 1;              ///< background threads that read and map
+  bool pixels = false;          ///< images of uint8 that no map changes come as pixels, a quarter of the bytes
 };
 
 /// Batches of one process, in step order, made by background threads ahead of their use. Destroying it stops them
@@ -46,6 +50,8 @@ class BatchStream {
   /// end. Blocks until the step is read. An error of a background thread is thrown at the step it belongs to, after the
   /// steps before it, whatever the number of threads; the stream is of no further use then. Called by one thread.
   virtual bool next(std::vector<Batch>& parts) = 0;
+  /// The same if it need not block, else false: now nothing is ready, or all is done, or next() would throw.
+  virtual bool next_if_ready(std::vector<Batch>& parts) = 0;
   /// Seconds that next() has waited since the start.
   virtual double seconds_waited() const = 0;
 };
@@ -54,12 +60,12 @@ class BatchStream {
 /// the shards, else from the first record (`image/encoded` or `image`; `image/class/label` or `label`), classes from
 /// one scan of the labels.
 struct TFRecordOptions {
-  std::string input_feature;
-  std::string label_feature;
-  std::vector<std::int64_t> input_shape;
+  std::string input_feature = {};
+  std::string label_feature = {};
+  std::vector<std::int64_t> input_shape = {};
   std::int64_t classes = 0;
-  std::filesystem::path index_dir;  ///< where record indexes are kept; empty: beside each file (or in memory where that
-                                    ///< cannot be written)
+  std::filesystem::path index_dir = {};  ///< where record indexes are kept; empty: beside each file (or in memory where
+                                         ///< that cannot be written)
 };
 
 /// A description of a data set; a cheap value. Nothing is read before stream() but headers and indexes.
@@ -79,6 +85,9 @@ class Dataset {
 
   /// Applies `map` to every sample, after the maps before it.
   Dataset map(SampleMap map) const;
+  /// Normalizes the features, after all maps: on the device that trains where pixels go there. Throws Error (input)
+  /// unless there is one mean and one deviation above 0 for each channel, the last extent of the shape.
+  Dataset normalize(const device::ChannelNormalization& normalization) const;
   /// Every epoch in an order of its own: a permutation of all record ids that depends on (seed, epoch) alone. Without
   /// it, id order.
   Dataset shuffle() const;

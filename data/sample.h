@@ -25,6 +25,11 @@ struct Sample {
   std::span<float> features;  ///< [shape...], row-major; uint8 images arrive as value / 255
   std::int32_t label = 0;     ///< where the data set has classes
   std::span<float> targets;   ///< where it has targets
+  std::span<std::uint8_t> pixels =
+      {};  ///< [shape...]; in the place of the features, which are empty then, where asked for
+
+  /// Takes an image: as pixels where those are asked for, else as features.
+  void set_image(std::span<const std::uint8_t> image);
 };
 
 /// What a map function may depend on, so that its result is the same on every rank and after a resume.
@@ -44,6 +49,8 @@ class RecordSource {
   virtual const SampleSpec& spec() const = 0;
   /// Number of records; ids are 0 .. size()-1.
   virtual std::int64_t size() const = 0;
+  /// Whether the records are images of uint8, so that read() may be asked for pixels.
+  virtual bool has_pixels() const { return false; }
   /// Decodes record `record_id` into `sample`, whose spans have the spec's sizes. Thread-safe. Throws Error (data) with
   /// file, record, byte offset and kind of damage; also for a label outside 0 .. classes-1.
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;

@@ -9,6 +9,7 @@
 
 #include "device/buffer.h"
 #include "device/stream.h"
+#include "model/batch_view.h"
 #include "model/layer.h"
 #include "model/layers/window.h"
 #include "model/loss.h"
@@ -101,9 +102,12 @@ class Backend {
   /// Takes what the next pass depends on; before the pass, and not part of what may be recorded and repeated.
   virtual void begin_pass(const PassContext& pass, const GradientScale& scale) = 0;
 
-  /// Brings the features of `samples` and their targets, in host memory, to where the pass finds them: `input` becomes
-  /// the features in the plan's type, where it is not empty. Not part of what may be recorded either.
-  virtual void load(const TensorView& input, std::span<const float> features, const Targets& targets) = 0;
+  /// Begins to bring a batch here, beside the work on the stream, for the next load() with `staged`. Others may come
+  /// between. Does nothing where the batch is read where it lies.
+  virtual void stage(const BatchView& /*batch*/) {}
+  /// Brings a batch to where the pass finds it: `input` becomes its features in the plan's type, where it is not empty.
+  /// Returns the features: `input`, or where they lie in host memory. Not part of what may be recorded either.
+  virtual TensorView load(const TensorView& input, const BatchView& batch, bool staged) = 0;
 
   /// Loss and metrics of `outputs` [samples, width] and the targets loaded last, added to the sums of the step; the
   /// gradient of the outputs, scaled as begin_pass() said, where `gradient` is not empty. compute_loss() is its
@@ -114,7 +118,9 @@ class Backend {
   /// device.
   virtual void write_sums(std::span<float> summable) = 0;
   virtual void clear_sums() = 0;
-  /// The sums themselves; waits for the work on the stream.
+  /// Puts the sums on their way to the host.
+  virtual void fetch_sums() {}
+  /// The sums as they were fetched; waits for the work on the stream.
   virtual MetricSums read_sums() = 0;
 
   /// Grows when memory that passes use has moved.

@@ -109,18 +109,22 @@ MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext&
   backend_->clear_sums();
   load(batch, context, loss);
   train_loaded(batch.samples, context, loss, accumulate, ready);
+  backend_->fetch_sums();
   return backend_->read_sums();
 }
 
-void CompiledModel::load(const BatchView& batch, const StepContext& context, const Loss& loss) {
+void CompiledModel::load(const BatchView& batch, const StepContext& context, const Loss& loss, bool staged) {
   check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
   if (batch.samples == 0) return;
-  loaded_ = batch.features;
   const TensorView input = plan(batch.samples, true).input();  // first, since the backend learns of its layers here
   backend_->begin_pass(
       {.training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample},
       {.divisor = context.global_samples, .loss_scale = context.loss_scale});
-  backend_->load(input, batch.features, batch.targets);
+  loaded_ = backend_->load(input, batch, staged);
+}
+
+void CompiledModel::stage(const BatchView& batch) {
+  if (batch.samples > 0) backend_->stage(batch);
 }
 
 void CompiledModel::train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss, bool accumulate,
@@ -156,8 +160,7 @@ void CompiledModel::train_without_samples(bool accumulate, const GradientReady& 
 Plan& CompiledModel::forward_in_inference(const BatchView& batch) {
   Plan& active = plan(batch.samples, false);
   backend_->begin_pass({}, {});
-  backend_->load(active.input(), batch.features, batch.targets);
-  active.forward(batch.features, {});
+  active.forward(backend_->load(active.input(), batch, false), {});
   return active;
 }
 
@@ -166,12 +169,13 @@ MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const Loss& los
   check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
   backend_->clear_sums();
   backend_->compute_loss(loss, forward_in_inference(batch).output(), batch.samples, {});
+  backend_->fetch_sums();
   return backend_->read_sums();
 }
 
-std::span<const float> CompiledModel::predict_batch(std::int64_t samples, std::span<const float> features) {
-  if (samples == 0) return {};
-  const TensorView outputs = forward_in_inference({.samples = samples, .features = features, .targets = {}}).output();
+std::span<const float> CompiledModel::predict_batch(const BatchView& batch) {
+  if (batch.samples == 0) return {};
+  const TensorView outputs = forward_in_inference(batch).output();
   if (backend_->runs_on_host() && outputs.type() == Precision::float32) return outputs.as<float>();
   host_outputs_.resize(outputs.size());
   backend_->read(outputs, host_outputs_);

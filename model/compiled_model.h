@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/buffer.h"
+#include "model/batch_view.h"
 #include "model/loss.h"
 #include "model/network.h"
 #include "model/parameters.h"
@@ -20,13 +21,6 @@ namespace lockstep::model {
 class Backend;
 class Plan;
 class StatisticsExchange;
-
-/// Inputs of one part of a global batch; the memory is the caller's.
-struct BatchView {
-  std::int64_t samples = 0;         ///< may be 0: then the gradients are zero
-  std::span<const float> features;  ///< [samples, input shape...]
-  Targets targets;
-};
 
 /// What a step's random numbers and its gradient's divisor depend on.
 struct StepContext {
@@ -80,16 +74,24 @@ class CompiledModel {
                          const GradientReady& ready = {});
 
   /// train_batch in two halves, neither of which waits for the device: the first brings the batch to it, the second may
-  /// be recorded and repeated for further batches of `samples` samples. Sums are the backend's.
-  void load(const BatchView& batch, const StepContext& context, const Loss& loss);
+  /// be recorded and repeated for further batches of `samples` samples. Sums are the backend's. With `staged` the batch
+  /// is what stage() was given last.
+  void load(const BatchView& batch, const StepContext& context, const Loss& loss, bool staged = false);
   void train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss, bool accumulate = false,
                     const GradientReady& ready = {});
+
+  /// Begins to bring a batch to the device beside the work under way, for a later load(). One batch at a time; what
+  /// comes between may load others. A device that computes in host memory needs none of it.
+  void stage(const BatchView& batch);
 
   /// Forward and loss in inference mode: moving statistics, no dropout.
   MetricSums evaluate_batch(const BatchView& batch, const Loss& loss);
 
   /// Outputs [samples, output shape...] in inference mode; valid until the next call on this model.
-  std::span<const float> predict_batch(std::int64_t samples, std::span<const float> features);
+  std::span<const float> predict_batch(const BatchView& batch);
+  std::span<const float> predict_batch(std::int64_t samples, std::span<const float> features) {
+    return predict_batch({.samples = samples, .features = features});
+  }
 
   /// Makes the plan for `samples` now instead of in the first step that needs it.
   void prepare(std::int64_t samples, bool training);
@@ -124,7 +126,7 @@ class CompiledModel {
   device::Buffer arena_;            // shared by all plans: only one runs at a time
   std::uint64_t arenas_ = 0;        // allocated so far
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Plan>> plans_;
-  std::span<const float> loaded_;    // features of the batch under way
+  TensorView loaded_;                // features of the batch under way
   std::vector<float> host_outputs_;  // of predict_batch, where the outputs are not float32 in host memory
 };
 

@@ -26,8 +26,8 @@ std::string to_string(const Loss& loss);
 
 /// What the samples of a batch should have given. One of the two is used, depending on the loss.
 struct Targets {
-  std::span<const std::int32_t> labels;  ///< [samples], 0 .. outputs-1
-  std::span<const float> values;         ///< [samples, outputs]
+  std::span<const std::int32_t> labels = {};  ///< [samples], 0 .. outputs-1
+  std::span<const float> values = {};         ///< [samples, outputs]
 };
 
 /// Throws Error (input) for constants of the loss out of their range, Error (data) unless `targets` fit outputs

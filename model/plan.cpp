@@ -212,11 +212,11 @@ void Plan::bind(std::byte* arena) {
 
 TensorView Plan::input() const { return view(value(kInput).storage, value(kInput).elements); }
 
-void Plan::forward(std::span<const float> features, const PassContext& pass) {
+void Plan::forward(const TensorView& features, const PassContext& pass) {
   LOCKSTEP_CHECK_OP(features.size(), ==, value(kInput).elements);
   for (Step& step : steps_) {
     for (std::size_t k = 0; k < step.graph.inputs.size(); ++k)
-      if (value(step.graph.inputs[k]).storage == kExternal) step.operands.inputs[k] = TensorView::reading(features);
+      if (value(step.graph.inputs[k]).storage == kExternal) step.operands.inputs[k] = features;
     if (step.operation) step.operation->forward(step.operands, pass);
   }
 }

@@ -35,7 +35,7 @@ class Plan {
   TensorView input() const;
   /// Runs forward on what was loaded, or on `features`, [batch, input shape...], in host memory; they must stay in
   /// place until backward has run.
-  void forward(std::span<const float> features, const PassContext& pass);
+  void forward(const TensorView& features, const PassContext& pass);
   /// [batch, output shape...], valid after forward until the next pass of any plan on the same arena.
   TensorView output() const;
   /// To be filled by the loss between forward and backward; empty where nothing is trained.

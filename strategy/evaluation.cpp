@@ -46,7 +46,8 @@ data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& data
           .first_replica = strategy.first_replica(),
           .local_replicas = strategy.local_replicas(),
           .prefetch = prefetch,
-          .threads = threads};
+          .threads = threads,
+          .pixels = strategy.has_gpu()};
 }
 
 std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::Dataset& dataset,

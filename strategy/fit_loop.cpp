@@ -42,7 +42,7 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer, const d
       results_(static_cast<std::size_t>(strategy_.local_replicas())),
       step_body_([this](int local) {
         const auto i = static_cast<std::size_t>(local);
-        results_[i] = replicas_[local].train_step(parts_[i], request_);
+        results_[i] = replicas_[local].train_step(parts_[i], request_, has_next_ ? &next_parts_[i] : nullptr);
       }) {}
 
 FitLoop::~FitLoop() = default;
@@ -88,7 +88,8 @@ void FitLoop::begin() {
                                .first_replica = strategy_.first_replica(),
                                .local_replicas = strategy_.local_replicas(),
                                .prefetch = fit_.prefetch,
-                               .threads = fit_.data_threads});
+                               .threads = fit_.data_threads,
+                               .pixels = strategy_.has_gpu()});
   announce();
 }
 
@@ -143,9 +144,15 @@ void FitLoop::train_step() {
   for (int local = 0; local < strategy_.local_replicas(); ++local) strategy_.activity(local).set_step(step_ + 1);
   tell([this](Callback& callback) { callback.on_batch_begin(step_); });
   const double waited_before = stream_->seconds_waited();
+  const bool staged = has_next_;
   {
     const allreduce::PhaseScope input(&strategy_.activity(0), allreduce::Phase::input);
-    LOCKSTEP_CHECK(stream_->next(parts_));
+    if (staged)
+      std::swap(parts_, next_parts_);
+    else
+      LOCKSTEP_CHECK(stream_->next(parts_));
+    // On its way to a GPU during this step; where it is not read yet, the next step takes it as it comes.
+    has_next_ = strategy_.has_gpu() && stream_->next_if_ready(next_parts_);
   }
   LOCKSTEP_CHECK_OP(parts_.front().step, ==, step_);
   request_ = {.seed = trainer_.seed,
@@ -153,7 +160,8 @@ void FitLoop::train_step() {
               .update = updates_ + 1,
               .learning_rate = schedule_.rate(step_),
               .signal = signals_.received(),
-              .input_seconds = stream_->seconds_waited() - waited_before};
+              .input_seconds = stream_->seconds_waited() - waited_before,
+              .staged = staged};
   const Clock::time_point begin = Clock::now();
   strategy_.run(step_body_);
   if (tuner_) tune_buckets(seconds_since(begin));

@@ -108,6 +108,8 @@ class FitLoop {
 
   // Of the step under way; kept so that a step allocates nothing.
   std::vector<data::Batch> parts_;
+  std::vector<data::Batch> next_parts_;
+  bool has_next_ = false;  // next_parts_ are those of the step after
   std::vector<StepResult> results_;
   StepRequest request_;
   std::function<void(int)> step_body_;

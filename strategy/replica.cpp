@@ -128,8 +128,12 @@ void Replica::check_layout() const {
   allreduce::check_layout(group_, layout);
 }
 
-StepResult Replica::train_step(const data::Batch& part, const StepRequest& request) {
+StepResult Replica::train_step(const data::Batch& part, const StepRequest& request, const data::Batch* next) {
   put_step(part, request);
+  if (next != nullptr) {
+    const data::Range first = micro_batch(*next, 0);
+    model_.stage(view(*next, first.begin, first.end));
+  }
   const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
   StepResult result;
   result.report = read_report();
@@ -156,7 +160,7 @@ void Replica::put_step(const data::Batch& part, const StepRequest& request) {
                    .loss_scale = loss_scaler_.scale(),
                    .checks_norm = loss_scaler_.is_on()});
   if (!recordings_ || micro_batches(part) > 1) return put_work(part, request, false);
-  load(part, request, {0, part.samples});
+  load(part, request, 0);
   stage_report(request, 0);
   recordings_->run(part.samples, model_.placement(), [&] { put_work(part, request, true); });
 }
@@ -176,6 +180,7 @@ void Replica::put_work(const data::Batch& part, const StepRequest& request, bool
   buckets_.ready(model_.parameter_table().entries().size());
   buckets_.finish();
   updater_->update(memory_.report());
+  backend.fetch_sums();
 }
 
 // A part with fewer samples than micro-batches is cut into single samples; one without any still reports its zero
@@ -195,15 +200,21 @@ model::StepContext Replica::context(const data::Batch& part, const StepRequest& 
           .loss_scale = loss_scaler_.scale()};
 }
 
-void Replica::load(const data::Batch& part, const StepRequest& request, const data::Range& range) {
-  model_.load(view(part, range.begin, range.end), context(part, request, range.begin), options_.loss);
+data::Range Replica::micro_batch(const data::Batch& part, std::int64_t number) const {
+  return data::split(part.samples, micro_batches(part), number);
+}
+
+void Replica::load(const data::Batch& part, const StepRequest& request, std::int64_t number) {
+  const data::Range range = micro_batch(part, number);
+  const bool staged = request.staged && number == 0 && range.size() > 0;
+  model_.load(view(part, range.begin, range.end), context(part, request, range.begin), options_.loss, staged);
 }
 
 void Replica::compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded) {
   const std::int64_t pieces = micro_batches(part);
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
-    const data::Range range = data::split(part.samples, pieces, piece);
-    if (!is_loaded) load(part, request, range);
+    const data::Range range = micro_batch(part, piece);
+    if (!is_loaded) load(part, request, piece);
     const bool last = piece + 1 == pieces;
     model_.train_loaded(range.end - range.begin, context(part, request, range.begin), options_.loss, piece > 0,
                         last ? ready_ : model::GradientReady{});
@@ -291,7 +302,12 @@ model::BatchView Replica::view(const data::Batch& part, std::int64_t begin, std:
   const auto count = static_cast<std::size_t>(end - begin);
   model::BatchView view;
   view.samples = end - begin;
-  view.features = std::span(part.features).subspan(first * feature_count_, count * feature_count_);
+  if (part.pixels.empty()) {
+    view.features = std::span(part.features).subspan(first * feature_count_, count * feature_count_);
+  } else {
+    view.pixels = std::span(part.pixels).subspan(first * feature_count_, count * feature_count_);
+    view.normalization = part.normalization;
+  }
   if (!part.labels.empty()) view.targets.labels = std::span(part.labels).subspan(first, count);
   if (part.samples > 0 && !part.targets.empty()) {
     const std::size_t width = part.targets.size() / static_cast<std::size_t>(part.samples);

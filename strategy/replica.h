@@ -49,6 +49,7 @@ struct StepRequest {
   float learning_rate = 0;
   int signal = 0;            ///< SIGTERM or SIGINT that this rank has received; 0 for none. One replica a rank says it
   double input_seconds = 0;  ///< that this rank waited for the samples of this step
+  bool staged = false;       ///< these samples are what the step before was told comes next
 };
 
 /// What a step came to; the same on all replicas.
@@ -88,8 +89,9 @@ class Replica {
   void check_layout() const;
 
   /// One update: forward and backward on `part` in micro-batches, one reduction per gradient bucket, clipping, the
-  /// optimizer. With 0 samples it takes part with a gradient of zero. Collective.
-  StepResult train_step(const data::Batch& part, const StepRequest& request);
+  /// optimizer. With 0 samples it takes part with a gradient of zero. `next`, where it is known, is what comes after:
+  /// it travels to the model's device while this step is computed. Collective.
+  StepResult train_step(const data::Batch& part, const StepRequest& request, const data::Batch* next = nullptr);
 
   /// What each replica of the job was busy with in the last step, waiting for others left out; the same on all.
   std::span<const allreduce::BusySeconds> busy() const { return busy_; }
@@ -109,14 +111,15 @@ class Replica {
     return model_.evaluate_batch(view(part, 0, part.samples), options_.loss);
   }
   /// Outputs [samples, outputs] in inference mode; valid until the next call.
-  std::span<const float> predict(const data::Batch& part) { return model_.predict_batch(part.samples, part.features); }
+  std::span<const float> predict(const data::Batch& part) { return model_.predict_batch(view(part, 0, part.samples)); }
 
  private:
   model::BatchView view(const data::Batch& part, std::int64_t begin, std::int64_t end) const;
   void put_step(const data::Batch& part, const StepRequest& request);
   void put_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
   model::StepContext context(const data::Batch& part, const StepRequest& request, std::int64_t first) const;
-  void load(const data::Batch& part, const StepRequest& request, const data::Range& range);
+  data::Range micro_batch(const data::Batch& part, std::int64_t number) const;
+  void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
   void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
   void stage_report(const StepRequest& request, double compute_seconds);
   StepReport read_report();

@@ -39,6 +39,10 @@ void Strategy::watch(const StrategyOptions& options) {
     watchdog_ = std::make_unique<allreduce::Watchdog>(session_.ranks(), watched, watchdog);
 }
 
+bool Strategy::has_gpu() const {
+  return std::ranges::any_of(devices_, [](device::Device device) { return device.kind == device::DeviceKind::gpu; });
+}
+
 void Strategy::gather_placements(int cores) {
   std::vector<Placement> mine;
   for (std::size_t i = 0; i < devices_.size(); ++i) {

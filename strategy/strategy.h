@@ -55,6 +55,8 @@ class Strategy {
   /// Whether this process writes checkpoints, summaries and logs.
   bool is_chief() const { return session_.is_chief(); }
   device::Device device(int local) const { return devices_[static_cast<std::size_t>(local)]; }
+  /// Whether a local replica is on a GPU.
+  bool has_gpu() const;
   /// The group of all replicas, as local replica `local` belongs to it. To be used on that replica's thread alone,
   /// inside run().
   const allreduce::Communicator& group(int local) const { return groups_[static_cast<std::size_t>(local)]; }

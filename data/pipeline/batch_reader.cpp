@@ -9,7 +9,10 @@
 namespace lockstep::data {
 
 BatchReader::BatchReader(Pipeline pipeline, const StreamOptions& options)
-    : pipeline_(std::move(pipeline)), options_(options), steps_per_epoch_(pipeline_.steps_per_epoch()) {}
+    : pipeline_(std::move(pipeline)),
+      options_(options),
+      steps_per_epoch_(pipeline_.steps_per_epoch()),
+      gives_pixels_(options.pixels && pipeline_.maps.empty() && pipeline_.source->has_pixels()) {}
 
 void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
   const SampleSpec& spec = pipeline_.source->spec();
@@ -26,7 +29,10 @@ void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
     part.global_samples = global_samples;
     const auto samples = static_cast<std::size_t>(part.samples);
     part.record_ids.resize(samples);
-    part.features.resize(samples * static_cast<std::size_t>(spec.feature_count()));
+    const std::size_t features = samples * static_cast<std::size_t>(spec.feature_count());
+    part.features.resize(gives_pixels_ ? 0 : features);
+    part.pixels.resize(gives_pixels_ ? features : 0);
+    part.normalization = gives_pixels_ ? pipeline_.normalization : device::ChannelNormalization();
     part.labels.resize(spec.classes > 0 ? samples : 0);
     part.targets.resize(samples * static_cast<std::size_t>(spec.targets));
   }
@@ -58,10 +64,15 @@ void BatchReader::fill_part(Range samples, Batch& part, const std::stop_token& s
     if (stop.stop_requested()) return;
     const std::int64_t position = first_position + static_cast<std::int64_t>(i);
     const std::int64_t record_id = order ? (*order)[position] : position;
-    Sample sample{std::span(part.features).subspan(i * features, features), 0,
-                  std::span(part.targets).subspan(i * targets, targets)};
+    Sample sample;
+    if (gives_pixels_)
+      sample.pixels = std::span(part.pixels).subspan(i * features, features);
+    else
+      sample.features = std::span(part.features).subspan(i * features, features);
+    sample.targets = std::span(part.targets).subspan(i * targets, targets);
     source.read(record_id, sample);
     for (const SampleMap& map : pipeline_.maps) map(sample, {options_.seed, part.epoch, record_id});
+    device::normalize(pipeline_.normalization, sample.features);
     part.record_ids[i] = record_id;
     if (!part.labels.empty()) part.labels[i] = sample.label;
   }

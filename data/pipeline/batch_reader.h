@@ -34,6 +34,7 @@ class BatchReader {
   Pipeline pipeline_;
   StreamOptions options_;
   std::int64_t steps_per_epoch_;
+  bool gives_pixels_;
 };
 
 }  // namespace lockstep::data

@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "data/sample.h"
+#include "device/pixels.h"
 
 namespace lockstep::data {
 
 /// What to do with the records of a source. A value; the source is shared.
 struct Pipeline {
   std::shared_ptr<const RecordSource> source;
-  std::vector<SampleMap> maps;  ///< applied in this order
+  std::vector<SampleMap> maps;                      ///< applied in this order
+  device::ChannelNormalization normalization = {};  ///< after the maps
   bool shuffled = false;
   std::int64_t global_batch = 0;
 

@@ -27,13 +27,25 @@ bool PrefetchStream::next(std::vector<Batch>& parts) {
   Slot& slot = slot_of(next_step_);
   {
     std::unique_lock lock(mutex_);
-    const auto is_ready = [&] { return taking_step_ > next_step_ && slot.pieces_left == 0; };
-    if (!is_ready()) {
+    if (!is_ready(slot)) {
       const auto start = std::chrono::steady_clock::now();
-      step_ready_.wait(lock, is_ready);
+      step_ready_.wait(lock, [&] { return is_ready(slot); });
       seconds_waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
     if (slot.error) std::rethrow_exception(slot.error);
+    std::swap(parts, slot.parts);
+    ++next_step_;
+  }
+  slot_free_.notify_all();
+  return true;
+}
+
+bool PrefetchStream::next_if_ready(std::vector<Batch>& parts) {
+  if (next_step_ >= last_step_) return false;
+  {
+    const std::scoped_lock lock(mutex_);
+    Slot& slot = slot_of(next_step_);
+    if (!is_ready(slot) || slot.error) return false;
     std::swap(parts, slot.parts);
     ++next_step_;
   }

@@ -26,6 +26,7 @@ class PrefetchStream final : public BatchStream {
   ~PrefetchStream() override;
 
   bool next(std::vector<Batch>& parts) override;
+  bool next_if_ready(std::vector<Batch>& parts) override;
   double seconds_waited() const override { return seconds_waited_; }
 
  private:
@@ -43,6 +44,7 @@ class PrefetchStream final : public BatchStream {
 
   void work(const std::stop_token& stop);
   bool can_take() const;
+  bool is_ready(const Slot& slot) const { return taking_step_ > next_step_ && slot.pieces_left == 0; }
   Piece take_piece();
   void begin_step(Slot& slot);
   void finish_piece(const Piece& piece, std::exception_ptr error);

@@ -6,8 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "data/source/pixels.h"
-
 namespace lockstep::data {
 namespace {
 
@@ -30,25 +28,27 @@ std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sam
         return SampleProblem{fmt::format("needed the feature {}", names_[i]), "the record has " + feature_list(record)};
       }
     }
-    if (auto problem = decode_input(found[0], sample.features)) return problem;
+    if (auto problem = decode_input(found[0], sample)) return problem;
     return decode_label(found[1], sample);
   } catch (const MalformedExample& error) {
     return SampleProblem{"needed a tf.train.Example", error.what()};
   }
 }
 
-std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& feature, std::span<float> features) const {
+std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& feature, Sample& sample) const {
   const std::size_t size = feature.size();
-  if (feature.kind() == FeatureKind::floats && size == features.size()) {
-    feature.copy_floats(features);
+  const auto count = static_cast<std::size_t>(spec_.feature_count());
+  if (feature.kind() == FeatureKind::floats && size == count && sample.pixels.empty()) {
+    feature.copy_floats(sample.features);
     return std::nullopt;
   }
-  const std::string needed = fmt::format("needed {0} raw bytes or floats in {1} for shape [{2}]", features.size(),
-                                         input_feature(), fmt::join(spec_.shape, ", "));
+  const std::string needed =
+      fmt::format("needed {} raw bytes{} in {} for shape [{}]", count, sample.pixels.empty() ? " or floats" : "",
+                  input_feature(), fmt::join(spec_.shape, ", "));
   if (feature.kind() != FeatureKind::bytes || size != 1) return SampleProblem{needed, values_of(feature)};
   const std::string_view bytes = feature.bytes();
-  if (bytes.size() == features.size()) {
-    pixels_to_floats({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, features);
+  if (bytes.size() == count) {
+    sample.set_image({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
     return std::nullopt;
   }
   if (const auto kind = encoded_image_kind(bytes)) return encoded_image_problem(input_feature(), *kind);

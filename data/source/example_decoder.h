@@ -20,8 +20,8 @@ struct SampleProblem {
 };
 
 /// Reads one input and one label feature. The input is raw unsigned bytes, one for each element (which become value /
-/// 255), or floats, one for each element. The label is one integer, or, where the spec has targets instead of classes,
-/// that many floats.
+/// 255, or stay as they are where the sample asks for pixels), or floats, one for each element. The label is one
+/// integer, or, where the spec has targets instead of classes, that many floats.
 class ExampleDecoder {
  public:
   ExampleDecoder(SampleSpec spec, std::string input_feature, std::string label_feature);
@@ -34,7 +34,7 @@ class ExampleDecoder {
   std::optional<SampleProblem> decode(std::string_view record, Sample& sample) const;
 
  private:
-  std::optional<SampleProblem> decode_input(const FeatureView& feature, std::span<float> features) const;
+  std::optional<SampleProblem> decode_input(const FeatureView& feature, Sample& sample) const;
   std::optional<SampleProblem> decode_label(const FeatureView& feature, Sample& sample) const;
 
   SampleSpec spec_;

@@ -10,7 +10,6 @@
 
 #include "data/record/compression.h"
 #include "data/record/input_file.h"
-#include "data/source/pixels.h"
 #include "device/error.h"
 
 namespace lockstep::data {
@@ -128,8 +127,8 @@ IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& 
 
 void IdxSource::read(std::int64_t record_id, Sample& sample) const {
   const auto record = static_cast<std::size_t>(record_id);
-  const std::size_t pixels = sample.features.size();
-  pixels_to_floats(images_.elements().subspan(record * pixels, pixels), sample.features);
+  const auto pixels = static_cast<std::size_t>(spec_.feature_count());
+  sample.set_image(images_.elements().subspan(record * pixels, pixels));
   sample.label = labels_.elements()[record];
 }
 

@@ -45,6 +45,7 @@ class IdxSource final : public RecordSource {
 
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return static_cast<std::int64_t>(labels_.elements().size()); }
+  bool has_pixels() const override { return true; }
   void read(std::int64_t record_id, Sample& sample) const override;
   std::string description() const override { return name_; }
 

@@ -127,6 +127,7 @@ RecordSchema find_schema(const TFRecordOptions& options, const std::optional<Par
   if (schema.spec.shape.empty() && input.kind() != FeatureKind::missing) {
     schema.spec.shape = shape_of(input, schema.input_feature, record, where);
   }
+  schema.has_pixels = input.kind() == FeatureKind::bytes;
   const FeatureView label = find_feature(record, schema.label_feature);
   if (label.kind() == FeatureKind::floats && options.classes == 0) {
     schema.spec.targets = static_cast<std::int64_t>(label.size());

@@ -17,6 +17,7 @@ struct RecordSchema {
   std::string input_feature;
   std::string label_feature;
   SampleSpec spec;
+  bool has_pixels = false;  ///< the input is raw bytes, not floats
 };
 
 /// What dataset.json says of `files`, if there is one in their directory that names one of them. Throws Error (data)

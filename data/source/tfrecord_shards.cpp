@@ -10,8 +10,8 @@
 #include "data/order/batch_split.h"
 #include "data/record/example.h"
 #include "data/record/tfrecord_writer.h"
-#include "data/source/pixels.h"
 #include "device/error.h"
+#include "device/pixels.h"
 
 namespace lockstep::data {
 namespace {
@@ -76,7 +76,7 @@ class SampleEncoder {
       example[options_.input_feature] = features_;
     } else {
       std::string pixels(features_.size(), '\0');
-      floats_to_pixels(features_, {reinterpret_cast<std::uint8_t*>(pixels.data()), pixels.size()});
+      device::features_to_pixels(features_, {reinterpret_cast<std::uint8_t*>(pixels.data()), pixels.size()});
       example[options_.input_feature] = BytesList{std::move(pixels)};
     }
     return serialize_example(example);

@@ -109,6 +109,7 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
     schema = find_schema(options, described, data, file.location(0, 0).text());
   });
   if (schema.spec.classes == 0 && schema.spec.targets == 0) schema.spec.classes = count_classes(schema.label_feature);
+  has_pixels_ = schema.has_pixels;
   decoder_.emplace(schema.spec, schema.input_feature, schema.label_feature);
 }
 

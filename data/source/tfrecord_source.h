@@ -30,6 +30,7 @@ class TFRecordSource final : public RecordSource {
 
   const SampleSpec& spec() const override { return decoder_->spec(); }
   std::int64_t size() const override { return shards_.back().first_record + shards_.back().index.records(); }
+  bool has_pixels() const override { return has_pixels_; }
   void read(std::int64_t record_id, Sample& sample) const override;
   std::string description() const override { return description_; }
 
@@ -57,6 +58,7 @@ class TFRecordSource final : public RecordSource {
   std::filesystem::path index_dir_;
   std::string description_;
   std::vector<Shard> shards_;
+  bool has_pixels_ = false;
   std::optional<ExampleDecoder> decoder_;  // always there once the source is constructed
 };
 

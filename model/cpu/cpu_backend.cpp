@@ -60,9 +60,17 @@ class CpuBackend final : public Backend {
 
   void begin_pass(const PassContext& /*pass*/, const GradientScale& scale) override { scale_ = scale; }
 
-  void load(const TensorView& input, std::span<const float> features, const Targets& targets) override {
-    if (!input.empty()) narrow(input, features);
-    targets_ = targets;
+  TensorView load(const TensorView& input, const BatchView& batch, bool /*staged*/) override {
+    targets_ = batch.targets;
+    std::span<const float> features = batch.features;
+    if (!batch.pixels.empty()) {
+      from_pixels_.resize(batch.pixels.size());
+      device::pixels_to_features(batch.pixels, batch.normalization, from_pixels_);
+      features = from_pixels_;
+    }
+    if (input.empty()) return TensorView::reading(features);
+    narrow(input, features);
+    return input;
   }
 
   void compute_loss(const Loss& loss, const TensorView& outputs, std::int64_t samples,
@@ -111,6 +119,7 @@ class CpuBackend final : public Backend {
   GradientScale scale_;
   Targets targets_;
   MetricSums sums_;
+  std::vector<float> from_pixels_;
   std::vector<float> wide_outputs_;  // for the loss, which is computed in float32
   std::vector<float> wide_gradient_;
 };

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <map>
 #include <string>
@@ -12,6 +11,7 @@
 #include "model/backend.h"
 #include "model/cuda/context.h"
 #include "model/cuda/elementwise.h"
+#include "model/cuda/input_feed.h"
 #include "model/cuda/loss_kernels.h"
 #include "model/cuda/operations.h"
 #include "model/cuda/staging.h"
@@ -38,9 +38,9 @@ class CudaBackend final : public Backend {
       : context_(gpu, options),
         pass_(context_),
         dropouts_(context_),
-        features_(context_),
-        targets_(context_),
-        sums_(context_.allocator().allocate(sizeof(MetricSums))) {
+        feed_(context_),
+        sums_(context_.allocator().allocate(sizeof(MetricSums))),
+        fetched_(device::make_pinned_allocator()->allocate(sizeof(MetricSums))) {
     dropouts_.reserve(kMostDropouts * sizeof(cuda::DropoutKey));
   }
 
@@ -91,32 +91,29 @@ class CudaBackend final : public Backend {
     dropouts_.bring(std::as_bytes(std::span(keys)));
   }
 
-  void load(const TensorView& input, std::span<const float> features, const Targets& targets) override {
-    features_.reserve(features.size_bytes());
-    features_.bring(std::as_bytes(features));
-    cuda::convert(TensorView(features_.data(), features.size(), Precision::float32), input, context_.native());
-    // Labels and target values one behind the other, and room for what each sample comes to.
-    const std::size_t values_at = Staging::next(targets.labels.size_bytes());
-    const std::size_t width = std::max<std::size_t>(targets.labels.size(), targets.values.size());
-    if (targets_.reserve(values_at + targets.values.size_bytes() + 64)) ++placement_;
-    const std::array parts{std::as_bytes(targets.labels), std::as_bytes(targets.values)};
-    targets_.bring(parts);
-    loaded_ = {.labels = reinterpret_cast<const std::int32_t*>(targets_.data()),
-               .values = reinterpret_cast<const float*>(targets_.data() + values_at)};
+  void stage(const BatchView& batch) override {
+    make_current();
+    feed_.stage(batch);
+  }
+  TensorView load(const TensorView& input, const BatchView& batch, bool staged) override {
+    feed_.load(input, batch, staged);
+    // Room for what each sample, or each of its values, comes to.
+    const std::size_t width = std::max(batch.targets.labels.size(), batch.targets.values.size());
     if (of_samples_.size() < width * sizeof(cuda::SampleLoss)) {
       context_.stream().synchronize();
       of_samples_ = {};
       of_samples_ = context_.allocator().allocate(width * sizeof(cuda::SampleLoss));
       ++placement_;
     }
+    return input;
   }
 
   void compute_loss(const Loss& loss, const TensorView& outputs, std::int64_t samples,
                     const TensorView& gradient) override {
     const cuda::LossArguments arguments{.outputs = outputs,
                                         .gradient = gradient,
-                                        .labels = loaded_.labels,
-                                        .targets = loaded_.values,
+                                        .labels = feed_.labels(),
+                                        .targets = feed_.values(),
                                         .gradient_factor = &pass_.data()->gradient_factor,
                                         .of_samples = of_samples_.as<cuda::SampleLoss>().data(),
                                         .sums = sums_.as<MetricSums>().data(),
@@ -135,14 +132,13 @@ class CudaBackend final : public Backend {
     make_current();
     fill(sums_.data(), sizeof(MetricSums));
   }
+  void fetch_sums() override { device::copy(fetched_.data(), sums_.data(), sizeof(MetricSums), context_.stream()); }
   MetricSums read_sums() override {
-    MetricSums sums;
-    device::copy(&sums, sums_.data(), sizeof(sums), context_.stream());
     context_.stream().synchronize();
-    return sums;
+    return fetched_.as<MetricSums>().front();
   }
 
-  std::uint64_t placement() const override { return placement_; }
+  std::uint64_t placement() const override { return placement_ + feed_.placement(); }
 
   void accumulate(const TensorView& target, const TensorView& addend) override {
     cuda::add(target, addend, false, target, context_.native());
@@ -168,11 +164,6 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  struct Loaded {
-    const std::int32_t* labels = nullptr;
-    const float* values = nullptr;
-  };
-
   // Kernels go to the calling thread's current GPU, and a thread drives one replica at a time.
   void make_current() const { device::cuda::check(cudaSetDevice(context_.gpu()), name()); }
 
@@ -184,11 +175,10 @@ class CudaBackend final : public Backend {
   cuda::StagedValue<PassNumbers> pass_;
   Staging dropouts_;
   std::map<std::string, std::size_t> dropout_places_;
-  Staging features_;
-  Staging targets_;
-  Loaded loaded_;
+  cuda::InputFeed feed_;
   device::Buffer of_samples_;
   device::Buffer sums_;
+  device::Buffer fetched_;  // page-locked
   std::uint64_t placement_ = 0;
 };
 

@@ -74,6 +74,41 @@ __global__ void convert_elements(const From* from, To* to, std::size_t count) {
     to[i] = narrow<To>(widen(from[i]));
 }
 
+template <typename To>
+__global__ void convert_pixel_elements(const std::uint8_t* from, To* to, std::size_t count,
+                                       device::ChannelNormalization normalization) {
+  constexpr std::size_t kElements = 4;
+  struct alignas(kElements) Source {
+    std::uint8_t elements[kElements];
+  };
+  struct alignas(kElements * sizeof(To)) Target {
+    To elements[kElements];
+  };
+  __shared__ float mean[device::ChannelNormalization::kMostChannels];
+  __shared__ float deviation[device::ChannelNormalization::kMostChannels];
+  if (threadIdx.x < device::ChannelNormalization::kMostChannels) {
+    mean[threadIdx.x] = normalization.mean[threadIdx.x];
+    deviation[threadIdx.x] = normalization.deviation[threadIdx.x];
+  }
+  __syncthreads();
+  const auto channels = static_cast<std::size_t>(normalization.channels);
+  const auto convert_one = [&](std::uint8_t pixel, std::size_t i) {
+    const std::size_t channel = i % channels;
+    return narrow<To>(device::normalized(static_cast<float>(pixel) / 255.0f, mean[channel], deviation[channel]));
+  };
+  const std::size_t packs = count / kElements;
+  for (std::size_t pack = first_index(); pack < packs; pack += index_stride()) {
+    const Source source = *reinterpret_cast<const Source*>(from + pack * kElements);
+    Target target;
+#pragma unroll
+    for (std::size_t i = 0; i < kElements; ++i)
+      target.elements[i] = convert_one(source.elements[i], pack * kElements + i);
+    *reinterpret_cast<Target*>(to + pack * kElements) = target;
+  }
+  for (std::size_t i = packs * kElements + first_index(); i < count; i += index_stride())
+    to[i] = convert_one(from[i], i);
+}
+
 // Four features of a sample come from one block of random words, as on the CPU.
 template <typename T>
 __global__ void drop(const T* from, T* to, std::size_t samples, std::size_t features, const DropoutKey* drawn_from,
@@ -143,6 +178,17 @@ void convert(const TensorView& from, const TensorView& to, cudaStream_t stream) 
       launch(convert_elements<From, To>, blocks_for(from.size() / 4), kThreads, stream, data<From>(from), data<To>(to),
              from.size());
     });
+  });
+}
+
+void convert_pixels(const std::uint8_t* pixels, const device::ChannelNormalization& normalization, const TensorView& to,
+                    cudaStream_t stream) {
+  if (to.empty()) return;
+  device::ChannelNormalization effective = normalization;
+  if (effective.channels == 0) effective = {.channels = 1};  // (x - 0) / 1
+  with_type(to.type(), [&]<typename To>(To) {
+    launch(convert_pixel_elements<To>, blocks_for(to.size() / 4), kThreads, stream, pixels, data<To>(to), to.size(),
+           effective);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "device/pixels.h"
 #include "model/tensor.h"
 
 namespace lockstep::model::cuda {
@@ -21,6 +22,10 @@ void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& 
 
 /// Between any two types.
 void convert(const TensorView& from, const TensorView& to, cudaStream_t stream);
+
+/// to[i] = pixels[i] / 255, normalized: device::pixels_to_features with the same roundings, then that of `to`.
+void convert_pixels(const std::uint8_t* pixels, const device::ChannelNormalization& normalization, const TensorView& to,
+                    cudaStream_t stream);
 
 /// What one pass of dropout draws its mask from, in memory of the GPU, so that a recorded pass follows it.
 struct DropoutKey {

@@ -1,4 +1,4 @@
-// Small blocks of numbers and whole batches on their way to a GPU.
+// Small blocks of numbers on their way to a GPU.
 #pragma once
 
 #include <cstddef>
@@ -20,18 +20,13 @@ class Staging {
  public:
   explicit Staging(Context& context);
 
-  /// Makes room for `bytes`; what was there is lost. Returns whether data() has moved.
-  bool reserve(std::size_t bytes);
+  /// Makes room for `bytes`; what was there is lost, and data() moves.
+  void reserve(std::size_t bytes);
   std::byte* data() const { return static_cast<std::byte*>(device_.data()); }  ///< on the GPU
 
-  /// Brings the parts, one behind the other, each at a multiple of 64 bytes, to data(). Everything put on the context's
-  /// stream later reads them; everything put there before read what was there. Does not wait for the GPU, but for the
-  /// copy before the last.
-  void bring(std::span<const std::span<const std::byte>> parts);
-  void bring(std::span<const std::byte> bytes) { bring(std::span(&bytes, 1)); }
-
-  /// Where the part after `bytes` begins.
-  static std::size_t next(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+  /// Brings the bytes to data(). Everything put on the context's stream later reads them; everything put there before
+  /// read what was there. Does not wait for the GPU, but for the copy before the last.
+  void bring(std::span<const std::byte> bytes);
 
  private:
   struct Slot {

@@ -4,6 +4,7 @@
 #include <variant>
 #include <vector>
 
+#include "device/gpu.h"
 #include "device/host_view.h"
 #include "model/cuda/staging.h"
 #include "model/cuda/update_kernels.h"
@@ -61,6 +62,7 @@ class GpuUpdater final : public Updater {
         decision_numbers_(context),
         partials_(context.allocator().allocate(square_sum_parts(table.flat_size()) * sizeof(double))),
         decision_(context.allocator().allocate(sizeof(Decision))),
+        fetched_decision_(device::make_pinned_allocator()->allocate(sizeof(Decision))),
         decays_(upload(decays_of_blocks(table))) {
     check_options(options);
     for (std::size_t i = 0; i < slot_names().size(); ++i)
@@ -109,12 +111,12 @@ class GpuUpdater final : public Updater {
       descend(flat, layers_, numbers_.data(), decision, stream);
     restore_unless_applied(decision, arrays_.kept_statistics.data(), arrays_.statistics.data(),
                            arrays_.statistics.size(), stream);
+    device::copy(fetched_decision_.data(), decision, sizeof(Decision), context_.stream());
   }
 
   UpdateOutcome outcome() override {
-    Decision made;
-    device::copy(&made, decision_.data(), sizeof(made), context_.stream());
     context_.stream().synchronize();
+    const Decision made = fetched_decision_.as<Decision>().front();
     return {.applied = made.applied != 0, .gradient_norm = made.norm};
   }
 
@@ -150,6 +152,7 @@ class GpuUpdater final : public Updater {
   bool needs_norm_ = false;
   device::Buffer partials_;
   device::Buffer decision_;
+  device::Buffer fetched_decision_;  // page-locked
   device::Buffer decays_;
   std::vector<device::Buffer> slots_;
   device::Buffer chunks_;

@@ -60,6 +60,25 @@ TEST(Stream, ReadsNoFurtherAheadThanAsked) {
   EXPECT_EQ(source->reads(), 3);
 }
 
+TEST(Stream, GivesAStepEarlyOnlyWhereItIsReady) {
+  std::latch may_go_on(1);
+  const Dataset dataset = Dataset::from_source(std::make_shared<CountingSource>(3, 0, 2))
+                              .map([&](Sample&, const SampleKey& key) {
+                                if (key.record_id == 1) may_go_on.wait();
+                              })
+                              .batch(1);
+  const auto stream = dataset.stream({});
+  std::vector<Batch> parts;
+  ASSERT_TRUE(stream->next(parts));
+  EXPECT_FALSE(stream->next_if_ready(parts)) << "step 1 is not read yet";
+  EXPECT_EQ(parts[0].step, 0);
+  may_go_on.count_down();
+  while (!stream->next_if_ready(parts)) std::this_thread::yield();
+  EXPECT_EQ(parts[0].step, 1);
+  EXPECT_THROW(stream->next(parts), Error);
+  EXPECT_FALSE(stream->next_if_ready(parts)) << "an error is thrown by next() alone";
+}
+
 TEST(Stream, DeliversTheStepsBeforeAnErrorThenThrowsIt) {
   for (const int threads : {1, 2, 4}) {
     const Dataset dataset = Dataset::from_source(std::make_shared<CountingSource>(100, 0, 57)).batch(10);

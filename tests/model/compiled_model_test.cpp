@@ -170,6 +170,20 @@ TEST(CompiledModel, PredictsEachSampleAsInALargerBatch) {
                 Pointwise(FloatNear(1e-5f), copy_of(std::span(whole).subspan(sample * 10, 10))));
 }
 
+TEST(CompiledModel, TakesPixelsForTheirFeatures) {
+  Cnn cnn;
+  std::vector<std::uint8_t> pixels(3 * 512);
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i * 7);
+  BatchView batch = cnn.part(0, 3);
+  batch.features = {};
+  batch.pixels = pixels;
+  batch.normalization = {.channels = 2, .mean = {0.5f, 0.25f}, .deviation = {0.25f, 0.5f}};
+  std::vector<float> features(pixels.size());
+  device::pixels_to_features(pixels, batch.normalization, features);
+  const std::vector<float> expected = copy_of(cnn.model().predict_batch(3, features));
+  EXPECT_THAT(cnn.model().predict_batch(batch), ElementsAreArray(expected));
+}
+
 TEST(CompiledModel, InitialValuesDependOnSeedAndNameAlone) {
   Cnn one;
   Cnn two(1);

@@ -247,6 +247,79 @@ TEST_P(GpuFusedStatistics, TrainAsTheCpuDoes) {
   expect_training_agrees({.precision = options().precision, .fused_statistics = FusedStatistics::where_possible});
 }
 
+class GpuInput : public testing::TestWithParam<Precision> {
+ protected:
+  void SetUp() override {
+    if (!device::gpu_is_available()) GTEST_SKIP() << device::gpu_unavailable_reason();
+    network_->add(Flatten());
+    network_->add(Dense({.units = 5}));
+  }
+
+  /// Images whose pixels are all values in turn.
+  static BatchView images(std::int64_t samples, std::size_t first) {
+    static const std::vector<std::uint8_t> pixels = [] {
+      std::vector<std::uint8_t> values(1024);
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint8_t>(i);
+      return values;
+    }();
+    static const std::vector<std::int32_t> labels = {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1};
+    const auto count = static_cast<std::size_t>(samples);
+    return {.samples = samples,
+            .pixels = std::span(pixels).subspan(first, count * 21),
+            .normalization = {.channels = 3, .mean = {0.1f, 0.2f, 0.3f}, .deviation = {0.3f, 0.2f, 0.1f}},
+            .targets = {.labels = std::span(labels).first(count)}};
+  }
+  static StepContext context(const BatchView& batch) { return {.global_samples = batch.samples}; }
+  static Values train(Side& side, const BatchView& batch) {
+    side.model().train_batch(batch, context(batch), kLoss);
+    return side.gradients();
+  }
+  static Values train_staged(Side& side, const BatchView& batch) {
+    side.model().load(batch, context(batch), kLoss, true);
+    side.model().train_loaded(batch.samples, context(batch), kLoss);
+    return side.gradients();
+  }
+
+  inline static const Loss kLoss = SparseCategoricalCrossentropy{};
+  std::shared_ptr<Network> network_ = std::make_shared<Network>(Shape{1, 7, 3});
+};
+
+TEST_P(GpuInput, OfPixelsIsThatOfTheirFeatures) {
+  Side gpu(kGpu, network_, {.precision = GetParam()});
+  for (const std::int64_t samples : {1, 3, 12}) {
+    const BatchView pixels = images(samples, 3);
+    std::vector<float> features(pixels.pixels.size());
+    device::pixels_to_features(pixels.pixels, pixels.normalization, features);
+    const BatchView converted{.samples = samples, .features = features, .targets = pixels.targets};
+    EXPECT_EQ(train(gpu, pixels), train(gpu, converted)) << samples;
+    const auto predicted = gpu.model().predict_batch(pixels);
+    const Values of_pixels(predicted.begin(), predicted.end());
+    const auto expected = gpu.model().predict_batch(samples, features);
+    EXPECT_EQ(of_pixels, Values(expected.begin(), expected.end())) << samples;
+  }
+}
+
+TEST_P(GpuInput, ThatIsStagedIsTheSame) {
+  Side gpu(kGpu, network_, {.precision = GetParam()});
+  std::vector<BatchView> batches;
+  for (const std::int64_t samples : {2, 12, 3, 3, 7}) batches.push_back(images(samples, batches.size() * 5));
+  std::vector<Values> expected;
+  for (const BatchView& batch : batches) expected.push_back(train(gpu, batch));
+  const BatchView other = images(12, 100);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    gpu.model().stage(batches[i]);
+    // What comes between finds another place, also twice.
+    for (std::size_t between = 0; between < i % 3; ++between) gpu.model().evaluate_batch(other, kLoss);
+    EXPECT_EQ(train_staged(gpu, batches[i]), expected[i]) << i;
+  }
+  gpu.model().stage(other);  // and is never used
+  gpu.model().stage(batches[0]);
+  EXPECT_EQ(train_staged(gpu, batches[0]), expected[0]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GpuInput, testing::Values(Precision::float32, Precision::bfloat16, Precision::float16),
+                         [](const auto& test) { return to_string(test.param); });
+
 std::string name_of(const testing::TestParamInfo<Setting>& test) {
   return std::get<0>(test.param).name + "_" + to_string(std::get<1>(test.param));
 }

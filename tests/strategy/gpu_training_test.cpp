@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "device/gpu.h"
@@ -152,6 +153,49 @@ TEST_F(GpuStep, NormalizesOverTheSamplesOfAllReplicas) {
   const Trained four = train_on({kGpu, kGpu, kGpu, kGpu}, normalized_network(), options);
   expect_close(four.losses, one.losses, 1e-4);
   for (std::size_t i = 0; i < one.buffers.size(); ++i) EXPECT_NEAR(four.buffers[i], one.buffers[i], 1e-4) << i;
+}
+
+/// The samples of small_data() as images of uint8.
+class PixelSource final : public data::RecordSource {
+ public:
+  const data::SampleSpec& spec() const override { return source_.spec(); }
+  std::int64_t size() const override { return source_.size(); }
+  bool has_pixels() const override { return true; }
+  std::string description() const override { return "pixels"; }
+  void read(std::int64_t id, data::Sample& sample) const override {
+    std::array<float, 16> features = {};
+    data::Sample original{features, 0, {}};
+    source_.source().read(id, original);
+    std::array<std::uint8_t, 16> pixels = {};
+    device::features_to_pixels(features, pixels);
+    sample.set_image(pixels);
+    sample.label = original.label;
+  }
+
+ private:
+  data::Dataset source_ = small_data();
+};
+
+// Batches that are read in time travel to the GPU during the step before; validation comes between two of them.
+TEST_F(GpuStep, TakesImagesAsPixels) {
+  const data::Dataset images = data::Dataset::from_source(std::make_shared<PixelSource>());
+  const auto run = [&](std::vector<Device> devices, int accumulate) {
+    Session session(0, nullptr);
+    const auto strategy = make_strategy(session, "auto", std::move(devices));
+    FitOptions fit{.epochs = 4, .validation = images.batch(64)};
+    return train(*strategy, plain_network(), images.shuffle().batch(40),
+                 {.optimizer = model::Adam{}, .accumulate = accumulate}, std::move(fit));
+  };
+  for (const int accumulate : {1, 3}) {
+    const Outcome cpu = run({Device{}}, accumulate);
+    EXPECT_LT(cpu.losses.back(), 0.95 * cpu.losses.front());
+    for (const auto& devices : {std::vector{kGpu}, std::vector{kGpu, kGpu, kGpu}}) {
+      const Outcome gpu = run(devices, accumulate);
+      expect_close(gpu.losses, cpu.losses, 1e-4);
+      EXPECT_NEAR(gpu.history.epochs.back().validation->loss, cpu.history.epochs.back().validation->loss,
+                  1e-3 * cpu.history.epochs.back().validation->loss);
+    }
+  }
 }
 
 TEST_F(GpuStep, TrainsImagesInBfloat16) {

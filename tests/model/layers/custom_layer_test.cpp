@@ -98,7 +98,7 @@ class DistantBackend : public Backend {
   MOCK_METHOD(std::unique_ptr<Operation>, add, (bool), (override));
   MOCK_METHOD(std::unique_ptr<Operation>, softmax, (std::int64_t, std::int64_t, bool), (override));
   MOCK_METHOD(void, begin_pass, (const PassContext&, const GradientScale&), (override));
-  MOCK_METHOD(void, load, (const TensorView&, std::span<const float>, const Targets&), (override));
+  MOCK_METHOD(TensorView, load, (const TensorView&, const BatchView&, bool), (override));
   MOCK_METHOD(void, compute_loss, (const Loss&, const TensorView&, std::int64_t, const TensorView&), (override));
   MOCK_METHOD(void, write_sums, (std::span<float>), (override));
   MOCK_METHOD(void, clear_sums, (), (override));
