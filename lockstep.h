@@ -5,6 +5,7 @@
 #include "allreduce/communicator.h"
 #include "allreduce/groups.h"
 #include "data/dataset.h"
+#include "data/image/transform.h"
 #include "device/device.h"
 #include "device/error.h"
 #include "model/layers/layers.h"

@@ -92,6 +92,8 @@ int Communicator::size() const { return impl_->size(); }
 std::string Communicator::route() const { return impl_->route(); }
 bool Communicator::overlaps() const { return impl_->overlaps(); }
 bool Communicator::moves_on_host() const { return impl_->moves_on_host(); }
+bool Communicator::can_be_recorded() const { return size() == 1 || impl_->can_be_recorded(); }
+void Communicator::set_recording(bool on) const { impl_->set_recording(on); }
 double Communicator::seconds_waited() const { return impl_->seconds_waited(); }
 device::Buffer Communicator::allocate(std::size_t bytes) const { return impl_->allocate(bytes); }
 

@@ -81,6 +81,12 @@ class Communicator {
   /// Whether the thread that calls an operation moves the bytes itself and returns when they have come, rather than
   /// leave them to the streams of GPUs.
   bool moves_on_host() const;
+  /// Whether operations that wait for streams only may be part of a device::Recording: their members then meet on GPUs
+  /// alone. The same for all members.
+  bool can_be_recorded() const;
+  /// While it is on, this member's operations are put on streams without any meeting of the hosts: for the time of a
+  /// recording. All members record at once, the same operations on memory that they have reduced before.
+  void set_recording(bool on) const;
   /// Seconds that this member's operations have waited for other members to come to them, all in all.
   double seconds_waited() const;
 

@@ -34,6 +34,8 @@ class Communicator::Impl {
   virtual bool overlaps() const = 0;
   virtual double seconds_waited() const = 0;
   virtual bool moves_on_host() const { return true; }
+  virtual bool can_be_recorded() const { return false; }
+  virtual void set_recording(bool /*on*/) {}
 
   virtual device::Buffer allocate(std::size_t bytes);
   /// Copies a caller's values before an operation on `to`.

@@ -109,7 +109,12 @@ void GradientBuckets::ready(std::size_t parameter) {
   --missing_[bucket_of_[parameter]];
   // Buckets go out in their order on every member, whatever the order in which parameters become ready. The last one
   // is left to finish().
-  while (starts_early() && next_ + 1 < buckets_.size() && missing_[next_] == 0) launch_next();
+  while (starts_early() && next_ + 1 < buckets_.size() && missing_[next_] == 0) aside([this] { launch_next(); });
+}
+
+void GradientBuckets::aside(std::function<void()> on_host) {
+  if (aside_) return aside_(std::move(on_host));
+  on_host();
 }
 
 void GradientBuckets::launch_next() {
@@ -122,6 +127,10 @@ void GradientBuckets::launch_next() {
 }
 
 void GradientBuckets::finish() {
+  aside([this] { launch_rest(); });
+}
+
+void GradientBuckets::launch_rest() {
   const Clock::time_point begin = Clock::now();
   if (thread_) thread_->wait();
   for (; next_ < buckets_.size(); ++next_) {
@@ -142,8 +151,12 @@ void GradientBuckets::finish() {
   start_step();
 }
 
-// On the thread of the buckets where there is one: of all members' threads only that one is then inside the group.
 void GradientBuckets::sum(std::span<float> values, device::Stream& stream) {
+  aside([this, values, &stream] { sum_now(values, stream); });
+}
+
+// On the thread of the buckets where there is one: of all members' threads only that one is then inside the group.
+void GradientBuckets::sum_now(std::span<float> values, device::Stream& stream) {
   const Clock::time_point begin = Clock::now();
   double waited = 0;
   const auto operation = [&] {

@@ -3,8 +3,10 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "allreduce/communication_thread.h"
@@ -82,6 +84,12 @@ class GradientBuckets {
   /// (communication).
   void sum(std::span<float> values, device::Stream& stream);
 
+  /// How the host's part of a reduction is done: at once, unless a step is being recorded whose reductions are not part
+  /// of the recording. Then `aside` sees to it that each comes at its place (device::Recorder::pause), also when the
+  /// recording is launched: calls of ready() are left out there. Empty: at once again.
+  using Aside = std::function<void(std::function<void()> on_host)>;
+  void set_aside(Aside aside) { aside_ = std::move(aside); }
+
   /// Cuts anew, into buckets of `bytes` (BucketOptions::bytes; the first is no larger). Between steps, the same on all
   /// members.
   void set_bytes(std::size_t bytes);
@@ -100,7 +108,10 @@ class GradientBuckets {
   void plan();
   void reserve_wire(std::size_t values);
   void start_step();
+  void aside(std::function<void()> on_host);
   void launch_next();
+  void launch_rest();
+  void sum_now(std::span<float> values, device::Stream& stream);
   void reduce(std::size_t bucket, const device::Event* ready = nullptr);
   void reduce_values(std::size_t bucket);
   void reduce_on_gpu(std::size_t bucket, const device::Event& ready);
@@ -124,6 +135,7 @@ class GradientBuckets {
   std::vector<std::size_t> missing_;    // for each bucket: parameters that are not ready
   std::size_t next_ = 0;                // the bucket to launch next
   std::size_t launched_ = 0;
+  Aside aside_;
   CommunicationTimes times_;
   // The rest is used by whoever reduces: one bucket at a time.
   struct Wait {

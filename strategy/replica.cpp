@@ -37,6 +37,32 @@ std::unique_ptr<ReplicaStatistics> shared_statistics(const allreduce::Communicat
   return members > 1 ? std::make_unique<ReplicaStatistics>(group.rank(), group.size(), members) : nullptr;
 }
 
+/// Recorded operations do not meet the other members.
+class RecordingScope {
+ public:
+  explicit RecordingScope(const allreduce::Communicator& group) : group_(group) { group_.set_recording(true); }
+  ~RecordingScope() { group_.set_recording(false); }
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  const allreduce::Communicator& group_;
+};
+
+/// The host's part of reductions comes between pieces of a recording.
+class PausingScope {
+ public:
+  PausingScope(allreduce::GradientBuckets& buckets, device::Recorder& recorder) : buckets_(buckets) {
+    buckets_.set_aside([&recorder](std::function<void()> on_host) { recorder.pause(std::move(on_host)); });
+  }
+  ~PausingScope() { buckets_.set_aside({}); }
+  PausingScope(const PausingScope&) = delete;
+  PausingScope& operator=(const PausingScope&) = delete;
+
+ private:
+  allreduce::GradientBuckets& buckets_;
+};
+
 /// Page-locked where a GPU is to read and write it.
 std::unique_ptr<device::Allocator> host_memory_for(device::Device device) {
   if (device.kind == device::DeviceKind::gpu) return device::make_pinned_allocator();
@@ -71,13 +97,10 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
            .kept_statistics = kept_buffers_.as<float>()})),
       passengers_(host_memory_for(device)->allocate(memory_.passengers().size_bytes())),
       busy_(static_cast<std::size_t>(group_.size())) {
-  // What other replicas do in a step cannot be recorded with it.
-  device::Stream& stream = model_.backend().stream();
-  if (options.records_steps && group_.size() == 1 && device::Recording::is_possible(stream))
-    recordings_.emplace([&stream](const StepRecordings::Put& put) -> StepRecordings::Put {
-      const auto recording = std::make_shared<device::Recording>(device::Recording::of(stream, put));
-      return [recording, &stream] { recording->launch(stream); };
-    });
+  // Each micro-batch is loaded in the middle of its step.
+  if (options.records_steps && options.accumulate == 1 && device::Recording::is_possible(model_.backend().stream()))
+    recordings_.emplace([this](const StepRecordings::Put& put) { return record(put); },
+                        [this](StepKind mine) { return agreed(mine); });
   if (statistics_) statistics_->attach(buckets_, model_.backend());
   describe_buckets();
 }
@@ -87,6 +110,30 @@ Replica::~Replica() {
     model_.backend().stream().synchronize();
   } catch (const Error&) {  // the device has failed, and has said so before
   }
+}
+
+// Sums over replicas are part of the recording where GPUs alone see to them; else the recording pauses for them.
+StepRecordings::Put Replica::record(const StepRecordings::Put& put) {
+  device::Stream& stream = model_.backend().stream();
+  device::Recorder recorder(stream);
+  if (group_.can_be_recorded()) {
+    const RecordingScope scope(group_);
+    put();
+  } else {
+    const PausingScope scope(buckets_, recorder);
+    put();
+  }
+  const auto recording = std::make_shared<device::Recording>(recorder.finish());
+  return [recording, &stream] { recording->launch(stream); };
+}
+
+// Recorded sums of one replica go with recorded ones of the others alone, and so do the times that are compared.
+StepKind Replica::agreed(StepKind mine) const {
+  const std::array<std::byte, 1> told{static_cast<std::byte>(mine)};
+  auto foremost = mine;
+  for (const auto& theirs : group_.all_gather(told))
+    foremost = std::min(foremost, static_cast<StepKind>(theirs.front()));
+  return foremost;
 }
 
 void Replica::describe_buckets() {
@@ -159,7 +206,7 @@ void Replica::put_step(const data::Batch& part, const StepRequest& request) {
                    .clip_norm = options_.clip_norm,
                    .loss_scale = loss_scaler_.scale(),
                    .checks_norm = loss_scaler_.is_on()});
-  if (!recordings_ || micro_batches(part) > 1) return put_work(part, request, false);
+  if (!recordings_) return put_work(part, request, false);
   load(part, request, 0);
   stage_report(request, 0);
   recordings_->run(part.samples, model_.placement(), [&] { put_work(part, request, true); });

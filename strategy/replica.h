@@ -77,6 +77,8 @@ class Replica {
   const allreduce::Communicator& group() const { return group_; }
   allreduce::GradientBuckets& buckets() { return buckets_; }
   LossScaler& loss_scaler() { return loss_scaler_; }
+  /// Whether steps are recorded once and then done again.
+  bool records_steps() const { return recordings_.has_value(); }
   /// Between steps, the same on all replicas.
   void set_bucket_bytes(std::size_t bytes);
   /// In the next step (GradientBuckets::measure_wire_error).
@@ -115,6 +117,8 @@ class Replica {
 
  private:
   model::BatchView view(const data::Batch& part, std::int64_t begin, std::int64_t end) const;
+  StepRecordings::Put record(const StepRecordings::Put& put);
+  StepKind agreed(StepKind mine) const;
   void put_step(const data::Batch& part, const StepRequest& request);
   void put_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
   model::StepContext context(const data::Batch& part, const StepRequest& request, std::int64_t first) const;

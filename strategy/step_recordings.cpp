@@ -6,13 +6,16 @@ void StepRecordings::run(std::int64_t samples, std::uint64_t placement, const Pu
   if (placement != placement_) clear();
   placement_ = placement;
   Shape& shape = shapes_[samples];
-  if (shape.replay) return shape.replay();
-  if (shape.plain_steps < kPlainSteps) {
+  const StepKind mine = shape.replay                      ? StepKind::replay
+                        : shape.plain_steps < kPlainSteps ? StepKind::plain
+                                                          : StepKind::record;
+  const StepKind agreed = agree_(mine);
+  if (agreed == StepKind::plain) {
     ++shape.plain_steps;
     return put();
   }
+  if (agreed == StepKind::replay) return shape.replay();
   shape.replay = record_(put);
-  shape.replay();
 }
 
 }  // namespace lockstep::strategy

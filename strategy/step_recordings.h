@@ -8,18 +8,23 @@
 
 namespace lockstep::strategy {
 
+/// How a step is done. Where replicas disagree, the first of these that one of them needs is right for all.
+enum class StepKind : std::uint8_t { plain, record, replay };
+
 /// Recordings of steps, one for every number of samples: the ragged last batch of an epoch has one of its own. The
 /// first steps of a number are put plainly, since they make plans and choose algorithms, which cannot be recorded.
 class StepRecordings {
  public:
   /// Puts work on the stream.
   using Put = std::function<void()>;
-  /// Records what `put` puts on the stream; the result puts it there once more, whenever it is called.
+  /// Records what `put` puts on the stream while it does it; the result does it again, whenever it is called.
   using Record = std::function<Put(const Put& put)>;
+  /// What all replicas do where this one would do `mine`; collective.
+  using Agree = std::function<StepKind(StepKind mine)>;
 
   static constexpr int kPlainSteps = 2;
 
-  explicit StepRecordings(Record record) : record_(std::move(record)) {}
+  StepRecordings(Record record, Agree agree) : record_(std::move(record)), agree_(std::move(agree)) {}
 
   /// Does one step of `samples` samples, which `put` puts. `placement` changes when the memory that a step uses has
   /// moved: what was recorded before is of no use then.
@@ -35,6 +40,7 @@ class StepRecordings {
   };
 
   Record record_;
+  Agree agree_;
   std::uint64_t placement_ = 0;
   std::map<std::int64_t, Shape> shapes_;
 };

@@ -15,6 +15,12 @@ endif()
 if(LOCKSTEP_ARCH)
   target_compile_options(lockstep_options INTERFACE -march=${LOCKSTEP_ARCH})
 endif()
+if(LOCKSTEP_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "LOCKSTEP_FUZZ=ON needs clang, whose libFuzzer it uses; the compiler is ${CMAKE_CXX_COMPILER_ID}.")
+  endif()
+  target_compile_options(lockstep_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 # Never -ffast-math: the same source must give the same bits on 1 or N replicas.
 # A finding of any sanitizer ends the process, so that a test cannot pass over it.
 if(LOCKSTEP_SANITIZE)

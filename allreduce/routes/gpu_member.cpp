@@ -95,7 +95,7 @@ void GpuMember::fail(const Failure& failure) {
 }
 
 void GpuMember::throw_if_failed() {
-  guarded([&] { host_->throw_if_failed(); });
+  guarded([&] { look_around(); });
 }
 
 void GpuMember::look_around() {

@@ -35,6 +35,7 @@ class GpuMember : public Communicator::Impl, public std::enable_shared_from_this
   bool any(bool mine) final;
   void fail(const Failure& failure) final;
   void throw_if_failed() final;
+  void set_recording(bool on) final { records_ = on; }
 
   /// `local_members` are all of this process, this one among them.
   void know(std::vector<std::weak_ptr<GpuMember>> local_members) { local_members_ = std::move(local_members); }
@@ -52,7 +53,8 @@ class GpuMember : public Communicator::Impl, public std::enable_shared_from_this
   virtual void put_gather_slices(const Values& values) = 0;
   virtual void put_broadcast(std::span<std::byte> values, int root) = 0;
 
-  /// Compares `call`, which is for `data`, with the others'. For a kind whose members tell each other more.
+  /// Compares `call`, which is for `data`, with the others'. For a kind whose members tell each other more, or that
+  /// can be recorded.
   virtual void come(const Call& call, std::byte* data);
   /// Throws if the work on stream() cannot come to its end.
   virtual void check_progress() {}
@@ -66,6 +68,8 @@ class GpuMember : public Communicator::Impl, public std::enable_shared_from_this
   /// check_progress() and throw_if_failed(); for long waits.
   void look_around();
 
+  /// Whether operations are being recorded: then members do not come together on the host.
+  bool records() const { return records_; }
   Communicator::Impl& host() const { return *host_; }
   device::Device gpu() const { return gpu_; }
   device::Stream& stream() { return stream_; }
@@ -86,6 +90,7 @@ class GpuMember : public Communicator::Impl, public std::enable_shared_from_this
   std::optional<device::Event> after_;  // what the next operation starts after
   std::vector<std::weak_ptr<GpuMember>> local_members_;
   std::atomic<bool> may_put_{false};  // work on the stream
+  bool records_ = false;
 };
 
 /// The members of a group in this process, made known to each other: once the group has failed each waits for the work

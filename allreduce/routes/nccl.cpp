@@ -1,6 +1,7 @@
 #include "allreduce/routes/nccl.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "allreduce/cuda/gpu_work.h"
@@ -21,6 +22,8 @@ class Nccl final : public NcclMember {
   using NcclMember::NcclMember;
 
   std::string route() const override { return "nccl"; }
+  // NCCL's kernels of several GPUs in graphs of one process can wait for each other in a circle.
+  bool can_be_recorded() const override { return communicators().serves_one_each(); }
 
   device::Buffer allocate(std::size_t bytes) override {
     return communicators().allocate(seat(), bytes, stream(), [this] { look_around(); });
@@ -31,7 +34,10 @@ class Nccl final : public NcclMember {
   void come(const Call& call, std::byte* data) override {
     Call told = call;
     told.flag = communicators().place_of(seat(), data);
-    is_bounced_ = !compare(told) && told.flag != 0;
+    if (!records()) places_[told.flag] = compare(told);
+    const auto agreed = places_.find(told.flag);
+    LOCKSTEP_CHECK(agreed != places_.end());
+    is_bounced_ = !agreed->second && told.flag != 0;
   }
 
   void put_all_reduce(const Values& values, ReduceOp op) override {
@@ -138,6 +144,8 @@ class Nccl final : public NcclMember {
   }
 
   bool is_bounced_ = false;  // this operation, on this member
+  std::map<std::uint64_t, bool>
+      places_;  // whether all members' values were at the same place, when they last came there
   device::Buffer bounce_;
 };
 

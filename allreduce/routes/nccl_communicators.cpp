@@ -59,6 +59,7 @@ std::shared_ptr<NcclCommunicators> NcclCommunicators::create(MPI_Comm ranks, int
             invitation.problem.data()}
         .raise();
   std::shared_ptr<NcclCommunicators> made(new NcclCommunicators(seats));
+  made->serves_one_each_ = size == (ranks == MPI_COMM_NULL ? 1 : size_of(ranks));
   const std::optional<Failure> problem = made->join(invitation.id, size, options.join_limit);
   if (problem) made->abort();
   raise_first(ranks, problem);

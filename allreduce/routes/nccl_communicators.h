@@ -48,6 +48,8 @@ class NcclCommunicators : public std::enable_shared_from_this<NcclCommunicators>
                              const std::function<void()>& look_around);
   /// What has failed since, if anything.
   std::optional<Failure> check(std::size_t seat);
+  /// Whether no process has more than one of the members.
+  bool serves_one_each() const { return serves_one_each_; }
   /// Ends all that is under way and all that will come. Any thread; does not wait.
   void abort() noexcept;
 
@@ -78,6 +80,7 @@ class NcclCommunicators : public std::enable_shared_from_this<NcclCommunicators>
   void finish() noexcept;
 
   std::vector<std::unique_ptr<Own>> own_;
+  bool serves_one_each_ = false;
   std::atomic<bool> aborted_{false};
   std::mutex aborts_mutex_;
   std::vector<std::thread> aborts_;

@@ -35,7 +35,7 @@ class NcclMember : public GpuMember {
     raise(communicators_->run(seat_, what, call, [this] { look_around(); }));
   }
 
-  NcclCommunicators& communicators() { return *communicators_; }
+  NcclCommunicators& communicators() const { return *communicators_; }
   std::size_t seat() const { return seat_; }
 
  private:

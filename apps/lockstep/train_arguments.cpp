@@ -55,7 +55,7 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       ->group(group);
   command
       .add_flag("--graph,!--no-graph", a.graph,
-                "Record the step of a GPU once and repeat it (a CUDA graph), where a step waits for no other replica")
+                "Record the step of a GPU once and repeat it (CUDA graphs), where it has no micro-batches")
       ->default_str("true")
       ->group(group);
   command.add_option("--seed", a.seed, "The only source of randomness: initial weights, dropout, the order of records")

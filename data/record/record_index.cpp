@@ -58,6 +58,11 @@ std::string to_bytes(const FileStamp& stamp, const RecordIndex& index) {
   return bytes;
 }
 
+/// An integer of the head. nlohmann-json would convert other numbers, also those that no integer can hold.
+std::int64_t integer_at(const Json& head, const char* name) {
+  return head.at(name).get_ref<const Json::number_integer_t&>();
+}
+
 std::optional<RecordIndex> from_bytes(std::string_view bytes, const FileStamp& stamp) {
   std::uint32_t crc = 0;
   if (bytes.size() < sizeof(crc)) return std::nullopt;
@@ -67,16 +72,18 @@ std::optional<RecordIndex> from_bytes(std::string_view bytes, const FileStamp& s
   if (crc != crc32c(bytes) || line == std::string_view::npos) return std::nullopt;
 
   const Json head = Json::parse(bytes.substr(0, line));
-  const FileStamp made_of = {head.at("file_size"), head.at("file_modified_nanos")};
+  const FileStamp made_of = {integer_at(head, "file_size"), integer_at(head, "file_modified_nanos")};
   if (head.at("lockstep_index") != kVersion || made_of != stamp) return std::nullopt;
 
   RecordIndex index;
   bytes.remove_prefix(line + 1);
-  index.offsets.resize(head.at("records").get<std::size_t>() + 1);
-  if (bytes.size() != index.offsets.size() * sizeof(std::uint64_t)) return std::nullopt;
+  const std::size_t offsets = bytes.size() / sizeof(std::uint64_t);
+  if (offsets == 0 || bytes.size() % sizeof(std::uint64_t) != 0) return std::nullopt;
+  if (integer_at(head, "records") != static_cast<std::int64_t>(offsets) - 1) return std::nullopt;
+  index.offsets.resize(offsets);
   std::memcpy(index.offsets.data(), bytes.data(), bytes.size());
   if (const auto labels = head.find("labels"); labels != head.end()) {
-    index.labels = LabelRange{labels->at("feature"), labels->at("lowest"), labels->at("highest")};
+    index.labels = LabelRange{labels->at("feature"), integer_at(*labels, "lowest"), integer_at(*labels, "highest")};
   }
   return index;
 }

@@ -9,6 +9,7 @@
 #include "strategy/device_share.h"
 #include "strategy/make_strategy.h"
 #include "tests/strategy/mpi_session.h"
+#include "tests/strategy/training.h"
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/ranks.h"
@@ -115,6 +116,69 @@ TEST(GpusOfRanks, WhichShareThemAreNotServedByNccl) {
               make_strategy(mpi_session(), "auto", pretend::gpus(1), {.route = Route::nccl, .share_gpus = true});
             }),
             "[--allreduce] needed auto or staged where replicas share a GPU; got nccl");
+}
+
+struct Trained {
+  bool recorded = false;
+  Outcome outcome;
+};
+
+// 203 samples in batches of 40: the last one of an epoch has 3, fewer than some ranks there are.
+Trained train_on_gpus(const std::vector<device::Device>& devices, const StrategyOptions& strategy_options,
+                      const TrainerOptions& options, const model::Network& network) {
+  const auto strategy = make_strategy(mpi_session(), "auto", devices, strategy_options);
+  const auto recorder = std::make_shared<StepRecorder>();
+  Trainer trainer(*strategy, network, options);
+  FitOptions fit{.epochs = 5, .validation = small_data(50).batch(16)};
+  fit.callbacks.push_back(recorder);
+  Trained trained;
+  trained.recorded = trainer.replicas()[0].records_steps();
+  trained.outcome.history = trainer.fit(small_data().shuffle().batch(40), fit);
+  trained.outcome.losses = recorder->losses;
+  return trained;
+}
+
+// With NCCL between one GPU of each rank, its sums are part of the recordings.
+TEST(GpusOfRanks, RecordTheirSums) {
+  if (error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "") GTEST_SKIP() << "there is no NCCL";
+  const std::vector<device::Device> mine = pretend::gpus(1, rank());
+  for (const auto wire : {allreduce::WireType::float32, allreduce::WireType::bfloat16}) {
+    TrainerOptions options{.optimizer = model::Adam{}};
+    options.buckets = {.first_bytes = 64, .bytes = 256, .wire = wire};
+    TrainerOptions plainly = options;
+    plainly.records_steps = false;
+    const Trained plain = train_on_gpus(mine, {}, plainly, dropout_network());
+    const Trained recorded = train_on_gpus(mine, {}, options, dropout_network());
+    EXPECT_FALSE(plain.recorded);
+    EXPECT_TRUE(recorded.recorded);
+    EXPECT_EQ(recorded.outcome.losses, plain.outcome.losses);
+    EXPECT_EQ(recorded.outcome.history.end.parameter_hash, plain.outcome.history.end.parameter_hash);
+  }
+}
+
+TEST(GpusOfRanks, RecordTheSumsOfStatistics) {
+  if (error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "") GTEST_SKIP() << "there is no NCCL";
+  TrainerOptions options{.optimizer = model::Sgd{}, .normalization = {.kind = NormalizationScope::Kind::sync}};
+  TrainerOptions plainly = options;
+  plainly.records_steps = false;
+  const std::vector<device::Device> mine = pretend::gpus(1, rank());
+  const Trained recorded = train_on_gpus(mine, {}, options, normalized_network());
+  EXPECT_TRUE(recorded.recorded);
+  EXPECT_EQ(recorded.outcome.losses, train_on_gpus(mine, {}, plainly, normalized_network()).outcome.losses);
+}
+
+// What the host sums is done between pieces of the recordings.
+TEST(GpusOfRanks, RecordStepsAroundTheSumsOfTheHost) {
+  TrainerOptions options{.optimizer = model::Adam{}};
+  options.buckets = {.first_bytes = 64, .bytes = 256};
+  TrainerOptions plainly = options;
+  plainly.records_steps = false;
+  for (const auto& mine : {pretend::gpus(1, rank()), pretend::gpus(2, 2 * rank())}) {
+    const Trained recorded = train_on_gpus(mine, {.route = Route::staged}, options, dropout_network());
+    EXPECT_TRUE(recorded.recorded);
+    EXPECT_EQ(recorded.outcome.losses,
+              train_on_gpus(mine, {.route = Route::staged}, plainly, dropout_network()).outcome.losses);
+  }
 }
 
 TEST(GpusOfRanks, RefuseRoutesOfTheCpu) {

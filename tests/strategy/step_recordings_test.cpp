@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -25,13 +26,17 @@ class Recorded : public testing::Test {
     put();
     records_ = false;
     const int number = ++recorded_;
-    return [this, number] { done_.push_back("recording " + std::to_string(number)); };
+    const auto replay = [this, number] { done_.push_back("recording " + std::to_string(number)); };
+    replay();
+    return replay;
   }
 
   bool records_ = false;
   int recorded_ = 0;
   std::vector<std::string> done_;
-  StepRecordings recordings_{[this](const StepRecordings::Put& put) { return record(put); }};
+  StepKind another_ = StepKind::replay;  // what another replica needs
+  StepRecordings recordings_{[this](const StepRecordings::Put& put) { return record(put); },
+                             [this](StepKind mine) { return std::min(mine, another_); }};
 };
 
 TEST_F(Recorded, AreRecordedAfterTwoPlainSteps) {
@@ -53,6 +58,17 @@ TEST_F(Recorded, AreMadeAnewWhenMemoryMoves) {
   for (int i = 0; i < 3; ++i) step(64, 1);
   for (int i = 0; i < 3; ++i) step(64, 2);
   EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 64", "plain 64", "recording 2"));
+}
+
+TEST_F(Recorded, AreNotUsedWhereAnotherReplicaHasNone) {
+  for (int i = 0; i < 3; ++i) step(64);
+  another_ = StepKind::plain;
+  step(64);
+  another_ = StepKind::record;
+  step(64);
+  another_ = StepKind::replay;
+  step(64);
+  EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 64", "recording 2", "recording 2"));
 }
 
 TEST_F(Recorded, AreForgottenOnRequest) {

@@ -1,0 +1,77 @@
+#include "data/image/decode_image.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "data/image/decode_png.h"
+#include "device/error.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::array<std::uint8_t, 3> kJpegBegins = {0xff, 0xd8, 0xff};
+constexpr std::array<std::uint8_t, 8> kPngBegins = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+
+bool begins_with(std::span<const std::uint8_t> bytes, std::span<const std::uint8_t> beginning) {
+  return bytes.size() >= beginning.size() && std::ranges::equal(bytes.first(beginning.size()), beginning);
+}
+
+[[noreturn]] void throw_unknown_format(std::span<const std::uint8_t> bytes) {
+  const auto first = bytes.first(std::min<std::size_t>(bytes.size(), kPngBegins.size()));
+  throw Error(ErrorCategory::data, "image", "needed a JPEG or a PNG image",
+              bytes.empty() ? "there are no bytes"
+                            : fmt::format("its {} bytes begin with {:02x}", bytes.size(), fmt::join(first, " ")));
+}
+
+/// The largest reduction that leaves at least the wanted size.
+int denominator_for(const WantedPart& wanted) {
+  int denominator = 8;
+  while (denominator > 1 &&
+         (wanted.part.width < wanted.width * denominator || wanted.part.height < wanted.height * denominator))
+    denominator /= 2;
+  return denominator;
+}
+
+/// The whole pixels of the image at 1/`denominator` that `part` touches.
+Rectangle touched(const Rectangle& part, int denominator) {
+  const int x = part.x / denominator;
+  const int y = part.y / denominator;
+  return {x, y, (part.x + part.width + denominator - 1) / denominator - x,
+          (part.y + part.height + denominator - 1) / denominator - y};
+}
+
+}  // namespace
+
+ImageHeader ImageDecoder::open(std::span<const std::uint8_t> bytes) {
+  bytes_ = bytes;
+  if (begins_with(bytes, kJpegBegins)) {
+    format_ = Format::jpeg;
+    return jpeg_.open(bytes);
+  }
+  if (!begins_with(bytes, kPngBegins)) throw_unknown_format(bytes);
+  format_ = Format::png;
+  return read_png_header(bytes, max_pixels_);
+}
+
+ImageView ImageDecoder::decode(int channels) {
+  if (format_ == Format::png) return decode_png(bytes_, channels, memory_, max_pixels_);
+  return jpeg_.decode(channels, memory_);
+}
+
+DecodedPart ImageDecoder::decode(const WantedPart& wanted, int channels) {
+  const Rectangle& part = wanted.part;
+  if (format_ == Format::png) {
+    return {decode(channels).crop(part), 0, 0, static_cast<double>(part.width), static_cast<double>(part.height)};
+  }
+  const int denominator = denominator_for(wanted);
+  const Rectangle pixels = touched(part, denominator);
+  const double scale = 1.0 / denominator;
+  return {jpeg_.decode(pixels, denominator, channels, memory_), part.x * scale - pixels.x, part.y * scale - pixels.y,
+          part.width * scale, part.height * scale};
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,66 @@
+// Images as bytes: where their pixels lie, and memory to keep them in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lockstep::data {
+
+/// A part of an image, in pixels. `x` counts columns from the left, `y` rows from the top.
+struct Rectangle {
+  int x = 0;
+  int y = 0;
+  int width = 0;
+  int height = 0;
+
+  bool operator==(const Rectangle&) const = default;
+};
+
+/// Pixels [height, width, channels] of somebody else's memory. Rows are contiguous and `stride` bytes apart, so that a
+/// crop is a view too. `Byte` is std::uint8_t, or const std::uint8_t for pixels only read.
+template <typename Byte>
+struct BasicImageView {
+  Byte* pixels = nullptr;
+  int height = 0;
+  int width = 0;
+  int channels = 0;  ///< 1 or 3
+  std::ptrdiff_t stride = 0;
+
+  Byte* row(int y) const { return pixels + y * stride; }
+  Byte* at(int x, int y) const { return row(y) + std::ptrdiff_t{x} * channels; }
+
+  /// The pixels of `part`, which lies within this view; nothing is copied.
+  BasicImageView crop(const Rectangle& part) const {
+    return {at(part.x, part.y), part.height, part.width, channels, stride};
+  }
+};
+
+using ImageView = BasicImageView<const std::uint8_t>;
+using ImageSpan = BasicImageView<std::uint8_t>;
+
+/// Pixels without gaps of memory that holds [height, width, channels] of them.
+ImageView view_of(std::span<const std::uint8_t> pixels, int height, int width, int channels);
+
+/// Memory for one image after another. It grows to the largest of them and is kept.
+class Image {
+ public:
+  /// Makes this [height, width, channels]; the pixels are undefined until somebody writes them.
+  void reshape(int height, int width, int channels);
+
+  ImageSpan span() { return {pixels_.data(), height_, width_, channels_, std::ptrdiff_t{width_} * channels_}; }
+  ImageView view() const { return {pixels_.data(), height_, width_, channels_, std::ptrdiff_t{width_} * channels_}; }
+
+  int height() const { return height_; }
+  int width() const { return width_; }
+  int channels() const { return channels_; }
+
+ private:
+  std::vector<std::uint8_t> pixels_;
+  int height_ = 0;
+  int width_ = 0;
+  int channels_ = 0;
+};
+
+}  // namespace lockstep::data

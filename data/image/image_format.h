@@ -1,0 +1,27 @@
+// What all formats of encoded images have in common.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep::data {
+
+/// What an image's header says, before a pixel is decoded.
+struct ImageHeader {
+  int height = 0;
+  int width = 0;
+  int channels = 0;  ///< as decoded when nobody asks for another number: 1 (gray) or 3 (RGB)
+
+  bool operator==(const ImageHeader&) const = default;
+};
+
+/// The most pixels an image may have. A damaged header can announce any size; this bounds what it makes us allocate.
+inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 28;
+
+/// Throws the Error (data) for an image of `format` ("JPEG") that its library refuses, with what the library said.
+[[noreturn]] void throw_damaged_image(std::string_view format, std::string_view said);
+
+/// Throws Error (data) for more than `max_pixels`.
+void check_image_size(std::string_view format, std::int64_t height, std::int64_t width, std::int64_t max_pixels);
+
+}  // namespace lockstep::data

@@ -1,0 +1,136 @@
+#include "data/image/random_crop.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "data/image/sample_random.h"
+#include "tests/data/support.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr int kSamples = 20000;
+
+SampleKey key_of(std::int64_t record) { return {.seed = 7, .epoch = 3, .record_id = record}; }
+
+TEST(SampleRandom, DependsOnEveryPartOfItsKeyAndOnNothingElse) {
+  const SampleKey key = {1, 2, 3};
+  EXPECT_EQ(SampleRandom("flip", key).word(), SampleRandom("flip", key).word());
+  const std::set<std::uint32_t> words = {SampleRandom("flip", key).word(), SampleRandom("crop", key).word(),
+                                         SampleRandom("flip", {0, 2, 3}).word(), SampleRandom("flip", {1, 0, 3}).word(),
+                                         SampleRandom("flip", {1, 2, 0}).word()};
+  EXPECT_EQ(words.size(), 5u);
+  SampleRandom random("flip", key);
+  std::set<std::uint32_t> sequence;
+  for (int i = 0; i < 100; ++i) sequence.insert(random.word());
+  EXPECT_EQ(sequence.size(), 100u);
+}
+
+TEST(ChoosePaddedCrop, ReachesEveryPlaceAboutAsOften) {
+  std::map<std::pair<int, int>, int> times;
+  for (int i = 0; i < kSamples; ++i) {
+    const Rectangle part = choose_padded_crop(key_of(i), 32, 32, 4, 32, 32);
+    EXPECT_EQ(part, choose_padded_crop(key_of(i), 32, 32, 4, 32, 32));
+    EXPECT_EQ(part.width, 32);
+    EXPECT_EQ(part.height, 32);
+    ++times[{part.x, part.y}];
+  }
+  EXPECT_EQ(times.size(), 81u);
+  double chi_square = 0;
+  for (const auto& [place, count] : times) {
+    EXPECT_LE(std::max(std::abs(place.first), std::abs(place.second)), 4);
+    const double off = count - kSamples / 81.0;
+    chi_square += off * off / (kSamples / 81.0);
+  }
+  EXPECT_LT(chi_square, 132);  // 80 degrees of freedom: exceeded by 2 of 10,000 fair generators
+}
+
+TEST(ChoosePaddedCrop, NamesAnImageThatIsTooSmall) {
+  EXPECT_EQ(data_error_of([] { choose_padded_crop(key_of(0), 23, 40, 4, 32, 32); }),
+            "[random crop] needed images of at least 24 x 24 for crops of 32 x 32 with padding 4; one is 23 x 40");
+}
+
+TEST(CenterOffset, RoundsHalvesToTheEvenSide) {
+  EXPECT_EQ(center_offset(256, 224), 16);
+  EXPECT_EQ(center_offset(341, 224), 58);  // 58.5
+  EXPECT_EQ(center_offset(343, 224), 60);  // 59.5
+}
+
+TEST(ChooseResizedCrop, IsUniformInAreaWithinTheRange) {
+  const ResizedCropRange range;
+  double mean_area = 0;
+  double least = 1;
+  double most = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    // Of an image this wide every area fits except the ratios that would make it higher than the image.
+    const Rectangle part = choose_resized_crop(key_of(i), 2000, 2000, range);
+    EXPECT_GE(part.x, 0);
+    EXPECT_GE(part.y, 0);
+    EXPECT_LE(part.x + part.width, 2000);
+    EXPECT_LE(part.y + part.height, 2000);
+    const double ratio = static_cast<double>(part.width) / part.height;
+    EXPECT_GT(ratio, 0.75 - 0.002);
+    EXPECT_LT(ratio, 4.0 / 3 + 0.002);
+    const double area = static_cast<double>(part.width) * part.height / 4e6;
+    mean_area += area / kSamples;
+    least = std::min(least, area);
+    most = std::max(most, area);
+  }
+  EXPECT_NEAR(least, 0.08, 0.002);
+  EXPECT_GT(most, 0.98);
+  EXPECT_LE(most, 1);
+  // An area a above 3/4 fits for -ln(a) / ln(4/3) of the ratios, which takes the mean from 0.54 to 0.4778.
+  EXPECT_NEAR(mean_area, 0.4778, 0.006);
+}
+
+TEST(ChooseResizedCrop, HasRatiosUniformInTheLogarithm) {
+  int wide = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    const Rectangle part = choose_resized_crop(key_of(i), 1000, 1000, {{0.1, 0.2}, {0.5, 2}});
+    wide += part.width > part.height ? 1 : 0;
+  }
+  EXPECT_NEAR(wide / static_cast<double>(kSamples), 0.5, 0.015);
+}
+
+TEST(ChooseResizedCrop, TakesTheMiddleWhereNothingFits) {
+  // A strip: each try is higher than 10, so the widest allowed part of the middle it is.
+  EXPECT_EQ(choose_resized_crop(key_of(1), 10, 1000, {{0.5, 1}, {0.75, 4.0 / 3}}), (Rectangle{493, 0, 13, 10}));
+  EXPECT_EQ(choose_resized_crop(key_of(1), 1000, 10, {{0.5, 1}, {0.75, 4.0 / 3}}), (Rectangle{0, 493, 10, 13}));
+  // One pixel is always its own crop.
+  EXPECT_EQ(choose_resized_crop(key_of(1), 1, 1, {}), (Rectangle{0, 0, 1, 1}));
+}
+
+TEST(ChooseFlip, FlipsTheShareAskedFor) {
+  int flips = 0;
+  int rare = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    flips += choose_flip(key_of(i)) ? 1 : 0;
+    rare += choose_flip(key_of(i), 0.1) ? 1 : 0;
+    EXPECT_TRUE(choose_flip(key_of(i), 1));
+    EXPECT_FALSE(choose_flip(key_of(i), 0));
+  }
+  EXPECT_NEAR(flips / static_cast<double>(kSamples), 0.5, 0.015);
+  EXPECT_NEAR(rare / static_cast<double>(kSamples), 0.1, 0.01);
+}
+
+TEST(ChooseCutout, CentersOnAnyPixelAndStaysInside) {
+  std::set<int> widths;
+  for (int i = 0; i < kSamples; ++i) {
+    const Rectangle hole = choose_cutout(key_of(i), 32, 32, 16);
+    EXPECT_GE(hole.x, 0);
+    EXPECT_GE(hole.y, 0);
+    EXPECT_LE(hole.x + hole.width, 32);
+    EXPECT_LE(hole.y + hole.height, 32);
+    EXPECT_GT(hole.height, 0);
+    widths.insert(hole.width);
+  }
+  EXPECT_EQ(*widths.begin(), 8);
+  EXPECT_EQ(*widths.rbegin(), 16);
+  EXPECT_EQ(widths.size(), 9u);
+}
+
+}  // namespace
+}  // namespace lockstep::data

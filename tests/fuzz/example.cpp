@@ -1,0 +1,47 @@
+#include "data/record/example.h"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "data/record/feature_view.h"
+#include "device/error.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace lockstep::fuzz {
+namespace {
+
+void read_values(const data::FeatureView& feature) {
+  switch (feature.kind()) {
+    case data::FeatureKind::missing:
+      return;
+    case data::FeatureKind::bytes:
+      feature.bytes_list();
+      return;
+    case data::FeatureKind::floats: {
+      std::vector<float> values(feature.size());
+      feature.copy_floats(values);
+      return;
+    }
+    case data::FeatureKind::int64s:
+      feature.single_int64();
+      feature.int64s();
+      return;
+  }
+}
+
+}  // namespace
+
+void read_untrusted(Bytes bytes) {
+  using namespace lockstep::data;
+  const std::string_view record = text_of(bytes);
+  const std::array<std::string, 3> names = {"image", "label", "weight"};
+  std::array<FeatureView, 3> features;
+  find_features(record, names, features);
+  for (const FeatureView& feature : features) read_values(feature);
+  // What was read must come through our own writer unchanged.
+  const std::string written = serialize_example(parse_example(record));
+  LOCKSTEP_CHECK(serialize_example(parse_example(written)) == written);
+}
+
+}  // namespace lockstep::fuzz

@@ -1,0 +1,37 @@
+// What a fuzzer of ours is: one function over bytes that nobody vouches for.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace lockstep::fuzz {
+
+using Bytes = std::span<const std::uint8_t>;
+
+/// Each fuzzer defines it: feeds `bytes` to what is tested. May throw Error, which is how damage is to be reported;
+/// anything else that leaves it, and any finding of a sanitizer, is a bug.
+void read_untrusted(Bytes bytes);
+
+/// The same; an Error (data) ends here. Any other kind of error is a bug too: the bytes are to blame and not the user's
+/// command line.
+void try_untrusted(Bytes bytes);
+
+inline std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+/// A file in memory, for what reads files only. Gone with this object.
+class MemoryFile {
+ public:
+  explicit MemoryFile(Bytes content);
+  ~MemoryFile();
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  std::filesystem::path path() const;
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace lockstep::fuzz

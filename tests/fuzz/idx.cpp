@@ -1,0 +1,11 @@
+#include "data/source/idx_source.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace lockstep::fuzz {
+
+void read_untrusted(Bytes bytes) {
+  const MemoryFile file(bytes);
+  data::read_idx(file.path()).elements();
+}
+
+}  // namespace lockstep::fuzz

@@ -1,0 +1,29 @@
+#include "data/record/record_index.h"
+
+#include <string>
+
+#include "data/record/crc32c.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace lockstep::fuzz {
+namespace {
+
+void load(std::string_view bytes) {
+  const MemoryFile file({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  const auto index = data::load_record_index(file.path(), {.size = 1000, .modified_nanos = 2000});
+  if (!index) return;
+  for (std::int64_t i = 0; i < index->records(); ++i) index->length(i);
+}
+
+}  // namespace
+
+void read_untrusted(Bytes bytes) {
+  load(text_of(bytes));
+  // With a checksum that fits, or nothing behind it would ever be tried.
+  std::string checked(text_of(bytes));
+  const std::uint32_t crc = data::crc32c(checked);
+  checked.append(reinterpret_cast<const char*>(&crc), sizeof(crc));
+  load(checked);
+}
+
+}  // namespace lockstep::fuzz
