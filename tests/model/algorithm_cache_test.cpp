@@ -19,7 +19,10 @@ class AlgorithmCacheTest : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
   void write(const std::string& text) const { std::ofstream(file_) << text; }
 
-  fs::path folder_ = fs::path(testing::TempDir()) / "algorithm_cache_test";
+  // Tests may run at the same time.
+  fs::path folder_ =
+      fs::path(testing::TempDir()) /
+      ("algorithm_cache_test_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
   fs::path file_ = folder_ / "convolutions.json";
 };
 

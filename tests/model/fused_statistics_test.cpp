@@ -109,7 +109,10 @@ class FusedStatisticsTest : public testing::Test {
     std::ofstream(folder_ / "convolutions.json") << all;
   }
 
-  fs::path folder_ = fs::path(testing::TempDir()) / "fused_statistics_test";
+  // Tests may run at the same time.
+  fs::path folder_ =
+      fs::path(testing::TempDir()) /
+      ("fused_statistics_test_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
   std::string before_;
 };
 
