@@ -27,6 +27,7 @@ struct Conv2DSpec {
   bool relu = false;  ///< fused into the output
   bool training = false;
   bool input_gradient = false;
+  bool statistics = false;  ///< a normalization alone reads the output; only where Backend::fuses_statistics()
 };
 
 struct DenseSpec {
@@ -55,6 +56,7 @@ struct BatchNormalizationSpec {
   bool add = false;  ///< input 1 is added to the normalized input 0; only where Backend::fuses_additions()
   bool relu = false;
   bool training = false;
+  bool statistics = false;  ///< Operands::statistics are what the convolution before has found about input 0
 };
 
 struct DropoutSpec {
@@ -81,6 +83,8 @@ class Backend {
   virtual Precision precision() const = 0;
   /// Whether its batch normalization can add a second input.
   virtual bool fuses_additions() const { return false; }
+  /// Whether its convolutions may find what a batch normalization needs to know of its input.
+  virtual bool fuses_statistics() const { return false; }
   virtual device::Allocator& allocator() = 0;
   /// Bytes that the allocator can still give; of the host, where the system decides, without a limit.
   virtual std::size_t free_bytes() { return std::numeric_limits<std::size_t>::max(); }

@@ -76,6 +76,16 @@ void fuse_additions(const Network& network, Graph& graph) {
   }
 }
 
+void fuse_statistics(const Network& network, Graph& graph) {
+  for (const GraphStep& reader : graph.steps) {
+    if (!layer_of(network, reader).can_take_statistics()) continue;
+    const NodeId source = reader.inputs.front();
+    const auto producer = std::ranges::find(graph.steps, source, &GraphStep::node);
+    if (producer == graph.steps.end() || !layer_of(network, *producer).can_find_statistics()) continue;
+    producer->fused_statistics = !producer->fused_relu && consumers_of(graph, source).size() == 1;
+  }
+}
+
 // Layers that the output does not depend on.
 void drop_unused(Graph& graph) {
   for (std::size_t i = graph.steps.size(); i-- > 0;)
@@ -85,7 +95,7 @@ void drop_unused(Graph& graph) {
 
 }  // namespace
 
-Graph make_graph(const Network& network, bool fuses_additions) {
+Graph make_graph(const Network& network, const Fusions& fusions) {
   Graph graph{.steps = {}, .output = network.last()};
   for (std::size_t i = 0; i < network.nodes().size(); ++i) {
     const Node& node = network.nodes()[i];
@@ -97,7 +107,8 @@ Graph make_graph(const Network& network, bool fuses_additions) {
   drop_unused(graph);
   move_relu_behind_pooling(network, graph);
   fuse_relus(network, graph);
-  if (fuses_additions) fuse_additions(network, graph);
+  if (fusions.additions) fuse_additions(network, graph);
+  if (fusions.statistics) fuse_statistics(network, graph);
   return graph;
 }
 

@@ -14,9 +14,10 @@ struct GraphStep {
   std::vector<NodeId> inputs;
   std::vector<Shape> input_shapes;
   Shape output_shape;
-  bool fused_add = false;   ///< also adds its second input, before the ReLU
-  bool fused_relu = false;  ///< also applies the ReLU that follows it
-  bool absorbed = false;    ///< a ReLU or addition that the layer before it does: only a name
+  bool fused_add = false;         ///< also adds its second input, before the ReLU
+  bool fused_relu = false;        ///< also applies the ReLU that follows it
+  bool fused_statistics = false;  ///< may also find the statistics for the normalization that follows it
+  bool absorbed = false;          ///< a ReLU or addition that the layer before it does: only a name
 };
 
 struct Graph {
@@ -24,10 +25,17 @@ struct Graph {
   NodeId output = kInput;
 };
 
+/// What a device's operations can do beyond their own layer.
+struct Fusions {
+  bool additions = false;
+  bool statistics = false;
+};
+
 /// Steps of `network` that its output depends on, with two rewrites. A ReLU directly before a max pooling moves behind
 /// it: max(x, 0) is monotonic, so values and gradients stay, on fewer elements. A ReLU that alone reads a layer which
-/// can apply it is fused into that layer. With `fuses_additions`, so is an addition of two that directly follows a
-/// layer which can add and which it alone reads.
-Graph make_graph(const Network& network, bool fuses_additions = false);
+/// can apply it is fused into that layer. With `additions`, so is an addition of two that directly follows a layer
+/// which can add and which it alone reads. With `statistics`, a convolution without bias and ReLU that a normalization
+/// alone reads is marked.
+Graph make_graph(const Network& network, const Fusions& fusions = {});
 
 }  // namespace lockstep::model

@@ -68,8 +68,9 @@ struct Operands {
   std::vector<std::span<float>> parameters;           ///< read only, in the order of declaration
   std::vector<std::span<float>> parameter_gradients;  ///< to be written
   std::vector<std::span<float>> buffers;              ///< read and, in training, updated
-  std::span<std::byte> saved;    ///< kept from forward to backward; Needs::saved_bytes of them, 64-byte aligned
-  std::span<std::byte> scratch;  ///< free to use during one call; Needs::scratch_bytes of them, 64-byte aligned
+  std::span<std::byte> saved;       ///< kept from forward to backward; Needs::saved_bytes of them, 64-byte aligned
+  std::span<std::byte> scratch;     ///< free to use during one call; Needs::scratch_bytes of them, 64-byte aligned
+  std::span<std::byte> statistics;  ///< 64-byte aligned; see Needs::statistics_bytes
 };
 
 /// The operands as a custom layer sees them: in host memory, all float32.
@@ -92,6 +93,9 @@ struct Needs {
   bool in_place = false;  ///< output may be the memory of input 0, and its gradient that of the output's gradient
   std::size_t saved_bytes = 0;
   std::size_t scratch_bytes = 0;
+  /// Of what forward finds out about its output for the only operation that reads it; in a form that the two know. More
+  /// than 0 only where CompileContext::fused_statistics.
+  std::size_t statistics_bytes = 0;
 };
 
 /// A layer compiled for one device, batch and mode. Belongs to one plan, called by one thread.
@@ -117,9 +121,11 @@ struct CompileContext {
   std::vector<Shape> inputs;  ///< without the batch
   Shape output;
   bool training = false;
-  bool fused_add = false;       ///< add the second input to the output; only where Layer::can_fuse_addition()
-  bool fused_relu = false;      ///< apply max(x, 0) to the output as well; only where Layer::can_fuse_relu()
-  bool input_gradients = true;  ///< false where nothing before this layer is trained
+  bool fused_add = false;         ///< add the second input to the output; only where Layer::can_fuse_addition()
+  bool fused_relu = false;        ///< apply max(x, 0) to the output as well; only where Layer::can_fuse_relu()
+  bool fused_statistics = false;  ///< forward may find out for the layer behind this one what that needs to know
+  bool input_statistics = false;  ///< the layer before this one has done so, for input 0
+  bool input_gradients = true;    ///< false where nothing before this layer is trained
 };
 
 /// Described once, shared by all replicas: immutable.
@@ -140,6 +146,9 @@ class Layer {
   /// Whether compile() honours `fused_add`, on devices whose backend fuses additions.
   virtual bool can_fuse_addition() const { return false; }
   virtual bool is_addition() const { return false; }
+  /// Whether compile() honours `fused_statistics` and `input_statistics`, on devices whose backend fuses statistics.
+  virtual bool can_find_statistics() const { return false; }
+  virtual bool can_take_statistics() const { return false; }
   /// Whether max(x, 0) may move from before this layer to behind it without a change of any result: true for max
   /// pooling.
   virtual bool commutes_with_relu() const { return false; }

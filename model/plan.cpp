@@ -8,7 +8,8 @@ namespace lockstep::model {
 
 Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, const Arrays& arrays)
     : backend_(backend), batch_(batch), training_(training), parameter_entries_(network.parameters().entries()) {
-  Graph graph = make_graph(network, backend.fuses_additions());
+  Graph graph = make_graph(
+      network, {.additions = backend.fuses_additions(), .statistics = training && backend.fuses_statistics()});
   output_ = graph.output;
   compile_steps(network, std::move(graph), training);
   mark_gradients();
@@ -48,10 +49,18 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
                                                 .training = training,
                                                 .fused_add = step.graph.fused_add,
                                                 .fused_relu = step.graph.fused_relu,
+                                                .fused_statistics = step.graph.fused_statistics,
+                                                .input_statistics = has_input_statistics(step),
                                                 .input_gradients = input_gradients},
                                                backend_);
     if (step.operation) step.needs = step.operation->needs();
   }
+}
+
+// Where the step before has found them, it was for this one, its only reader.
+bool Plan::has_input_statistics(const Step& step) const {
+  const int producer = value(step.graph.inputs.front()).producer;
+  return producer >= 0 && steps_[static_cast<std::size_t>(producer)].needs.statistics_bytes > 0;
 }
 
 // Backward of a step runs if it has parameters, or something before it has.
@@ -147,6 +156,10 @@ void Plan::assign_workspace() {
     scratch = std::max(scratch, step.needs.scratch_bytes);
     if (step.needs.saved_bytes > 0)
       step.saved = new_storage(step.needs.saved_bytes, time, step.runs_backward ? backward_time(time) : time);
+    if (step.needs.statistics_bytes == 0) continue;
+    const int reader = value(step.graph.node).consumers.front();
+    step.statistics = new_storage(step.needs.statistics_bytes, time, reader);
+    steps_[static_cast<std::size_t>(reader)].statistics = step.statistics;
   }
   if (scratch > 0) scratch_ = new_storage(scratch, 0, end);
 }
@@ -192,6 +205,8 @@ void Plan::bind(std::byte* arena) {
     }
     step.operands.saved = bytes(step.saved, step.needs.saved_bytes);
     step.operands.scratch = bytes(step.needs.scratch_bytes > 0 ? scratch_ : kNone, step.needs.scratch_bytes);
+    if (step.statistics != kNone)
+      step.operands.statistics = bytes(step.statistics, lifetimes_[static_cast<std::size_t>(step.statistics)].bytes);
   }
 }
 

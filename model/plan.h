@@ -64,6 +64,7 @@ class Plan {
     // one is added.
     std::vector<StorageId> addends;
     StorageId saved = kNone;
+    StorageId statistics = kNone;  // of the step that finds them and of the one that takes them
     Operands operands;
   };
 
@@ -84,6 +85,7 @@ class Plan {
   void assign_workspace();
   void bind_parameters(const Arrays& arrays, const Network& network);
   bool may_run_in_place(const Step& step) const;
+  bool has_input_statistics(const Step& step) const;
 
   StorageId new_storage(std::size_t bytes, int first, int last);
   void extend(StorageId storage, int time);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -38,6 +39,13 @@ def judge(what, figures, comparisons):
     if any(reached < needed if more else reached > needed for _, reached, needed, more in told):
         raise missed("; ".join([f"missed: {what}", *notes]), figures)
     return "; ".join([what, *(notes or ["nothing to compare it with"])]), figures
+
+
+def sums_in(cache, precision):
+    """Of a cache of convolutions: the names of those in `precision` for which sums of the output on the way were tried, and of those where
+    they were faster."""
+    tried = [name for name in cache if name.startswith("forward with sums of ") and f" in {precision} " in name]
+    return tried, [name for name in tried if cache[name][0] >= 0]
 
 
 class Speed:
@@ -77,10 +85,14 @@ class Speed:
         lacking = "".join(f"; PyTorch {way} did not run: {reason}" for way, reason in notes.items())
         return runs, lacking
 
-    def resnet50(self):
+    @staticmethod
+    def resnet50_arguments(precision, steps):
         data = f"synthetic:224x224x3:1000:{RESNET_BATCH * 8}"
-        arguments = ["--model", "resnet50", "--data", data, "--global-batch", RESNET_BATCH, "--precision", "bfloat16", "--optimizer", "sgd",
-                     "--momentum", "0.9", "--learning-rate", "0.1", "--epochs", "100", "--steps", 60 if self.quick else 120, "--log-every", "10"]
+        return ["--model", "resnet50", "--data", data, "--global-batch", RESNET_BATCH, "--precision", precision, "--optimizer", "sgd",
+                "--momentum", "0.9", "--learning-rate", "0.1", "--epochs", "100", "--steps", steps, "--log-every", "10"]
+
+    def resnet50(self):
+        arguments = self.resnet50_arguments("bfloat16", 60 if self.quick else 120)
         ways = ["eager"] if self.quick else ["eager", "compile"]
         commands = [(way, ["resnet50", "--way", way, "--batch", str(RESNET_BATCH), "--steps", "20"], 120) for way in ways]
         runs, lacking = self.compared(lambda: self.ours(arguments, 120), commands)
@@ -100,6 +112,32 @@ class Speed:
         comparisons.append(("peak memory, times PyTorch's", ratio(mine, other), MEMORY_TARGET, False))
         figures["peak_mib"] = {"lockstep": mine, "torch": other}
         return judge(told + lacking, figures, comparisons)
+
+    def fused_statistics(self):
+        """ResNet-50 with the convolutions that find statistics on the way, where that was faster for each alone, and with none of them."""
+        if self.quick:
+            raise NotRun("--quick leaves it out")
+        file = pathlib.Path(self.steps.environment["LOCKSTEP_CACHE_DIR"]) / "convolutions.json"
+        notes, figures = [], {}
+        for precision in ("bfloat16", "float16"):
+            def ours():
+                return self.ours(self.resnet50_arguments(precision, 60), 120)["rate"]
+            together = [ours()]  # chooses
+            cache = json.loads(file.read_text())
+            tried, chosen = sums_in(cache, precision)
+            figures[precision] = {"tried": len(tried), "chosen": len(chosen)}
+            note = f"{precision}: {len(chosen)} of {len(tried)} kinds of convolutions"
+            if chosen:
+                together.append(ours())
+                file.write_text(json.dumps(cache | {name: [-1, 0, 0] for name in chosen}))
+                try:
+                    apart = [ours(), ours()]
+                finally:
+                    file.write_text(json.dumps(cache))
+                figures[precision] |= {"samples_per_second": median(together), "apart_samples_per_second": median(apart)}
+                note += f", {median(together):.0f} images/s, apart {median(apart):.0f}"
+            notes.append(note)
+        return "; ".join(notes), figures
 
     def cnn(self):
         arguments = ["--model", "cnn", "--data", "synthetic:28x28x1:10:60000", "--global-batch", CNN_BATCH, "--optimizer", "adam",
@@ -144,6 +182,7 @@ def measure(check, built):
     steps.step("speed of adam, 100 million parameters", speed.adam, built)
     steps.step("speed of cnn", speed.cnn, built)
     steps.step("speed of resnet50", speed.resnet50, built)
+    steps.step("speed of resnet50 without fused statistics", speed.fused_statistics, built)
 
     def left_out(reason):
         def action():

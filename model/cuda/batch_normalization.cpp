@@ -32,7 +32,12 @@ class BatchNormalizationOperation final : public Operation {
     if (!spec_.training) return infer(o);
     if (exchange_ != nullptr) clear(o, moments_.size());  // the others' rows
     const std::size_t me = exchange_ == nullptr ? 0 : static_cast<std::size_t>(exchange_->member());
-    batch_statistics(o.inputs[0], rows_, part_of(o.scratch, partials_at_), moments_, me, shared(o), context_.native());
+    if (spec_.statistics)
+      moments_of_sums(channel_sums(o.statistics.data(), spec_.channels), spec_.rows, moments_, me, shared(o),
+                      context_.native());
+    else
+      batch_statistics(o.inputs[0], rows_, part_of(o.scratch, partials_at_), moments_, me, shared(o),
+                       context_.native());
     share_moments(o);
     normalize(o.inputs[0], added(o), scale(o, means(o), inverse_deviations(o)), spec_.relu, spec_.channels, o.output,
               context_.native());

@@ -9,6 +9,7 @@
 
 #include "model/batch_statistics.h"
 #include "model/cuda/channel_layout.h"
+#include "model/cuda/channel_sums.h"
 #include "model/tensor.h"
 
 namespace lockstep::model::cuda {
@@ -18,6 +19,10 @@ namespace lockstep::model::cuda {
 /// and below.
 void batch_statistics(const TensorView& input, const ChannelLayout& rows, void* partials, const MomentsLayout& layout,
                       std::size_t member, float* moments, cudaStream_t stream);
+
+/// The same of sums that somebody else has taken over `rows` rows.
+void moments_of_sums(const ChannelSums& sums, std::int64_t rows, const MomentsLayout& layout, std::size_t member,
+                     float* moments, cudaStream_t stream);
 
 /// Per channel: mean and 1 / sqrt(variance + epsilon) of all rows of `moments`, and their count; the moving statistics
 /// are brought forward by 1 - momentum towards the batch's, the variance with Bessel's correction. Nothing changes but

@@ -5,6 +5,7 @@
 #include "model/cuda/elementwise.h"
 #include "model/cuda/operations.h"
 #include "model/cuda/scratch.h"
+#include "model/cuda/summing_convolution.h"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -32,7 +33,10 @@ class Conv2DOperation final : public Operation {
     const std::size_t padded_bytes = padded_elements_ * element_bytes(precision());
     if (pads_) padded_at_ = scratch_.add(padded_bytes);
     forward_ = convolution_.choose(ConvolutionPass::forward);
-    std::size_t workspace = forward_.workspace_bytes;
+    if (spec.statistics)
+      summing_ =
+          choose_summing_convolution(context, spec, pads_ ? padded(spec.window) : spec.window, convolution_, forward_);
+    std::size_t workspace = summing_ ? summing_->workspace_bytes() : forward_.workspace_bytes;
     if (spec.training) {
       filter_ = convolution_.choose(ConvolutionPass::backward_filter);
       workspace = std::max(workspace, filter_.workspace_bytes);
@@ -48,10 +52,16 @@ class Conv2DOperation final : public Operation {
   }
 
   Needs needs() const override {
-    return {.inputs_in_backward = true, .output_in_backward = spec_.relu, .scratch_bytes = scratch_.bytes()};
+    return {.inputs_in_backward = true,
+            .output_in_backward = spec_.relu,
+            .scratch_bytes = scratch_.bytes(),
+            .statistics_bytes = summing_ ? channel_sums_bytes(spec_.filters) : 0};
   }
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
+    if (summing_)
+      return summing_->forward(padded_input(o), o.weights[0].data(), part_of(o.scratch, workspace_at_), o.output.data(),
+                               channel_sums(o.statistics.data(), spec_.filters));
     convolution_.forward(forward_, padded_input(o), o.weights[0].data(), part_of(o.scratch, workspace_at_),
                          o.output.data());
     add_bias(o.output, spec_.bias ? o.weights[1] : TensorView(), spec_.relu, context_.native());
@@ -100,6 +110,7 @@ class Conv2DOperation final : public Operation {
   ChannelLayout outputs_;
   std::size_t padded_elements_ = 0;
   ConvolutionAlgorithm forward_;
+  std::unique_ptr<SummingConvolution> summing_;  // in forward's place
   ConvolutionAlgorithm filter_;
   ConvolutionAlgorithm data_;
   ScratchPlan scratch_;

@@ -30,9 +30,6 @@ TensorDescriptor describe_image(cudnnDataType_t type, std::int64_t batch, std::i
   return descriptor;
 }
 
-// The workspace that an algorithm may ask for: a part of a step's memory, not most of it.
-constexpr std::size_t kMostWorkspace = std::size_t{1} << 30;
-
 constexpr int kMostTried = 16;
 
 }  // namespace
@@ -61,9 +58,9 @@ Convolution::Convolution(Context& context, const Conv2DSpec& spec, const WindowG
     return static_cast<std::size_t>(elements) * element_bytes(context.options().precision);
   };
   const std::int64_t inputs = w.channels / spec.groups;
-  input_bytes_ = bytes(spec.batch * w.height * w.width * w.channels);
-  kernel_bytes_ = bytes(spec.filters * w.kernel_height * w.kernel_width * inputs);
-  output_bytes_ = bytes(spec.batch * w.output_height * w.output_width * spec.filters);
+  bytes_.input = bytes(spec.batch * w.height * w.width * w.channels);
+  bytes_.kernel = bytes(spec.filters * w.kernel_height * w.kernel_width * inputs);
+  bytes_.output = bytes(spec.batch * w.output_height * w.output_width * spec.filters);
   input_ = describe_image(type, spec.batch, w.height, w.width, w.channels);
   output_ = describe_image(type, spec.batch, w.output_height, w.output_width, spec.filters);
   check(cudnnSetFilter4dDescriptor(kernel_.get(), type, CUDNN_TENSOR_NHWC, static_cast<int>(spec.filters),
@@ -81,18 +78,18 @@ Convolution::Convolution(Context& context, const Conv2DSpec& spec, const WindowG
         description_);
 }
 
-std::string Convolution::key(ConvolutionPass pass) const {
-  constexpr std::array<std::string_view, 3> kPasses{"forward", "backward data", "backward filter"};
+std::string Convolution::key(std::string_view work) const {
   const std::vector<device::GpuInfo> gpus = device::list_gpus();
-  return fmt::format("{} of {} in {}{} by cuDNN {} on {}", kPasses[static_cast<std::size_t>(pass)], description_,
-                     to_string(context_.options().precision), context_.options().tf32 ? " with TF32" : "",
-                     cudnnGetVersion(), gpus.at(static_cast<std::size_t>(context_.gpu())).name);
+  return fmt::format("{} of {} in {}{} by cuDNN {} on {}", work, description_, to_string(context_.options().precision),
+                     context_.options().tf32 ? " with TF32" : "", cudnnGetVersion(),
+                     gpus.at(static_cast<std::size_t>(context_.gpu())).name);
 }
 
 ConvolutionAlgorithm Convolution::choose(ConvolutionPass pass) {
   if (context_.options().deterministic) return by_rules(pass);
   AlgorithmCache& cache = context_.algorithms();
-  const std::string name = key(pass);
+  constexpr std::array<std::string_view, 3> kPasses{"forward", "backward data", "backward filter"};
+  const std::string name = key(kPasses[static_cast<std::size_t>(pass)]);
   if (const auto known = cache.find(name)) return *known;
   if (!fits_for_trying()) return by_rules(pass);
   const ConvolutionAlgorithm chosen = try_out(pass);
@@ -120,7 +117,7 @@ ConvolutionAlgorithm first_of(const Results& results, int count, bool determinis
 }  // namespace
 
 bool Convolution::fits_for_trying() const {
-  const std::size_t arrays = input_bytes_ + kernel_bytes_ + output_bytes_;
+  const std::size_t arrays = bytes_.input + bytes_.kernel + bytes_.output;
   return arrays <= device::gpu_free_bytes(context_.gpu()) / 4 * 3;
 }
 
@@ -153,7 +150,7 @@ ConvolutionAlgorithm Convolution::by_rules(ConvolutionPass pass) {
 ConvolutionAlgorithm Convolution::try_out(ConvolutionPass pass) {
   device::Allocator& allocator = context_.allocator();
   const std::size_t room = std::min(kMostWorkspace, device::gpu_free_bytes(context_.gpu()) / 4);
-  const Tried on{allocator.allocate(input_bytes_), allocator.allocate(kernel_bytes_), allocator.allocate(output_bytes_),
+  const Tried on{allocator.allocate(bytes_.input), allocator.allocate(bytes_.kernel), allocator.allocate(bytes_.output),
                  allocator.allocate(room)};
   int count = 0;
   if (pass == ConvolutionPass::forward) {

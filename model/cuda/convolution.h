@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "model/cuda/algorithm_cache.h"
 #include "model/cuda/context.h"
@@ -14,6 +15,9 @@ namespace lockstep::model::cuda {
 using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
 using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
 using ConvolutionDescriptor = Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+
+/// The workspace that a convolution may ask for: a part of a step's memory, not most of it.
+constexpr std::size_t kMostWorkspace = std::size_t{1} << 30;
 
 /// The three passes of a convolution.
 enum class ConvolutionPass { forward, backward_data, backward_filter };
@@ -36,19 +40,27 @@ class Convolution {
   void backward_filter(const ConvolutionAlgorithm& algorithm, const void* input, const void* output_gradient,
                        void* workspace, void* kernel_gradient);
 
+  /// Its arrays' sizes in the memory of the GPU.
+  struct Bytes {
+    std::size_t input = 0;
+    std::size_t kernel = 0;
+    std::size_t output = 0;
+  };
+  const Bytes& bytes() const { return bytes_; }
+  /// Whether there is memory for arrays to try on.
+  bool fits_for_trying() const;
+  /// What the cache calls `work` on this convolution, such as "forward".
+  std::string key(std::string_view work) const;
+
  private:
   struct Tried;
-  bool fits_for_trying() const;
   ConvolutionAlgorithm by_rules(ConvolutionPass pass);
   ConvolutionAlgorithm try_out(ConvolutionPass pass);
   void use(const ConvolutionAlgorithm& algorithm);
-  std::string key(ConvolutionPass pass) const;
 
   Context& context_;
   std::string description_;
-  std::size_t input_bytes_;
-  std::size_t kernel_bytes_;
-  std::size_t output_bytes_;
+  Bytes bytes_;
   TensorDescriptor input_;
   FilterDescriptor kernel_;
   TensorDescriptor output_;

@@ -27,7 +27,8 @@ std::unique_ptr<Operation> BatchNormalization::compile(const CompileContext& con
                                       .momentum = options_.momentum,
                                       .add = context.fused_add,
                                       .relu = context.fused_relu,
-                                      .training = context.training});
+                                      .training = context.training,
+                                      .statistics = context.input_statistics});
 }
 
 }  // namespace lockstep::model

@@ -23,6 +23,7 @@ class BatchNormalization final : public Layer {
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
   bool can_fuse_relu() const override { return true; }
   bool can_fuse_addition() const override { return true; }
+  bool can_take_statistics() const override { return true; }
 
  private:
   Options options_;

@@ -31,7 +31,8 @@ std::unique_ptr<Operation> Conv2D::compile(const CompileContext& context, Backen
        .bias = options_.use_bias,
        .relu = context.fused_relu,
        .training = context.training,
-       .input_gradient = context.input_gradients});
+       .input_gradient = context.input_gradients,
+       .statistics = context.fused_statistics});
 }
 
 }  // namespace lockstep::model

@@ -26,6 +26,7 @@ class Conv2D final : public Layer {
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
   bool can_fuse_relu() const override { return true; }
+  bool can_find_statistics() const override { return !options_.use_bias; }
 
  private:
   Options options_;

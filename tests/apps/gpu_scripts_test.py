@@ -2,11 +2,13 @@
 
 import contextlib
 import io
+import json
 import math
 import os
 import pathlib
 import sys
 import tempfile
+import types
 import unittest
 
 sys.dont_write_bytecode = True
@@ -112,6 +114,41 @@ class Judgements(unittest.TestCase):
 
     def test_say_where_nothing_is_to_compare_with(self):
         self.assertEqual(gpu_speed.judge("10 steps/s", {}, [])[0], "10 steps/s; nothing to compare it with")
+
+
+class FusedStatistics(unittest.TestCase):
+    CACHE = {"forward of a convolution in float16 by cuDNN 9": [1, 0, 0],
+             "forward with sums of a convolution in float16 by cuDNN 9": [2, 0, 64],
+             "forward with sums of another in float16 by cuDNN 9": [-1, 0, 0],
+             "forward with sums of a convolution in bfloat16 by cuDNN 9": [-1, 0, 0]}
+
+    def speed(self, folder, rates):
+        speed = gpu_speed.Speed.__new__(gpu_speed.Speed)
+        speed.quick = False
+        speed.steps = types.SimpleNamespace(environment={"LOCKSTEP_CACHE_DIR": folder})
+        file = pathlib.Path(folder) / "convolutions.json"
+        file.write_text(json.dumps(self.CACHE))
+
+        def ours(arguments, _):
+            precision = arguments[arguments.index("--precision") + 1]
+            rates.append((precision, len(gpu_speed.sums_in(json.loads(file.read_text()), precision)[1])))
+            return {"rate": 100 + rates[-1][1]}
+        speed.ours = ours
+        return speed
+
+    def test_are_measured_with_and_without(self):
+        rates = []
+        with tempfile.TemporaryDirectory() as folder:
+            note, figures = self.speed(folder, rates).fused_statistics()
+            self.assertEqual(json.loads((pathlib.Path(folder) / "convolutions.json").read_text()), self.CACHE)
+        self.assertEqual(rates, [("bfloat16", 0), ("float16", 1), ("float16", 1), ("float16", 0), ("float16", 0)])
+        self.assertEqual(note, "bfloat16: 0 of 1 kinds of convolutions; float16: 1 of 2 kinds of convolutions, 101 images/s, apart 100")
+        self.assertEqual(figures["float16"], {"tried": 2, "chosen": 1, "samples_per_second": 101, "apart_samples_per_second": 100})
+
+    def test_are_left_out_where_it_has_to_be_quick(self):
+        speed = gpu_speed.Speed.__new__(gpu_speed.Speed)
+        speed.quick = True
+        self.assertRaises(NotRun, speed.fused_statistics)
 
 
 class Running(unittest.TestCase):

@@ -1,64 +1,18 @@
 // A GPU computes what the CPU does, layer by layer, up to rounding. Runs on gpu:0, pretended or not.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <numeric>
-
 #include "device/gpu.h"
-#include "device/host_view.h"
-#include "model/backend.h"
-#include "model/compiled_model.h"
 #include "model/layers/layers.h"
 #include "model/zoo/zoo.h"
-#include "tests/model/support/numbers.h"
+#include "tests/model/support/sides.h"
 
 namespace lockstep::model {
 namespace {
 
 using device::Device;
 using device::DeviceKind;
-using device::HostView;
 
 constexpr Device kGpu{DeviceKind::gpu, 0};
-
-using Values = std::vector<float>;
-
-// One side of the comparison: a model with given numbers, and what a pass on a batch makes of them.
-class Side {
- public:
-  Side(Device device, std::shared_ptr<const Network> network, const ComputeOptions& options)
-      : allocator_(device.kind == DeviceKind::gpu ? device::make_gpu_allocator(device.index)
-                                                  : std::make_unique<device::HostAllocator>()),
-        model_(std::move(network), device, *allocator_, options) {
-    fill(model_.parameter_table(), model_.parameters(), 0);
-    fill(model_.buffer_table(), model_.buffers(), 1.25f);
-    model_.parameters_changed();
-  }
-
-  CompiledModel& model() { return model_; }
-  Values values(std::span<float> memory) {
-    HostView view(memory, model_.backend().stream());
-    return {view.values().begin(), view.values().end()};
-  }
-  Values gradients() { return values(model_.gradients()); }
-  Values buffers() { return values(model_.buffers()); }
-
- private:
-  void fill(const ParameterTable& table, std::span<float> flat, float shift) {
-    HostView view(flat, model_.backend().stream());
-    for (const ParameterInfo& entry : table.entries()) {
-      const Values random = numbers(entry.count, 100 + entry.offset);
-      std::ranges::transform(random, ParameterTable::slice(view.values(), entry).begin(),
-                             [&](float x) { return 0.5f * x + shift; });
-    }
-    view.write_back(model_.backend().stream());
-  }
-
-  std::unique_ptr<device::Allocator> allocator_;
-  CompiledModel model_;
-};
 
 struct Case {
   std::string name;
@@ -82,6 +36,20 @@ Network of_layer(L layer, Shape shape = {7, 5, 3}) {
   Network network = image_network(std::move(shape));
   network.add(Conv2D({.filters = 4, .kernel = 1}));  // so that the layer has a gradient to give
   network.add(std::move(layer));
+  return ended(std::move(network));
+}
+
+// Convolutions as they stand in residual blocks; filters that do not fill what is aligned, zeros on one side.
+Network normalized_convolutions() {
+  Network network = image_network({8, 7, 3});
+  network.add(Conv2D({.filters = 6, .kernel = 3, .padding = Padding::symmetric, .use_bias = false}));
+  network.add(BatchNormalization());
+  const NodeId block = network.add(ReLU());
+  network.add(Conv2D({.filters = 5, .kernel = 3, .strides = 2, .padding = Padding::same, .use_bias = false}));
+  const NodeId normalized = network.add(BatchNormalization());
+  network.add(Conv2D({.filters = 5, .kernel = 1, .strides = 2, .use_bias = false}), {block});
+  network.add(Add(), {network.add(BatchNormalization()), normalized});
+  network.add(ReLU());
   return ended(std::move(network));
 }
 
@@ -140,6 +108,7 @@ const Case kCases[] = {
        network.add(ReLU());
        return ended(std::move(network));
      }},
+    {"normalized_convolutions", normalized_convolutions},
     {"addition",
      [] {
        Network network = image_network();
@@ -179,46 +148,6 @@ const Case kDeepCases[] = {
      10},
 };
 
-double norm(const Values& values) {
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
-  return std::sqrt(sum);
-}
-
-// Distance over norm.
-double error(const Values& values, const Values& reference) {
-  Values difference = values;
-  for (std::size_t i = 0; i < reference.size(); ++i) difference[i] -= reference[i];
-  return norm(difference) / std::max(norm(reference), 1e-6);
-}
-
-// A batch for a network, and what a pass on it depends on.
-struct Data {
-  std::int64_t samples;
-  std::int64_t width;
-  Values features = numbers(static_cast<std::size_t>(samples * width), 1);
-  std::vector<std::int32_t> classes = labels(static_cast<std::size_t>(samples), 5, 2);
-  Values targets = numbers(static_cast<std::size_t>(samples * 5), 3);
-
-  Data(const Network& network, std::int64_t its_samples)
-      : samples(its_samples), width(element_count(network.input_shape())) {}
-
-  BatchView part(std::int64_t first, std::int64_t count) const {
-    const auto at = [](std::int64_t index) { return static_cast<std::size_t>(index); };
-    return {.samples = count,
-            .features = std::span(features).subspan(at(first * width), at(count * width)),
-            .targets = {.labels = std::span(classes).subspan(at(first), at(count)), .values = {}}};
-  }
-  BatchView of(const Loss& loss) const {
-    BatchView view = part(0, samples);
-    if (std::holds_alternative<MeanSquaredError>(loss)) view.targets = {.labels = {}, .values = targets};
-    return view;
-  }
-  StepContext context(std::int64_t first = 0) const {
-    return {.seed = 7, .step = 3, .first_sample = 11 + first, .global_samples = samples + 2};
-  }
-};
-
 using Setting = std::tuple<Case, Precision>;
 
 class GpuAgreement : public testing::TestWithParam<Setting> {
@@ -241,6 +170,8 @@ class GpuAgreement : public testing::TestWithParam<Setting> {
     return 0.03;
   }
 
+  void expect_training_agrees(const ComputeOptions& options);
+
   std::vector<Data> batches() const {
     std::vector<Data> all;
     for (const std::int64_t samples : test_case().batches) all.emplace_back(*network_, samples);
@@ -251,9 +182,9 @@ class GpuAgreement : public testing::TestWithParam<Setting> {
   std::shared_ptr<const Network> network_ = std::make_shared<const Network>(test_case().make());
 };
 
-TEST_P(GpuAgreement, TrainsAsTheCpuDoes) {
+void GpuAgreement::expect_training_agrees(const ComputeOptions& options) {
   Side cpu(Device{}, network_, {});
-  Side gpu(kGpu, network_, options());
+  Side gpu(kGpu, network_, options);
   for (const Data& data : batches())
     for (const Loss& loss : {entropy_, Loss(MeanSquaredError{})}) {
       SCOPED_TRACE(to_string(loss) + " of " + std::to_string(data.samples));
@@ -262,7 +193,7 @@ TEST_P(GpuAgreement, TrainsAsTheCpuDoes) {
       EXPECT_EQ(sums.samples, data.samples);
       EXPECT_EQ(sums.has_accuracy, expected.has_accuracy);
       EXPECT_NEAR(sums.loss, expected.loss, tolerance() * expected.loss);
-      if (options().precision == Precision::float32) {
+      if (options.precision == Precision::float32) {
         EXPECT_EQ(sums.correct, expected.correct);
         EXPECT_EQ(sums.correct_top5, expected.correct_top5);
       }
@@ -270,6 +201,8 @@ TEST_P(GpuAgreement, TrainsAsTheCpuDoes) {
       EXPECT_LE(error(gpu.buffers(), cpu.buffers()), tolerance());
     }
 }
+
+TEST_P(GpuAgreement, TrainsAsTheCpuDoes) { expect_training_agrees(options()); }
 
 TEST_P(GpuAgreement, PredictsAndEvaluatesAsTheCpuDoes) {
   Side cpu(Device{}, network_, {});
@@ -305,6 +238,13 @@ TEST_P(GpuAgreement, GivesTheSameBitsTwice) {
     };
     EXPECT_EQ(run(), run());
   }
+}
+
+// Convolutions that also find the statistics of the normalization behind them, where cuDNN has an engine for the shape.
+class GpuFusedStatistics : public GpuAgreement {};
+
+TEST_P(GpuFusedStatistics, TrainAsTheCpuDoes) {
+  expect_training_agrees({.precision = options().precision, .fused_statistics = FusedStatistics::where_possible});
 }
 
 class GpuInput : public testing::TestWithParam<Precision> {
@@ -387,6 +327,10 @@ std::string name_of(const testing::TestParamInfo<Setting>& test) {
 INSTANTIATE_TEST_SUITE_P(Layers, GpuAgreement,
                          testing::Combine(testing::ValuesIn(kCases),
                                           testing::Values(Precision::float32, Precision::bfloat16, Precision::float16)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Layers, GpuFusedStatistics,
+                         testing::Combine(testing::Values(Case{"normalized_convolutions", normalized_convolutions}),
+                                          testing::Values(Precision::bfloat16, Precision::float16)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Networks, GpuAgreement,
                          testing::Combine(testing::ValuesIn(kDeepCases), testing::Values(Precision::float32)), name_of);

@@ -100,7 +100,7 @@ Network residual_network() {
 
 TEST(FusedAddition, IsDoneByTheNormalizationBeforeIt) {
   const Network network = residual_network();
-  const Graph graph = make_graph(network, true);
+  const Graph graph = make_graph(network, {.additions = true});
   ASSERT_EQ(graph.steps.size(), 5U);
   const GraphStep& normalized = graph.steps[2];
   EXPECT_TRUE(normalized.fused_add);
@@ -125,14 +125,71 @@ TEST(FusedAddition, StaysWhereTheNormalizationIsReadElsewhereOrOfThree) {
   const NodeId normalized = read_twice.add(BatchNormalization());
   const NodeId sum = read_twice.add(Add(), {normalized, first});
   read_twice.add(Add(), {sum, normalized});
-  EXPECT_FALSE(make_graph(read_twice, true).steps[1].fused_add);
+  EXPECT_FALSE(make_graph(read_twice, {.additions = true}).steps[1].fused_add);
 
   Network of_three({4});
   const NodeId one = of_three.add(Dense({.units = 4}));
   const NodeId two = of_three.add(Dense({.units = 4}), {kInput});
   of_three.add(BatchNormalization(), {one});
   of_three.add(Add(), {of_three.last(), one, two});
-  EXPECT_FALSE(make_graph(of_three, true).steps[2].fused_add);
+  EXPECT_FALSE(make_graph(of_three, {.additions = true}).steps[2].fused_add);
+}
+
+// Nodes that may find the statistics of their output.
+std::vector<NodeId> with_statistics(const Network& network) {
+  std::vector<NodeId> nodes;
+  for (const GraphStep& step : make_graph(network, {.statistics = true}).steps)
+    if (step.fused_statistics) nodes.push_back(step.node);
+  return nodes;
+}
+
+TEST(FusedStatistics, AreOfAConvolutionThatANormalizationAloneReads) {
+  Network network({8, 8, 2});
+  const NodeId first = network.add(Conv2D({.filters = 2, .use_bias = false}));
+  network.add(BatchNormalization());
+  network.add(ReLU());
+  const NodeId second = network.add(Conv2D({.filters = 2, .use_bias = false}));
+  network.add(BatchNormalization());
+  EXPECT_THAT(with_statistics(network), ElementsAre(first, second));
+  for (const GraphStep& step : make_graph(network).steps) EXPECT_FALSE(step.fused_statistics);
+}
+
+TEST(FusedStatistics, AreNotOfWhatChangesBehindTheSums) {
+  Network with_bias({8, 8, 2});
+  with_bias.add(Conv2D({.filters = 2}));
+  with_bias.add(BatchNormalization());
+  EXPECT_THAT(with_statistics(with_bias), IsEmpty());
+
+  Network with_relu({8, 8, 2});
+  with_relu.add(Conv2D({.filters = 2, .use_bias = false}));
+  with_relu.add(ReLU());
+  with_relu.add(BatchNormalization());
+  EXPECT_THAT(with_statistics(with_relu), IsEmpty());
+}
+
+TEST(FusedStatistics, AreNotOfOtherLayersOrOfTheInput) {
+  Network network({4});
+  network.add(BatchNormalization());
+  network.add(Dense({.units = 4, .use_bias = false}));
+  network.add(BatchNormalization());
+  EXPECT_THAT(with_statistics(network), IsEmpty());
+}
+
+TEST(FusedStatistics, AreNotWhereTheConvolutionIsReadTwice) {
+  Network network({4, 4, 2});
+  const NodeId read_twice = network.add(Conv2D({.filters = 2, .kernel = 1, .use_bias = false}));
+  const NodeId normalized = network.add(BatchNormalization());
+  network.add(Add(), {normalized, read_twice});
+  EXPECT_THAT(with_statistics(network), IsEmpty());
+  for (const GraphStep& step : make_graph(network, {.additions = true, .statistics = true}).steps)
+    EXPECT_FALSE(step.fused_statistics) << "the normalization reads it twice";
+
+  Network normalized_twice({4, 4, 2});
+  const NodeId source = normalized_twice.add(Conv2D({.filters = 2, .kernel = 1, .use_bias = false}));
+  const NodeId first = normalized_twice.add(BatchNormalization(), {source});
+  const NodeId second = normalized_twice.add(BatchNormalization(), {source});
+  normalized_twice.add(Add(), {first, second});
+  EXPECT_THAT(with_statistics(normalized_twice), IsEmpty());
 }
 
 }  // namespace

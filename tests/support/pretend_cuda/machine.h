@@ -13,6 +13,7 @@ struct MachineOptions {
   int first_gpu = 0;  // in the host's order: more than 0 where CUDA_VISIBLE_DEVICES hides others
   std::size_t bytes_per_gpu = std::size_t{1} << 28;  // that can be allocated; each is written when it is
   int driver_version = CUDART_VERSION;               // what the driver serves; 0: there is no driver
+  bool sums_convolutions = true;                     // whether cuDNN's graph API has engines for convolutions with sums
 };
 
 /// As long as this lives the machine is another one. Whatever was allocated before counts on it too.

@@ -50,7 +50,7 @@ if(pretended_gpus_found)
   # Libraries, where their headers are.
   set(libraries elements)
   if(CUDNN_INCLUDE)
-    list(APPEND libraries convolution cudnn_convolution cudnn_descriptors)
+    list(APPEND libraries convolution cudnn_convolution cudnn_descriptors cudnn_graph cudnn_graph_descriptors)
   endif()
   if(CUBLASLT_INCLUDE)
     list(APPEND libraries cublaslt cublaslt_descriptors)

@@ -1,0 +1,74 @@
+#include "model/cuda/algorithm_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+namespace lockstep::model::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+
+class AlgorithmCacheTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  void write(const std::string& text) const { std::ofstream(file_) << text; }
+
+  // Tests may run at the same time.
+  fs::path folder_ =
+      fs::path(testing::TempDir()) /
+      ("algorithm_cache_test_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+  fs::path file_ = folder_ / "convolutions.json";
+};
+
+constexpr ConvolutionAlgorithm kOne{.number = 3, .math = 1, .workspace_bytes = 4096};
+constexpr ConvolutionAlgorithm kNone{.number = -1};
+
+TEST_F(AlgorithmCacheTest, KeepsWhatWasFoundForTheNextRun) {
+  AlgorithmCache(file_).add("forward of a", kOne);
+  AlgorithmCache(file_).add("forward with sums of a", kNone);
+  const AlgorithmCache next(file_);
+  EXPECT_EQ(next.find("forward of a"), kOne);
+  EXPECT_EQ(next.find("forward with sums of a"), kNone);
+  EXPECT_EQ(next.find("forward of b"), std::nullopt);
+}
+
+TEST_F(AlgorithmCacheTest, ReadsFilesFromBeforeThereWereSums) {
+  write(R"({"forward of a": [3, 1, 4096], "backward data of a": [1, 0, 0]})");
+  AlgorithmCache cache(file_);
+  EXPECT_EQ(cache.find("forward of a"), kOne);
+  cache.add("forward with sums of a", kNone);
+  EXPECT_EQ(AlgorithmCache(file_).find("backward data of a"), (ConvolutionAlgorithm{.number = 1}));
+}
+
+TEST_F(AlgorithmCacheTest, KeepsWhatOthersHaveFoundMeanwhile) {
+  AlgorithmCache mine(file_);
+  AlgorithmCache(file_).add("theirs", kOne);
+  mine.add("mine", kNone);
+  EXPECT_EQ(AlgorithmCache(file_).find("theirs"), kOne);
+}
+
+TEST_F(AlgorithmCacheTest, PassesOverWhatIsDamaged) {
+  for (const char* text : {"", "{", "[1, 2]", R"({"a": 1, "b": [1, 2], "c": ["x", 0, 0], "d": [0, 0, -1]})"}) {
+    SCOPED_TRACE(text);
+    write(text);
+    AlgorithmCache cache(file_);
+    for (const char* name : {"a", "b", "c", "d"}) EXPECT_EQ(cache.find(name), std::nullopt) << name;
+    cache.add("a", kOne);
+    EXPECT_EQ(AlgorithmCache(file_).find("a"), kOne);
+  }
+}
+
+TEST_F(AlgorithmCacheTest, NeedsNoFile) {
+  AlgorithmCache cache{fs::path()};
+  cache.add("a", kOne);
+  EXPECT_EQ(cache.find("a"), kOne);
+}
+
+}  // namespace
+}  // namespace lockstep::model::cuda

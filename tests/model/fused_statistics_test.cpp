@@ -1,0 +1,279 @@
+// When a convolution on a GPU finds the statistics for the normalization behind it, as pretended GPUs show it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "device/recording.h"
+#include "model/layers/layers.h"
+#include "model/zoo/zoo.h"
+#include "tests/model/support/sides.h"
+#include "tests/support/pretend_cuda/cudnn_graph.h"
+#include "tests/support/pretend_cuda/machine.h"
+
+namespace lockstep::model {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Each;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr device::Device kGpu{device::DeviceKind::gpu, 0};
+constexpr int kApart = -1;
+// The engines of the pretended cuDNN, in the order in which it proposes them.
+constexpr int kIdle = 0;  // does not work
+constexpr int kWorking = 1;
+constexpr int kWithWorkspace = 2;
+constexpr int kSafe = 3;
+
+const Loss kLoss = SparseCategoricalCrossentropy{};
+
+Network with_two_convolutions(std::int64_t groups = 1, bool bias = false) {
+  Network network({8, 8, 4});
+  network.add(Conv2D({.filters = 8, .kernel = 3, .groups = groups, .use_bias = bias}));
+  network.add(BatchNormalization());
+  network.add(ReLU());
+  network.add(Conv2D({.filters = 4, .kernel = 3, .strides = 2, .groups = groups, .use_bias = bias}));
+  network.add(BatchNormalization());
+  network.add(Flatten());
+  network.add(Dense({.units = 5}));
+  return network;
+}
+
+ComputeOptions where_possible(Precision precision = Precision::bfloat16) {
+  return {.precision = precision, .fused_statistics = FusedStatistics::where_possible};
+}
+
+class FusedStatisticsTest : public testing::Test {
+ protected:
+  // A folder of its own: what one test has measured is not known to the next.
+  void SetUp() override {
+    const auto* const before = std::getenv("LOCKSTEP_CACHE_DIR");
+    before_ = before == nullptr ? "" : before;
+    fs::remove_all(folder_);
+    ::setenv("LOCKSTEP_CACHE_DIR", folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    if (before_.empty())
+      ::unsetenv("LOCKSTEP_CACHE_DIR");
+    else
+      ::setenv("LOCKSTEP_CACHE_DIR", before_.c_str(), 1);
+    fs::remove_all(folder_);
+  }
+
+  // What training steps on three samples leave, and how many convolutions found statistics in them.
+  struct Training {
+    std::uint64_t found = 0;
+    Values losses;
+    Values gradients;
+    Values buffers;
+  };
+  static Training train(const Network& network, const ComputeOptions& options, int steps = 1) {
+    const auto shared = std::make_shared<const Network>(network);
+    Side gpu(kGpu, shared, options);
+    gpu.model().prepare(3, true);  // measures where it has to
+    const Data data(network, 3);
+    Training training;
+    const std::uint64_t before = pretend::graph_runs();
+    for (int step = 0; step < steps; ++step) {
+      if (step > 0) gpu.descend(0.2f);
+      training.losses.push_back(
+          static_cast<float>(gpu.model().train_batch(data.of(kLoss), data.context(), kLoss).loss));
+    }
+    training.found = pretend::graph_runs() - before;
+    training.gradients = gpu.gradients();
+    training.buffers = gpu.buffers();
+    return training;
+  }
+
+  // What the cache says of convolutions with sums: numbers of engines.
+  nlohmann::json file() const { return nlohmann::json::parse(std::ifstream(folder_ / "convolutions.json")); }
+  std::vector<int> remembered() const {
+    std::vector<int> numbers;
+    const nlohmann::json all = file();
+    for (const auto& [name, value] : all.items())
+      if (name.starts_with("forward with sums of ")) numbers.push_back(value[0].get<int>());
+    return numbers;
+  }
+  void remember(int number) const {
+    nlohmann::json all = file();
+    for (const auto& [name, value] : all.items())
+      if (name.starts_with("forward with sums of ")) value[0] = number;
+    std::ofstream(folder_ / "convolutions.json") << all;
+  }
+
+  // Tests may run at the same time.
+  fs::path folder_ =
+      fs::path(testing::TempDir()) /
+      ("fused_statistics_test_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+  std::string before_;
+};
+
+TEST_F(FusedStatisticsTest, AreFoundByEveryConvolutionThatCan) {
+  for (const Precision precision : {Precision::bfloat16, Precision::float16})
+    EXPECT_EQ(train(with_two_convolutions(), where_possible(precision)).found, 2U) << to_string(precision);
+}
+
+// Some of their normalizations add what the block adds; some convolutions read what others read too.
+TEST_F(FusedStatisticsTest, AreFoundThroughoutAResNet) {
+  const Network network = zoo::resnet18({16, 16, 3}, 5, {.width = 4});
+  ComputeOptions apart = where_possible(Precision::float16);
+  apart.fused_statistics = FusedStatistics::never;
+  const Training together = train(network, where_possible(Precision::float16));
+  const Training expected = train(network, apart);
+  EXPECT_EQ(together.found, 20U);
+  EXPECT_EQ(expected.found, 0U);
+  EXPECT_LE(error(together.losses, expected.losses), 0.03);
+  EXPECT_LE(error(together.buffers, expected.buffers), 0.03);
+}
+
+TEST_F(FusedStatisticsTest, AreNotFoundWhereNobodyWantsThem) {
+  ComputeOptions never = where_possible();
+  never.fused_statistics = FusedStatistics::never;
+  ComputeOptions deterministic = where_possible();
+  deterministic.deterministic = true;
+  for (const ComputeOptions& options : {never, deterministic, where_possible(Precision::float32)})
+    EXPECT_EQ(train(with_two_convolutions(), options).found, 0U) << to_string(options.precision);
+  EXPECT_EQ(train(with_two_convolutions(2), where_possible()).found, 0U) << "groups";
+  EXPECT_EQ(train(with_two_convolutions(1, true), where_possible()).found, 0U) << "bias";
+}
+
+TEST_F(FusedStatisticsTest, AreNotFoundInInference) {
+  const Network network = with_two_convolutions();
+  Side gpu(kGpu, std::make_shared<const Network>(network), where_possible());
+  const Data data(network, 3);
+  const std::uint64_t before = pretend::graph_runs();
+  EXPECT_EQ(gpu.model().evaluate_batch(data.of(kLoss), kLoss).samples, 3);
+  EXPECT_THAT(gpu.model().predict_batch(data.samples, data.features), SizeIs(15));
+  EXPECT_EQ(pretend::graph_runs(), before);
+}
+
+TEST_F(FusedStatisticsTest, AreFoundApartWhereCudnnHasNoEngine) {
+  ComputeOptions never = where_possible();
+  never.fused_statistics = FusedStatistics::never;
+  const Training plain = train(with_two_convolutions(), never);
+  const pretend::Machine machine({.sums_convolutions = false});
+  for (const FusedStatistics when : {FusedStatistics::where_possible, FusedStatistics::where_faster}) {
+    ComputeOptions options = where_possible();
+    options.fused_statistics = when;
+    const Training training = train(with_two_convolutions(), options);
+    EXPECT_EQ(training.found, 0U);
+    EXPECT_EQ(training.losses, plain.losses);
+    EXPECT_EQ(training.buffers, plain.buffers);
+  }
+  EXPECT_THAT(remembered(), AllOf(SizeIs(2), Each(kApart))) << "nobody asks for them again";
+}
+
+TEST_F(FusedStatisticsTest, AreMeasuredOnceForEachShape) {
+  const ComputeOptions where_faster{.precision = Precision::bfloat16};
+  train(with_two_convolutions(), where_faster);
+  // Whichever was faster, it works.
+  EXPECT_THAT(remembered(), AllOf(SizeIs(2), Each(AnyOf(kApart, kWorking, kWithWorkspace, kSafe))));
+
+  for (const int number : {kWorking, kWithWorkspace, kSafe}) {
+    remember(number);
+    EXPECT_EQ(train(with_two_convolutions(), where_faster).found, 2U) << number;
+    EXPECT_THAT(remembered(), Each(number));
+  }
+  // Other processes may have written it: what is remembered may not work here.
+  for (const int number : {kApart, kIdle, kSafe + 1}) {
+    remember(number);
+    EXPECT_EQ(train(with_two_convolutions(), where_faster).found, 0U) << number;
+  }
+}
+
+TEST_F(FusedStatisticsTest, AddNothingToAnOlderCache) {
+  ComputeOptions never{.precision = Precision::bfloat16, .fused_statistics = FusedStatistics::never};
+  train(with_two_convolutions(), never);
+  const nlohmann::json before = file();
+  EXPECT_THAT(remembered(), IsEmpty());
+  train(with_two_convolutions(), {.precision = Precision::bfloat16});
+  const nlohmann::json after = file();
+  EXPECT_THAT(after, SizeIs(before.size() + 2));
+  for (const auto& [name, value] : before.items()) EXPECT_EQ(after.at(name), value) << name;
+}
+
+TEST_F(FusedStatisticsTest, LeaveATrainingAsItIs) {
+  for (const auto& [precision, tolerance] : {std::pair{Precision::bfloat16, 0.12}, {Precision::float16, 0.03}}) {
+    SCOPED_TRACE(to_string(precision));
+    ComputeOptions apart = where_possible(precision);
+    apart.fused_statistics = FusedStatistics::never;
+    const Training together = train(with_two_convolutions(), where_possible(precision), 8);
+    const Training expected = train(with_two_convolutions(), apart, 8);
+    EXPECT_EQ(together.found, 16U);
+    EXPECT_LT(expected.losses.back(), 0.8f * expected.losses.front()) << "it learns";
+    EXPECT_LE(error(together.losses, expected.losses), tolerance);
+    EXPECT_LE(error(together.buffers, expected.buffers), tolerance);
+  }
+}
+
+TEST_F(FusedStatisticsTest, AreFoundInRecordedSteps) {
+  const Network network = with_two_convolutions();
+  const Data data(network, 3);
+  const Training plain = train(network, where_possible());
+  Side gpu(kGpu, std::make_shared<const Network>(network), where_possible());
+  gpu.model().load(data.of(kLoss), data.context(), kLoss);
+  device::Stream& stream = gpu.model().backend().stream();
+  const std::uint64_t before = pretend::graph_runs();
+  device::Recorder recorder(stream);
+  gpu.model().train_loaded(data.samples, data.context(), kLoss);
+  EXPECT_EQ(pretend::graph_runs(), before);
+  device::Recording recording = recorder.finish();
+  EXPECT_EQ(gpu.buffers(), plain.buffers);
+  EXPECT_LE(error(gpu.gradients(), plain.gradients), 0.03) << "whose sums have no fixed order";
+  recording.launch(stream);
+  stream.synchronize();
+  EXPECT_EQ(pretend::graph_runs(), before + 4);
+}
+
+// A group of one.
+class Alone final : public StatisticsExchange {
+ public:
+  int members() const override { return 1; }
+  int member() const override { return 0; }
+  void sum(std::span<float> /*values*/) override { ++calls; }
+
+  int calls = 0;
+};
+
+TEST_F(FusedStatisticsTest, AreExchangedAsOthersAre) {
+  Alone alone;
+  ComputeOptions options = where_possible();
+  options.statistics = &alone;
+  const Training exchanged = train(with_two_convolutions(), options);
+  EXPECT_EQ(exchanged.found, 2U);
+  EXPECT_EQ(alone.calls, 4) << "forward and backward of two normalizations";
+  EXPECT_EQ(exchanged.buffers, train(with_two_convolutions(), where_possible()).buffers);
+}
+
+// Where sums of squares lose digits: all values of a channel are nearly the same.
+TEST_F(FusedStatisticsTest, HaveNoVarianceBelowZero) {
+  Network network({4, 4, 1});
+  network.add(Conv2D({.filters = 4, .kernel = 1, .use_bias = false}));
+  network.add(BatchNormalization({.momentum = 0}));
+  network.add(GlobalAveragePooling2D());
+  network.add(Dense({.units = 5}));
+  Side gpu(kGpu, std::make_shared<const Network>(network), where_possible());
+  Data data(network, 3);
+  std::ranges::fill(data.features, 30.1f);
+  gpu.model().train_batch(data.of(kLoss), data.context(), kLoss);
+  const ParameterInfo& variance = gpu.model().buffer_table().entries()[1];
+  ASSERT_EQ(variance.count, 4U);
+  const Values buffers = gpu.buffers();
+  const Values gradients = gpu.gradients();
+  for (const float value : std::span(buffers).subspan(variance.offset, variance.count)) {
+    EXPECT_GE(value, 0);
+    EXPECT_LT(value, 0.01f);
+  }
+  EXPECT_THAT(gradients, Each(::testing::Not(::testing::IsNan())));
+}
+
+}  // namespace
+}  // namespace lockstep::model

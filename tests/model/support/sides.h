@@ -1,0 +1,104 @@
+// Two devices beside each other: the same model with the same numbers, and how far apart their results are.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device/gpu.h"
+#include "device/host_view.h"
+#include "model/backend.h"
+#include "model/compiled_model.h"
+#include "tests/model/support/numbers.h"
+
+namespace lockstep::model {
+
+using Values = std::vector<float>;
+
+/// One side of a comparison: a model with given numbers, and what a pass on a batch makes of them.
+class Side {
+ public:
+  Side(device::Device device, std::shared_ptr<const Network> network, const ComputeOptions& options)
+      : allocator_(device.kind == device::DeviceKind::gpu ? device::make_gpu_allocator(device.index)
+                                                          : std::make_unique<device::HostAllocator>()),
+        model_(std::move(network), device, *allocator_, options) {
+    fill(model_.parameter_table(), model_.parameters(), 0);
+    fill(model_.buffer_table(), model_.buffers(), 1.25f);
+    model_.parameters_changed();
+  }
+
+  CompiledModel& model() { return model_; }
+  Values values(std::span<float> memory) {
+    device::HostView view(memory, model_.backend().stream());
+    return {view.values().begin(), view.values().end()};
+  }
+  Values gradients() { return values(model_.gradients()); }
+  Values buffers() { return values(model_.buffers()); }
+  /// One step of plain gradient descent.
+  void descend(float rate) {
+    const Values gradient = gradients();
+    device::HostView view(model_.parameters(), model_.backend().stream());
+    for (std::size_t i = 0; i < gradient.size(); ++i) view.values()[i] -= rate * gradient[i];
+    view.write_back(model_.backend().stream());
+    model_.parameters_changed();
+  }
+
+ private:
+  void fill(const ParameterTable& table, std::span<float> flat, float shift) {
+    device::HostView view(flat, model_.backend().stream());
+    for (const ParameterInfo& entry : table.entries()) {
+      const Values random = numbers(entry.count, 100 + entry.offset);
+      std::ranges::transform(random, ParameterTable::slice(view.values(), entry).begin(),
+                             [&](float x) { return 0.5f * x + shift; });
+    }
+    view.write_back(model_.backend().stream());
+  }
+
+  std::unique_ptr<device::Allocator> allocator_;
+  CompiledModel model_;
+};
+
+inline double norm(const Values& values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
+  return std::sqrt(sum);
+}
+
+/// Distance over norm.
+inline double error(const Values& values, const Values& reference) {
+  Values difference = values;
+  for (std::size_t i = 0; i < reference.size(); ++i) difference[i] -= reference[i];
+  return norm(difference) / std::max(norm(reference), 1e-6);
+}
+
+/// A batch for a network, and what a pass on it depends on.
+struct Data {
+  std::int64_t samples;
+  std::int64_t width;
+  Values features = numbers(static_cast<std::size_t>(samples * width), 1);
+  std::vector<std::int32_t> classes = labels(static_cast<std::size_t>(samples), 5, 2);
+  Values targets = numbers(static_cast<std::size_t>(samples * 5), 3);
+
+  Data(const Network& network, std::int64_t its_samples)
+      : samples(its_samples), width(element_count(network.input_shape())) {}
+
+  BatchView part(std::int64_t first, std::int64_t count) const {
+    const auto at = [](std::int64_t index) { return static_cast<std::size_t>(index); };
+    return {.samples = count,
+            .features = std::span(features).subspan(at(first * width), at(count * width)),
+            .targets = {.labels = std::span(classes).subspan(at(first), at(count)), .values = {}}};
+  }
+  BatchView of(const Loss& loss) const {
+    BatchView view = part(0, samples);
+    if (std::holds_alternative<MeanSquaredError>(loss)) view.targets = {.labels = {}, .values = targets};
+    return view;
+  }
+  StepContext context(std::int64_t first = 0) const {
+    return {.seed = 7, .step = 3, .first_sample = 11 + first, .global_samples = samples + 2};
+  }
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,11 @@
+// The graph API of the pretended cuDNN, as tests see it.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::pretend {
+
+/// How often a graph of operations has run on a pretended GPU.
+std::uint64_t graph_runs();
+
+}  // namespace lockstep::pretend
