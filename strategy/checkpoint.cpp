@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "device/error.h"
 
@@ -125,7 +126,7 @@ std::string to_json_text(const TrainingState& state) {
                                        {"precision", state.precision},
                                        {"loss_scale", state.loss_scale},
                                        {"metrics", state.metrics},
-                                       {"configuration", state.configuration}};
+                                       {"configuration", *state.configuration}};
   return text.dump(2) + "\n";
 }
 
@@ -140,7 +141,7 @@ TrainingState parse_training_state(const std::string& text, const std::string& w
     parsed.at("precision").get_to(state.precision);
     state.loss_scale = number_or_nan(parsed.at("loss_scale"));
     for (const auto& [name, value] : parsed.at("metrics").items()) state.metrics[name] = number_or_nan(value);
-    state.configuration = parsed.at("configuration");
+    *state.configuration = parsed.at("configuration");
     return state;
   } catch (const json::exception& error) {
     throw Error(ErrorCategory::checkpoint, where, "needed the state of a training run", error.what());

@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "model/parameters.h"
+#include "strategy/configuration.h"
 #include "strategy/manifest.h"
 #include "strategy/safetensors.h"
 
@@ -26,7 +26,7 @@ struct TrainingState {
   double loss_scale = 1;
   std::map<std::string, double>
       metrics;  ///< exact: written so that the same double is read back; what is not finite comes back as NaN
-  nlohmann::json configuration = nlohmann::json::object();  ///< the run's options, as the program understands them
+  Configuration configuration;  ///< the run's options, as the program understands them
 };
 
 /// One optimizer slot ("momentum", "m", "v"): a flat array in the layout of the parameters.

@@ -1,6 +1,7 @@
 #include "strategy/checkpoint_agreement.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "device/cpu.h"
 #include "device/error.h"

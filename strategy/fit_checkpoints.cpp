@@ -1,6 +1,8 @@
 // What FitLoop saves, restores and begins from.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "device/error.h"
 #include "strategy/fit_loop.h"
 #include "strategy/remembered_route.h"
@@ -46,7 +48,7 @@ void FitLoop::restore() {
     replicas_.run([&](Replica& replica, int) {
       replica.loss_scaler().restore(static_cast<float>(restored->state.loss_scale), count(kGoodStepsKey));
     });
-  if (trainer_.tune_buckets) tuned_bytes_ = restored->state.configuration.value(kBucketKey, std::size_t{0});
+  if (trainer_.tune_buckets) tuned_bytes_ = restored->state.configuration->value(kBucketKey, std::size_t{0});
   epoch_sums_ = {.loss = number("epoch_loss_sum"),
                  .samples = count("epoch_samples"),
                  .correct = count("epoch_correct"),
@@ -68,14 +70,14 @@ void FitLoop::check_position(const RestoredCheckpoint& restored) const {
   check_same(restored.path, "global batch", state.global_batch, dataset_.global_batch());
   check_same(restored.path, "seed", static_cast<std::int64_t>(state.seed), static_cast<std::int64_t>(trainer_.seed));
   const auto slots = replicas_[0].optimizer().slot_names();
-  if (const auto saved = state.configuration.value("slots", slots); saved != slots)
+  if (const auto saved = state.configuration->value("slots", slots); saved != slots)
     throw Error(ErrorCategory::checkpoint, "resume",
                 fmt::format("needed the optimizer that {} was made with, with slots [{}]", restored.path.string(),
                             fmt::join(saved, ", ")),
                 fmt::format("got one with [{}]; --resume never starts over", fmt::join(slots, ", ")));
   const bool depends_on_end =
       schedule_.kind == model::Schedule::Kind::cosine || schedule_.kind == model::Schedule::Kind::linear;
-  const std::int64_t end = state.configuration.value("schedule_steps", schedule_.total_steps);
+  const std::int64_t end = state.configuration->value("schedule_steps", schedule_.total_steps);
   if (depends_on_end && end != schedule_.total_steps && strategy_.is_chief())
     strategy_.session().logger()->warn(
         "the learning rate was to end its schedule at step {}, now at {}: it is another from here on", end,
@@ -83,7 +85,7 @@ void FitLoop::check_position(const RestoredCheckpoint& restored) const {
   if (const std::string precision = to_string(trainer_.precision); state.precision != precision && strategy_.is_chief())
     strategy_.session().logger()->warn("{} was computed in {}; from here on it is {}", restored.path.string(),
                                        state.precision, precision);
-  check_same(restored.path, "number of records", state.configuration.value("records", dataset_.size()),
+  check_same(restored.path, "number of records", state.configuration->value("records", dataset_.size()),
              dataset_.size());
 }
 
@@ -124,11 +126,11 @@ TrainingState FitLoop::state() const {
   state.loss_scale = static_cast<double>(scaler.scale());
   if (scaler.is_dynamic()) state.metrics[kGoodStepsKey] = static_cast<double>(scaler.good_steps());
   state.configuration = fit_.checkpoint.configuration;
-  state.configuration["records"] = dataset_.size();
-  remember_route(state.configuration, strategy_.selection().route);
-  if (tuned_bytes_ > 0) state.configuration[kBucketKey] = tuned_bytes_;
-  state.configuration["schedule_steps"] = schedule_.total_steps;
-  state.configuration["slots"] = replicas_[0].optimizer().slot_names();
+  (*state.configuration)["records"] = dataset_.size();
+  remember_route(*state.configuration, strategy_.selection().route);
+  if (tuned_bytes_ > 0) (*state.configuration)[kBucketKey] = tuned_bytes_;
+  (*state.configuration)["schedule_steps"] = schedule_.total_steps;
+  (*state.configuration)["slots"] = replicas_[0].optimizer().slot_names();
   return state;
 }
 

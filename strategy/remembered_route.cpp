@@ -1,5 +1,6 @@
 #include "strategy/remembered_route.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "device/error.h"
@@ -19,7 +20,7 @@ std::string read_route(const std::filesystem::path& directory) {
     for (const CheckpointInfo& info : list_checkpoints(directory)) {
       if (!info.complete()) continue;
       const std::filesystem::path file = info.path / kStateFile;
-      return parse_training_state(read_small_file(file), file.string()).configuration.value(kKey, std::string());
+      return parse_training_state(read_small_file(file), file.string()).configuration->value(kKey, std::string());
     }
   } catch (const Error&) {
   }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "model/schedule.h"
 #include "strategy/callback.h"
 #include "strategy/checkpoint_directory.h"
+#include "strategy/configuration.h"
 #include "strategy/loss_scaler.h"
 #include "strategy/normalization_scope.h"
 #include "strategy/pretrained.h"
@@ -63,7 +63,7 @@ struct CheckpointPlan {
   std::int64_t save_every = 0;  ///< steps; 0 for the end of each epoch. The end of the training is always saved
   int keep = 3;
   Resume resume = Resume::automatic;
-  nlohmann::json configuration = nlohmann::json::object();  ///< kept in state.json
+  Configuration configuration;  ///< kept in state.json
 };
 
 /// How much of which data, and what happens on the way.

@@ -194,7 +194,11 @@ std::string nccl_built_version() { return version_text(NCCL_VERSION_CODE); }
 
 std::string nccl_loaded_version() {
   int version = 0;
-  return ncclGetVersion(&version) == ncclSuccess ? version_text(version) : "absent";
+  try {
+    if (ncclGetVersion(&version) == ncclSuccess) return version_text(version);
+  } catch (const Error&) {  // no such library
+  }
+  return "absent";
 }
 
 std::vector<std::shared_ptr<Communicator::Impl>> make_nccl(
@@ -203,6 +207,7 @@ std::vector<std::shared_ptr<Communicator::Impl>> make_nccl(
   LOCKSTEP_CHECK_OP(hosts.size(), ==, gpus.size());
   std::vector<NcclCommunicators::Seat> seats;
   for (std::size_t i = 0; i < hosts.size(); ++i) seats.push_back({hosts[i]->rank(), gpus[i], hosts[i]->rank()});
+  load_nccl(ranks);
   const auto communicators = NcclCommunicators::create(ranks, hosts.front()->size(), seats, options);
   std::vector<std::shared_ptr<GpuMember>> group;
   for (std::size_t i = 0; i < hosts.size(); ++i)

@@ -17,7 +17,7 @@ namespace lockstep::allreduce {
 
 /// The NCCL version that this program was compiled with: "2.28.9", or "absent".
 std::string nccl_built_version();
-/// The version of the library that it has loaded: "2.28.9", or "absent".
+/// The version of the library that it loads when it needs it, and now for this answer: "2.28.9", or "absent".
 std::string nccl_loaded_version();
 
 struct NcclOptions {
@@ -26,8 +26,8 @@ struct NcclOptions {
 };
 
 /// The local members: element i stands on hosts[i] and is for gpus[i], of which no two are the same on any rank of a
-/// node. Collective over `ranks`, which is MPI_COMM_NULL where all members are threads of this process. Throws Error
-/// (communication), the same on all ranks, where they cannot form a group.
+/// node. Collective over `ranks`, which is MPI_COMM_NULL where all members are threads of this process. Throws Error,
+/// the same on all ranks: (device) where one lacks the library, (communication) where they cannot form a group.
 std::vector<std::shared_ptr<Communicator::Impl>> make_nccl(
     const std::vector<std::shared_ptr<Communicator::Impl>>& hosts, const std::vector<device::Device>& gpus,
     MPI_Comm ranks, const NcclOptions& options = {});

@@ -51,6 +51,17 @@ Invitation invite(MPI_Comm ranks) {
 
 }  // namespace
 
+void load_nccl(MPI_Comm ranks) {
+  std::optional<Failure> problem;
+  try {
+    int version = 0;
+    ncclGetVersion(&version);
+  } catch (const Error& error) {
+    problem = Failure{"nccl", fmt::format("needed NCCL on {}", device::host_name()), error.what()};
+  }
+  raise_first(ranks, problem, ErrorCategory::device);
+}
+
 std::shared_ptr<NcclCommunicators> NcclCommunicators::create(MPI_Comm ranks, int size, const std::vector<Seat>& seats,
                                                              const NcclOptions& options) {
   const Invitation invitation = invite(ranks);

@@ -22,6 +22,10 @@
 
 namespace lockstep::allreduce {
 
+/// Loads NCCL. Collective over `ranks`, so that all hear of a rank that lacks it before any waits for it. Throws Error
+/// (device), the same on all ranks.
+void load_nccl(MPI_Comm ranks);
+
 class NcclCommunicators : public std::enable_shared_from_this<NcclCommunicators> {
  public:
   struct Seat {

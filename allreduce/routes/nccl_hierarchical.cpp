@@ -186,6 +186,7 @@ class NcclHierarchical final : public NcclMember {
 
 std::shared_ptr<Communicator::Impl> make_nccl_hierarchical(const std::shared_ptr<MpiGroup>& host, device::Device gpu,
                                                            MPI_Comm ranks, MPI_Comm node, const NcclOptions& options) {
+  load_nccl(ranks);
   std::shared_ptr<NcclCommunicators> communicators;
   std::optional<Failure> problem;
   // The nodes do this apart from each other, so one may fail and others not.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "device/error.h"
 #include "model/network_json.h"
@@ -87,7 +88,7 @@ ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::pa
   const std::string state = strategy::on_every_rank(strategy.ranks(), read).front();
   const std::string where = (path / strategy::kStateFile).string();
   return ModelSource::from_json(
-      strategy::parse_training_state(state, where).configuration.value(ModelSource::kKey, nlohmann::json::object()),
+      strategy::parse_training_state(state, where).configuration->value(ModelSource::kKey, nlohmann::json::object()),
       where);
 }
 

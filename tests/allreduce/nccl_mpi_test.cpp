@@ -39,6 +39,16 @@ TEST(NcclBetweenRanks, RefusesTwoRanksOnOneGpu) {
                   device::host_name()));
 }
 
+TEST(NcclBetweenRanks, SaysOnAllRanksThatOneLacksTheLibrary) {
+  const int last = world_size() - 1;
+  if (last == 0) GTEST_SKIP() << "one rank needs no route";
+  if (world_rank() == last) pretend::lose_library();
+  for (const Route route : {Route::nccl, Route::hierarchical})
+    EXPECT_EQ(error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route); }),
+              fmt::format("[nccl] needed NCCL on {}; [NCCL] needed a library; it is lost", device::host_name()));
+  pretend::mend();
+}
+
 TEST(NcclBetweenRanks, RefusesAMixture) {
   if (world_size() == 1) GTEST_SKIP() << "one rank has one device";
   const std::vector<device::Device> devices = {world_rank() == 0 ? device::Device{} : pretend::gpus(1).front()};

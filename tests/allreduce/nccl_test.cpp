@@ -178,5 +178,14 @@ TEST_F(NcclGroup, NamesAMemberThatWaitsInVainForOthers) {
                         device::host_name()));
 }
 
+TEST_F(NcclGroup, SaysThatTheLibraryIsMissing) {
+  pretend::lose_library();
+  EXPECT_EQ(nccl_loaded_version(), "absent");
+  EXPECT_EQ(error_of([] { make_device_group(pretend::gpus(2)); }),
+            fmt::format("[nccl] needed NCCL on {}; [NCCL] needed a library; it is lost", device::host_name()));
+  pretend::mend();
+  EXPECT_EQ(nccl_loaded_version(), nccl_built_version());
+}
+
 }  // namespace
 }  // namespace lockstep::allreduce

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "tests/apps/program.h"
 
@@ -9,6 +10,7 @@ namespace lockstep::apps {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(VersionCommand, ListsLibrariesAsJson) {
   const Result result = run_lockstep("version --json");
@@ -19,6 +21,27 @@ TEST(VersionCommand, ListsLibrariesAsJson) {
     EXPECT_NE(versions[library].value("loaded", ""), "") << library;
   }
   EXPECT_THAT(run_lockstep("version").output, ::testing::StartsWith("lockstep "));
+}
+
+// The loader tells on standard error what it looks for.
+std::string loaded_by(const std::string& arguments) {
+  std::vector<std::string> command = lockstep(arguments);
+  command.insert(command.begin(), {"env", "LD_DEBUG=libs"});
+  const Result result = run(command);
+  EXPECT_EQ(result.status, 0) << result.errors;
+  return result.errors;
+}
+
+TEST(LibrariesOfGpus, AreLeftAloneOnTheCpu) {
+  const std::string by_version = loaded_by("version");
+  const std::string by_training =
+      loaded_by("train --model linear --data synthetic:2x2x1:2:8 --steps 2 --devices cpu:0");
+  for (const std::string& loaded : {by_version, by_training}) {
+    EXPECT_THAT(loaded, HasSubstr("find library=libdnnl"));
+    EXPECT_THAT(loaded, Not(HasSubstr("library=libcudnn")));
+    EXPECT_THAT(loaded, Not(HasSubstr("library=libcublas")));
+  }
+  EXPECT_THAT(by_training, Not(HasSubstr("library=libnccl")));
 }
 
 TEST(HelpOption, IsNoError) {

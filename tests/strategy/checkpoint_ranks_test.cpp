@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "strategy/checkpoint_directory.h"
 #include "strategy/checkpoint_workspace.h"
@@ -133,7 +134,7 @@ TEST_F(CheckpointRanks, WhatARankKnowsOfItselfMayDiffer) {
   run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
     SmallReplica replica(4);
     TrainingState state = at_step(8);
-    state.configuration["devices"] = fmt::format("gpu:{}", rank.rank());
+    (*state.configuration)["devices"] = fmt::format("gpu:{}", rank.rank());
     EXPECT_NO_THROW(CheckpointDirectory(options(), rank).save(replica.arrays(), state));
   });
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "strategy/checkpoint_directory.h"
 #include "tests/strategy/checkpoint_fixture.h"
@@ -68,7 +69,7 @@ TEST_F(Checkpoint, ComesBackBitForBit) {
   state.precision = "bfloat16";
   state.loss_scale = 1.0 / 3;
   state.metrics = {{"loss", 0.1 + 0.2}, {"samples", 60000}, {"diverged", std::numeric_limits<double>::infinity()}};
-  state.configuration = {{"model", "cnn"}, {"learning_rate", 1e-3}};
+  state.configuration = nlohmann::json::object({{"model", "cnn"}, {"learning_rate", 1e-3}});
   replica_.parameters()[0] = -0.0f;
   replica_.parameters()[1] = 1e-42f;
   directory().save(replica_.arrays(), state);
@@ -90,7 +91,7 @@ TEST_F(Checkpoint, ComesBackBitForBit) {
   EXPECT_EQ(restored->state.metrics.at("loss"), 0.1 + 0.2);
   EXPECT_EQ(restored->state.metrics.at("samples"), 60000);
   EXPECT_TRUE(std::isnan(restored->state.metrics.at("diverged")));
-  EXPECT_EQ(restored->state.configuration, state.configuration);
+  EXPECT_EQ(*restored->state.configuration, *state.configuration);
   EXPECT_THAT(reading.skipped(), IsEmpty());
 }
 
@@ -272,6 +273,17 @@ TEST(Keep, IsAtLeastOne) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
     EXPECT_STREQ(error.what(), "[--keep] needed at least 1 checkpoint to keep; got 0");
   }
+}
+
+TEST(Configuration, IsAnObjectAndACopyOfItAnother) {
+  Configuration first;
+  EXPECT_EQ(first->dump(), "{}");
+  Configuration second = first;
+  (*second)["model"] = "cnn";
+  EXPECT_EQ(first->dump(), "{}");
+  first = second;
+  (*second)["model"] = "mlp";
+  EXPECT_EQ(first->dump(), R"({"model":"cnn"})");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "tests/strategy/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
@@ -213,12 +214,12 @@ TEST(Checkpoints, AreSavedOnASignalInTraining) {
 TEST(Checkpoints, KeepWhatTheConfigurationSays) {
   const ScratchDirectory directory;
   FitOptions fit = saving_to(directory, 0, 2);
-  fit.checkpoint.configuration = {{"model", "plain"}};
+  fit.checkpoint.configuration = nlohmann::json::object({{"model", "plain"}});
   train(1, plain_network(), shuffled_data(), {}, fit);
   const auto path = directory.path() / "step-00000002" / kStateFile;
   const TrainingState state = parse_training_state(read_small_file(path), path.string());
-  EXPECT_EQ(state.configuration["model"], "plain");
-  EXPECT_EQ(state.configuration["records"], 203);
+  EXPECT_EQ((*state.configuration)["model"], "plain");
+  EXPECT_EQ((*state.configuration)["records"], 203);
   EXPECT_EQ(state.metrics.at("epoch_samples"), 80);
 }
 

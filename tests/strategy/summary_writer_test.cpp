@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <protozero/pbf_reader.hpp>
 
 #include "data/record/record_frame.h"

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/error.h"
 #include "tests/support/pretend_collective.h"
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_cuda/streams.h"
@@ -28,6 +29,7 @@ struct Faults {
   std::map<int, ncclResult_t> answers;
   std::map<int, ncclResult_t> broken;
   std::set<int> lost;
+  bool library_is_lost = false;
 };
 
 Faults& faults() {
@@ -156,11 +158,16 @@ void lose_operations(int rank) {
   const std::lock_guard lock(faults().mutex);
   faults().lost.insert(rank);
 }
+void lose_library() {
+  const std::lock_guard lock(faults().mutex);
+  faults().library_is_lost = true;
+}
 void mend() {
   const std::lock_guard lock(faults().mutex);
   faults().answers.clear();
   faults().broken.clear();
   faults().lost.clear();
+  faults().library_is_lost = false;
 }
 
 int operations_on_registered_memory() { return registered_operations; }
@@ -176,6 +183,9 @@ const char* ncclGetErrorString(ncclResult_t result) {
 const char* ncclGetLastError(ncclComm_t /*comm*/) { return "a pretended one"; }
 
 ncclResult_t ncclGetVersion(int* version) {
+  const std::lock_guard lock(faults().mutex);
+  if (faults().library_is_lost)
+    throw lockstep::Error(lockstep::ErrorCategory::device, "NCCL", "needed a library", "it is lost");
   *version = NCCL_VERSION_CODE;
   return ncclSuccess;
 }

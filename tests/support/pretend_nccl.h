@@ -13,6 +13,8 @@ void answer_next_call(int rank, ncclResult_t result);
 void break_communicators(int rank, ncclResult_t result);
 /// From now on collectives of members `rank` come to their end without meeting the others, who wait for ever.
 void lose_operations(int rank);
+/// From now on there is no library: a call throws as those of load_nccl.cpp do.
+void lose_library();
 /// All of the above never was.
 void mend();
 

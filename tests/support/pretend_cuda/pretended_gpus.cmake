@@ -66,13 +66,14 @@ if(pretended_gpus_found)
   endforeach()
   if(nccl_found)
     pretended_objects(pretended_nccl ${pretended_cuda}/../pretend_collective.cpp ${pretended_cuda}/../pretend_nccl.cpp)
-    target_link_libraries(pretended_nccl PRIVATE lockstep_allreduce lockstep_nccl)
+    target_link_libraries(pretended_nccl PRIVATE lockstep_allreduce)
+    target_include_directories(pretended_nccl SYSTEM PRIVATE ${nccl_includes})
   endif()
 endif()
 
 # lockstep_on_pretended_gpus(TARGET ROOM ... [nccl]): TARGET sees pretended GPUs, and runs the sources for GPUs of device/ and of the rooms,
 # those that have a target pretended_ROOM; NCCL where it is asked for and found. They come before the libraries that TARGET links, so that
-# nothing of NVIDIA's own is asked for.
+# nothing of NVIDIA's own is loaded.
 function(lockstep_on_pretended_gpus TARGET)
   foreach(part cuda libraries device ${ARGN})
     if(NOT part STREQUAL "nccl" OR nccl_found)
@@ -80,9 +81,8 @@ function(lockstep_on_pretended_gpus TARGET)
     endif()
   endforeach()
   if("nccl" IN_LIST ARGN AND nccl_found)
-    target_link_libraries(${TARGET} PRIVATE lockstep_nccl)
+    target_include_directories(${TARGET} SYSTEM PRIVATE ${nccl_includes})
   endif()
   target_include_directories(${TARGET} BEFORE PRIVATE ${pretended_cuda}/include)
   target_include_directories(${TARGET} SYSTEM PRIVATE ${pretended_includes})
-  target_link_options(${TARGET} PRIVATE -Wl,--as-needed)
 endfunction()

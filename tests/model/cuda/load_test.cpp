@@ -1,0 +1,48 @@
+// The libraries of layers on GPUs, loaded on a machine that may have none: these answer without a GPU.
+#include <cublasLt.h>
+#include <cudnn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/error.h"
+
+namespace lockstep::model {
+namespace {
+
+template <typename Call>
+void skip_without_library(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+}
+
+TEST(LoadedCudnn, IsOfTheVersionThatThisWasCompiledFor) {
+  skip_without_library([] {
+    EXPECT_EQ(cudnnGetVersion() / 10000, static_cast<std::size_t>(CUDNN_MAJOR));
+    EXPECT_STREQ(cudnnGetErrorString(CUDNN_STATUS_SUCCESS), "CUDNN_STATUS_SUCCESS");
+  });
+}
+
+TEST(LoadedCudnn, MakesDescriptors) {
+  skip_without_library([] {
+    cudnnFilterDescriptor_t filter = nullptr;
+    ASSERT_EQ(cudnnCreateFilterDescriptor(&filter), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, 8, 3, 5, 5),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_NE(cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, -8, 3, 5, 5),
+              CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnDestroyFilterDescriptor(filter), CUDNN_STATUS_SUCCESS);
+  });
+}
+
+TEST(LoadedCublasLt, IsOfTheVersionThatThisWasCompiledFor) {
+  skip_without_library([] {
+    EXPECT_EQ(cublasLtGetVersion() / 10000, static_cast<std::size_t>(CUBLAS_VER_MAJOR));
+    EXPECT_THAT(cublasLtGetStatusString(CUBLAS_STATUS_NOT_SUPPORTED), ::testing::HasSubstr("not supported"));
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::model
