@@ -27,6 +27,9 @@ namespace lockstep {
 
 using data::Batch;
 using data::Dataset;
+using data::ImageRecipe;
+using data::ImageScratch;
+using data::ImageTransform;
 
 using model::Adam;
 using model::AdamW;

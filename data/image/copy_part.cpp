@@ -3,19 +3,34 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "device/error.h"
 
 namespace lockstep::data {
 namespace {
 
+/// `count` pixels of three bytes, the last first. Moves four bytes at a time: the fourth falls on the next pixel, which
+/// then overwrites it. At the ends there is no fourth, to be read or to be overwritten.
+void mirror_colors(const std::uint8_t* from, int count, std::uint8_t* to) {
+  from += std::ptrdiff_t{count - 1} * 3;
+  std::memcpy(to, from, 3);
+  for (int x = 1; x + 1 < count; ++x) {
+    to += 3;
+    from -= 3;
+    std::memcpy(to, from, 4);
+  }
+  if (count > 1) std::memcpy(to + 3, from - 3, 3);
+}
+
 void copy_pixels(const std::uint8_t* from, int count, int channels, bool flip, std::uint8_t* to) {
   if (!flip) {
     std::copy_n(from, std::ptrdiff_t{count} * channels, to);
-    return;
+  } else if (channels == 3) {
+    mirror_colors(from, count, to);
+  } else {
+    std::reverse_copy(from, from + count, to);
   }
-  for (int x = 0; x < count; ++x)
-    std::copy_n(from + std::ptrdiff_t{count - 1 - x} * channels, channels, to + std::ptrdiff_t{x} * channels);
 }
 
 }  // namespace
