@@ -137,11 +137,11 @@ void read_by_index(benchmark::State& state, const std::filesystem::path& path) {
   const RecordFile file(path);
   const RecordIndex index = build_record_index(file);
   const auto order = order_of(index.records(), state.range(0) != 0);
-  std::string scratch;
+  ReadWindow window;
   for ([[maybe_unused]] auto each : state) {
     for (const std::int64_t record : order) {
       const std::uint64_t offset = index.offsets[static_cast<std::size_t>(record)];
-      benchmark::DoNotOptimize(file.record(record, offset, index.length(record), scratch).data());
+      benchmark::DoNotOptimize(file.record(record, offset, index.length(record), window).data());
     }
   }
   count(state, index.records(), file.size());

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/dataset.h"
@@ -51,9 +52,11 @@ class TFRecordSource final : public RecordSource {
   LabelRange scan_labels(const Shard& shard, const std::string& label_feature) const;
   std::int64_t count_classes(const std::string& label_feature);
   void keep_indexes();
-  /// use(file, data) of record `record` of `shard`.
+  /// use(file) of `shard`'s file, opened for that where it is not kept open.
   template <typename Use>
-  void with_record(const Shard& shard, std::int64_t record, Use use) const;
+  static void with_file(const Shard& shard, Use use);
+  /// The data of record `record` of `shard`, whose file is `file`; valid until this thread reads the next.
+  static std::string_view record_of(const Shard& shard, const RecordFile& file, std::int64_t record);
 
   std::filesystem::path index_dir_;
   std::string description_;
