@@ -146,11 +146,31 @@ LabelRange TFRecordSource::scan_labels(const Shard& shard, const std::string& la
   return range;
 }
 
-void TFRecordSource::read(std::int64_t record_id, Sample& sample) const {
+const TFRecordSource::Shard& TFRecordSource::shard_of(std::int64_t record_id) const {
   LOCKSTEP_CHECK(record_id >= 0 && record_id < size());
   const auto after = std::upper_bound(shards_.begin(), shards_.end(), record_id,
                                       [](std::int64_t id, const Shard& shard) { return id < shard.first_record; });
-  const Shard& shard = *std::prev(after);
+  return *std::prev(after);
+}
+
+std::string TFRecordSource::stored(std::int64_t record_id) const {
+  const Shard& shard = shard_of(record_id);
+  std::string bytes;
+  with_file(shard, [&](const RecordFile& file) { bytes = record_of(shard, file, record_id - shard.first_record); });
+  return bytes;
+}
+
+std::vector<std::filesystem::path> TFRecordSource::unpacked_files(std::int64_t records) const {
+  std::vector<std::filesystem::path> files;
+  for (const Shard& shard : shards_) {
+    const bool is_packed = shard.file && shard.file->compression() != Compression::none;
+    if (shard.first_record < records && shard.index.records() > 0 && !is_packed) files.push_back(shard.path);
+  }
+  return files;
+}
+
+void TFRecordSource::read(std::int64_t record_id, Sample& sample) const {
+  const Shard& shard = shard_of(record_id);
   const std::int64_t record = record_id - shard.first_record;
   with_file(shard, [&](const RecordFile& file) {
     if (const auto problem = decoder_->decode(record_of(shard, file, record), sample))

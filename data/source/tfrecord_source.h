@@ -36,6 +36,11 @@ class TFRecordSource final : public RecordSource {
   std::string description() const override { return description_; }
 
   const ExampleDecoder& decoder() const { return *decoder_; }
+  /// The bytes of a record, checked but not decoded.
+  std::string stored(std::int64_t record_id) const;
+  /// The files of records 0 to `records` - 1; those alone that are read where they lie, without the packed ones, whose
+  /// records are in memory.
+  std::vector<std::filesystem::path> unpacked_files(std::int64_t records) const;
 
  private:
   struct Shard {
@@ -52,6 +57,7 @@ class TFRecordSource final : public RecordSource {
   LabelRange scan_labels(const Shard& shard, const std::string& label_feature) const;
   std::int64_t count_classes(const std::string& label_feature);
   void keep_indexes();
+  const Shard& shard_of(std::int64_t record_id) const;
   /// use(file) of `shard`'s file, opened for that where it is not kept open.
   template <typename Use>
   static void with_file(const Shard& shard, Use use);
