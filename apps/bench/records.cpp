@@ -1,5 +1,6 @@
 // What reading records from the page cache costs: beside plain reads of the same pages, in one run. One thread. Files
-// go to a directory of the run's own below TMPDIR.
+// go to a directory of the run's own below TMPDIR; LOCKSTEP_BENCH_RECORDS names one to keep them in, for others to
+// read.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -34,13 +35,36 @@ constexpr std::size_t kPixels = 784;
 constexpr int kImages = 200'000;
 constexpr int kSmallRecords = 1'000'000;
 
-/// The files of all benchmarks, gone with the run.
+/// The files of all benchmarks, gone with the run unless somebody named their directory.
 class Files {
  public:
-  Files() {
+  Files() : directory_(given()), is_kept_(!directory_.empty()) {
+    if (!is_kept_) directory_ = make_directory();
+    write_all();
+  }
+  Files(const Files&) = delete;
+  Files& operator=(const Files&) = delete;
+  ~Files() {
+    std::error_code ignored;
+    if (!is_kept_) std::filesystem::remove_all(directory_, ignored);
+  }
+
+  std::filesystem::path large() const { return directory_ / "large.tfrecord"; }
+  std::filesystem::path images() const { return directory_ / "images.tfrecord"; }
+  std::filesystem::path small() const { return directory_ / "small.tfrecord"; }
+
+ private:
+  static std::string given() {
+    const char* const directory = std::getenv("LOCKSTEP_BENCH_RECORDS");
+    return directory == nullptr ? "" : directory;
+  }
+  static std::string make_directory() {
     std::string name = (std::filesystem::temp_directory_path() / "lockstep-records-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
-    directory_ = name;
+    return name;
+  }
+
+  void write_all() const {
     std::string bytes(kLargeRecord, '\0');
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 + i / 251);
     write(large(), kLargeRecords, [&](int) { return bytes; });
@@ -50,18 +74,6 @@ class Files {
     });
     write(small(), kSmallRecords, [&](int i) { return bytes.substr(static_cast<std::size_t>(i) % 1000, 64); });
   }
-  Files(const Files&) = delete;
-  Files& operator=(const Files&) = delete;
-  ~Files() {
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
-  }
-
-  std::filesystem::path large() const { return directory_ / "large.tfrecord"; }
-  std::filesystem::path images() const { return directory_ / "images.tfrecord"; }
-  std::filesystem::path small() const { return directory_ / "small.tfrecord"; }
-
- private:
   template <typename Record>
   static void write(const std::filesystem::path& path, int records, const Record& record) {
     TFRecordWriter writer(path, Compression::none);
@@ -70,6 +82,7 @@ class Files {
   }
 
   std::filesystem::path directory_;
+  bool is_kept_;
 };
 
 const Files& files() {
