@@ -95,9 +95,17 @@ const SampleSpec& Dataset::spec() const { return description_->spec; }
 std::int64_t Dataset::size() const { return description_->source->size(); }
 std::int64_t Dataset::global_batch() const { return description_->global_batch; }
 std::int64_t Dataset::steps_per_epoch() const { return global_batch() == 0 ? 0 : description_->steps_per_epoch(); }
-std::string Dataset::description() const {
-  const std::string stored = description_->source->description();
-  return description_->images ? fmt::format("{}, images {}", stored, description_->images->recipe().name) : stored;
+std::string Dataset::description() const { return description_->source->description() + preparation(); }
+
+std::string Dataset::preparation() const {
+  std::string text;
+  if (description_->images) text += fmt::format(", images {}", description_->images->recipe().name);
+  const device::ChannelNormalization& normalization = description_->normalization;
+  const auto channels = static_cast<std::size_t>(normalization.channels);
+  if (channels > 0)
+    text += fmt::format(", normalized by ({}) and ({})", fmt::join(std::span(normalization.mean).first(channels), ", "),
+                        fmt::join(std::span(normalization.deviation).first(channels), ", "));
+  return text;
 }
 const RecordSource& Dataset::source() const { return *description_->source; }
 
