@@ -47,7 +47,8 @@ Dataset Dataset::synthetic(std::vector<std::int64_t> shape, std::int64_t classes
 
 Dataset Dataset::images(const ImageRecipe& recipe) const {
   if (!source().has_images())
-    throw Error(ErrorCategory::input, "images", "needed records that are images", description() + " has others");
+    throw Error(ErrorCategory::input, "images", "needed records that are images",
+                "those of " + description() + " are not");
   Description changed = *description_;
   changed.images = std::make_shared<const ImageTransform>(recipe);
   changed.spec.shape = {recipe.height, recipe.width, recipe.channels};
