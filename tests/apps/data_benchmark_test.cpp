@@ -180,6 +180,20 @@ TEST_F(DataBenchmarkTest, SpeaksJson) {
   EXPECT_TRUE(kinds.contains("data_limit"));
 }
 
+TEST_F(DataBenchmarkTest, PreparesImagesAsTrainingDoes) {
+  data::write_records(directory_ / "a.tfrecord", std::vector(10, data::image_record(1, 32 * 32 * 3, 7)));
+  int rates = 0;
+  for (const auto& event : events_in(
+           run({"--data", pattern(), "--input-shape", "32x32x3", "--images", "imagenet", "--log-format", "json"}))) {
+    if (event.at("event") != "data_rate" || (event.at("stage") != "synthetic" && event.at("stage") != "decoded"))
+      continue;
+    const double rate = event.at("records_per_second");
+    EXPECT_NEAR(event.at("megabytes_per_second").get<double>(), rate * 224 * 224 * 3 * 4 / 1e6, rate * 1e-6);
+    ++rates;
+  }
+  EXPECT_EQ(rates, 2);
+}
+
 TEST_F(DataBenchmarkTest, SaysThatPackedFilesAreNotReadCold) {
   write(data::Compression::gzip);
   EXPECT_THAT(run({"--data", pattern(), "--input-shape", "2x2x3"}),
