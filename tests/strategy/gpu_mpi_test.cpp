@@ -168,22 +168,29 @@ TEST(GpusOfRanks, RecordTheSumsOfStatistics) {
   EXPECT_EQ(recorded.outcome.losses, train_on_gpus(mine, {}, plainly, normalized_network()).outcome.losses);
 }
 
-// What the gpu:0 of all ranks would otherwise hold once for each.
+// Else gpu:0 would hold a context of each rank.
 TEST(GpusOfRanks, AreNotTouchedByOtherRanks) {
   for (const Route route : {Route::automatic, Route::staged}) {
     const pretend::NewProcess process;
-    train_on_gpus(choose_devices(mpi_session(), "auto"), {.route = route}, {.optimizer = model::Adam{}},
-                  plain_network());
-    EXPECT_THAT(pretend::gpus_with_context(), ElementsAre(rank()));
+    train_on_gpus(pretend::gpus(1, rank() + 1), {.route = route}, {.optimizer = model::Adam{}}, plain_network());
+    EXPECT_THAT(pretend::gpus_with_context(), ElementsAre(rank() + 1));
   }
 }
 
-// One GPU and one rank are what all of them come to.
+/// A rank that trains for itself.
+class Alone final : public Strategy {
+ public:
+  explicit Alone(device::Device gpu)
+      : Strategy(mpi_session(), {gpu}, allreduce::make_device_group({gpu}), allreduce::make_in_process_group(1).front(),
+                 {}) {}
+  std::string name() const override { return "alone"; }
+};
+
+// One GPU is what all of them come to.
 TEST(GpusOfRanks, HaveTheLossesOfOneGpu) {
   const TrainerOptions options{.optimizer = model::Adam{}};
-  Session alone(0, nullptr);
-  const auto one = make_strategy(alone, "auto", pretend::gpus(1, rank()));
-  const Outcome expected = train(*one, plain_network(), small_data().shuffle().batch(40), options, {.epochs = 5});
+  Alone alone(pretend::gpus(1, rank()).front());
+  const Outcome expected = train(alone, plain_network(), small_data().shuffle().batch(40), options, {.epochs = 5});
   for (const Route route : {Route::automatic, Route::staged}) {
     const Trained together = train_on_gpus(pretend::gpus(1, rank()), {.route = route}, options, plain_network());
     ASSERT_EQ(together.outcome.losses.size(), expected.losses.size());
