@@ -119,9 +119,10 @@ class Dataset {
 
 /// The data set of a `--data` option: a glob of TFRecord files; a directory with a dataset.json;
 /// `fashion-mnist[:train|:test]`, looked for in `data_dir`, then where Debian's package puts it;
-/// `idx:DIRECTORY[:train|:test]`; `csv:FILE`; `synthetic:HxWxC:CLASSES:COUNT[:train|:test]`. `part` is used where the
-/// text names none. Throws Error (input) for a text that is none of these, Error (data) where files are missing or
-/// damaged; both say what to do.
+/// `idx:DIRECTORY[:train|:test]`; `csv:FILE`; `synthetic:HxWxC:CLASSES:COUNT[:train|:test]`, and
+/// `synthetic-images:...` for images of uint8 (source/synthetic_source.h). `part` is used where the text names none.
+/// Throws Error (input) for a text that is none of these, Error (data) where files are missing or damaged; both say
+/// what to do.
 struct DataSpecOptions {
   std::filesystem::path data_dir;
   std::string part = "train";

@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "data/source/dataset_json.h"
 #include "data/source/idx_source.h"
+#include "data/source/synthetic_source.h"
 #include "data/source/tfrecord_source.h"
 #include "device/error.h"
 
@@ -17,10 +18,12 @@ namespace lockstep::data {
 namespace {
 
 constexpr const char* kFashionMnist = "fashion-mnist";
+constexpr std::string_view kSynthetic = "synthetic:";
+constexpr std::string_view kSyntheticImages = "synthetic-images:";
 constexpr const char* kSpecs =
     "a glob of TFRecord files, a directory with a dataset.json, fashion-mnist[:train|:test], "
     "idx:DIRECTORY[:train|:test], csv:FILE or "
-    "synthetic:HxWxC:CLASSES:COUNT[:train|:test]";
+    "synthetic:HxWxC:CLASSES:COUNT[:train|:test] (synthetic-images: the same in uint8)";
 
 std::vector<std::string> pieces_of(std::string_view text, char separator) {
   std::vector<std::string> pieces;
@@ -36,11 +39,15 @@ std::vector<std::string> pieces_of(std::string_view text, char separator) {
   throw Error(ErrorCategory::input, "--data " + spec, needed, given);
 }
 
+std::string_view word_of(const std::string& spec) {
+  return spec.starts_with(kSyntheticImages) ? kSyntheticImages : kSynthetic;
+}
+
 std::int64_t positive_number(const std::string& spec, const std::string& text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1) {
-    fail_input(spec, "needed synthetic:HxWxC:CLASSES:COUNT in positive numbers",
+    fail_input(spec, fmt::format("needed {}HxWxC:CLASSES:COUNT in positive numbers", word_of(spec)),
                fmt::format("\"{}\" was given among them", text));
   }
   return value;
@@ -58,17 +65,24 @@ std::string take_part(std::string& text, const std::string& otherwise) {
   return otherwise;
 }
 
-Dataset open_synthetic(const std::string& spec, std::string text, const DataSpecOptions& options) {
+Dataset open_synthetic(const std::string& spec, const DataSpecOptions& options) {
+  const std::string_view word = word_of(spec);
+  std::string text = spec.substr(word.size());
   const std::string part = take_part(text, options.part);
   const auto pieces = pieces_of(text, ':');
   if (pieces.size() != 3) {
-    fail_input(spec, "needed synthetic:HxWxC:CLASSES:COUNT",
+    fail_input(spec, fmt::format("needed {}HxWxC:CLASSES:COUNT", word),
                fmt::format("{} of the 3 values were given", text.empty() ? 0 : pieces.size()));
   }
   std::vector<std::int64_t> shape;
   for (const std::string& extent : pieces_of(pieces[0], 'x')) shape.push_back(positive_number(spec, extent));
-  return Dataset::synthetic(std::move(shape), positive_number(spec, pieces[1]), positive_number(spec, pieces[2]),
-                            options.seed, part);
+  return Dataset::from_source(
+      std::make_shared<SyntheticSource>(SyntheticOptions{.shape = std::move(shape),
+                                                         .classes = positive_number(spec, pieces[1]),
+                                                         .count = positive_number(spec, pieces[2]),
+                                                         .seed = options.seed,
+                                                         .part = part,
+                                                         .images = word == kSyntheticImages}));
 }
 
 Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
@@ -124,7 +138,7 @@ Dataset open_files(const std::string& spec, const DataSpecOptions& options) {
 
 Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
   std::string text = spec;
-  if (spec.starts_with("synthetic:")) return open_synthetic(spec, text.substr(10), options);
+  if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages)) return open_synthetic(spec, options);
   if (spec.starts_with("csv:")) return Dataset::from_csv(text.substr(4));
   const std::string part = take_part(text, options.part);
   if (text == kFashionMnist) return open_fashion_mnist(part, options);

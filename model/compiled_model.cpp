@@ -78,12 +78,11 @@ Plan& CompiledModel::plan(std::int64_t samples, bool training) {
   return *plan;
 }
 
-void CompiledModel::grow_arena(std::size_t bytes, std::int64_t samples) {
+void CompiledModel::grow_arena(std::size_t bytes, std::int64_t samples) try {
   backend_->stream().synchronize();  // work under way may use the old one
   arena_ = {};                       // free first: both at once might not fit
   const std::size_t free = backend_->free_bytes();
   if (bytes > free) {
-    plans_.clear();  // whoever tries a smaller batch begins anew
     constexpr double kMebibyte = 1 << 20;
     const double share = static_cast<double>(free) / static_cast<double>(bytes);
     throw Error(
@@ -98,10 +97,16 @@ void CompiledModel::grow_arena(std::size_t bytes, std::int64_t samples) {
   ++arenas_;
   for (const auto& [key, other] : plans_)
     if (other) other->bind(static_cast<std::byte*>(arena_.data()));
+} catch (...) {
+  plans_.clear();  // they are bound to what was freed; whoever tries a smaller batch begins anew
+  throw;
 }
 
 void CompiledModel::prepare(std::int64_t samples, bool training) {
-  if (samples > 0) plan(samples, training);
+  if (samples > 0)
+    plan(samples, training);
+  else if (training && normalizes_together_)
+    plan(1, true);  // as train_without_samples() does
 }
 
 MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext& context, const Loss& loss,

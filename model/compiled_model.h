@@ -93,7 +93,9 @@ class CompiledModel {
     return predict_batch({.samples = samples, .features = features});
   }
 
-  /// Makes the plan for `samples` now instead of in the first step that needs it.
+  /// Makes the plan for `samples` now instead of in the first pass that needs it, and takes its memory: activations,
+  /// workspaces and what operations save. Throws Error (device) where that does not fit, as the pass would. What
+  /// carries a batch to the device is taken with the first batch of its size.
   void prepare(std::int64_t samples, bool training);
 
   /// Changes when memory that passes use has moved: what was recorded before is of no use then.

@@ -16,27 +16,28 @@ from gpu_find import BUILD, FOLDER, HEADERS, LOCKSTEP, PACK, ROOT, Cuda, environ
 from gpu_steps import Failed, NotRun, Steps
 from gpu_tools import architecture, exit_status, gpu_limits, loss_difference, markdown, parse_gpus, table, test_counts, training_of
 
-# Programs with tests that need a GPU, where they lie, and which of their tests these are. NCCL's are missing in a build without it.
-TESTS = [
-    ("device", "device_tests", "Gpu*:GpuAllocator.*:GpuStream.*:PinnedAllocator.*"),
-    ("allreduce", "allreduce_tests", "GpuWork.*:NcclOnAGpu.*:InGpu*:GpuGroup*"),
-    ("model", "model_on_gpu_tests", "*"),
-    ("strategy", "strategy_on_gpu_tests", "*"),
-]
-TARGETS = ["lockstep_program", "lockstep_bench_update", *[program for _, program, _ in TESTS]]
+# Programs of tests that need a GPU, by the room where they lie: those of lockstep_gpu_test(). NCCL's are missing in a build without it.
+TESTS = {"device": "device_on_gpu_tests", "allreduce": "allreduce_on_gpu_tests", "model": "model_on_gpu_tests",
+         "strategy": "strategy_on_gpu_tests"}
+TARGETS = ["lockstep_program", "lockstep_bench_update", "lockstep_bench_jpeg_records", *TESTS.values()]
 
 # Small enough for compute-sanitizer, which makes kernels tens of times slower: (name, command).
 SANITIZED = [
-    ("all-reduce", [BUILD / "tests/allreduce/allreduce_tests", "--gtest_filter=GpuWork.*"]),
+    ("all-reduce", [BUILD / "tests/allreduce/allreduce_on_gpu_tests", "--gtest_filter=GpuWork.*:OnAGpu.*"]),
     ("training", [LOCKSTEP, "train", "--model", "cnn", "--data", "synthetic:28x28x1:10:48", "--global-batch", "16", "--steps", "3",
                   "--devices", "gpu:0", "--no-graph"]),
+    ("training with graphs", [LOCKSTEP, "train", "--model", "cnn", "--data", "synthetic:28x28x1:10:48", "--global-batch", "16", "--steps",
+                              "6", "--devices", "gpu:0"]),
     ("two replicas", [LOCKSTEP, "train", "--model", "mlp", "--data", "synthetic:8x8x1:4:48", "--global-batch", "15", "--steps", "3",
                       "--devices", "gpu:0,gpu:0", "--no-graph"]),
 ]
+# A batch of which each tensor is as large as 32 bits can count, and all of them larger than a GPU's memory.
+TOO_LARGE = ["--model", "resnet50", "--data", "synthetic:224x224x3:1000:2600", "--global-batch", "2600", "--steps", "1", "--deterministic",
+             "--devices", "gpu:0"]
 SANITIZER_KINDS = {"memcheck": ["--leak-check", "no"], "racecheck": []}
 
 # Twenty steps of these: (network, data, global batch, largest relative difference of float32 losses that rounding makes).
-NETWORKS = {"cnn": ("synthetic:28x28x1:10:1280", 64, 1e-4), "resnet18": ("synthetic:32x32x3:10:640", 32, 5e-3)}
+NETWORKS = {"cnn": ("synthetic:28x28x1:10:1280", 64, 1e-4), "resnet18": ("synthetic-images:32x32x3:10:640", 32, 5e-3)}
 ROUNDED = {"bfloat16": 0.1, "float16": 0.05}  # of losses, against float32
 TRAIN_STEPS = 20
 
@@ -90,13 +91,13 @@ class Check:
 
     # ---- Tests
 
-    def test(self, room, program, wanted):
-        output = self.steps.run([BUILD / "tests" / room / program, f"--gtest_filter={wanted}"], 120)
+    def test(self, room):
+        output = self.steps.run([BUILD / "tests" / room / TESTS[room]], 120)
         counts = test_counts(output.text)
         if output.status != 0:
             raise Failed(f"status {output.status}, {counts['failed']} tests failed, {counts['passed']} passed; {output.last_words()}")
         if counts["passed"] == 0:
-            raise NotRun(f"no test of it needs a GPU, or all were skipped ({counts['skipped']})")
+            raise Failed(f"no test ran; {counts['skipped']} were skipped")
         return f"{counts['passed']} passed, {counts['skipped']} skipped", counts
 
     # ---- Trainings
@@ -164,8 +165,9 @@ class Check:
             raise NotRun("there is one GPU here")
         return self.like_one_gpu("cnn", "auto", ranks=2)
 
-    def refuses(self, arguments, needed):
-        output = self.steps.run([LOCKSTEP, "train", "--model", "cnn", "--data", NETWORKS["cnn"][0], *arguments], 60)
+    def refuses(self, arguments, needed, variables=None):
+        """That a training with `arguments`, in an environment with `variables`, ends with the status of devices and says what is needed."""
+        output = self.steps.run([LOCKSTEP, "train", *arguments], 100, environment=dict(self.steps.environment, **(variables or {})))
         if output.status != 5 or needed not in output.errors:
             raise Failed(f"needed status 5 and '{needed}'; got status {output.status}: {output.last_words()}")
         return output.last_words()
@@ -194,8 +196,8 @@ class Check:
         step("configure", self.configure, ["find CUDA"])
         step("build", self.build, ["configure"])
         built = ["build"]
-        for room, program, wanted in TESTS:
-            step(f"tests of {room}", lambda r=room, p=program, w=wanted: self.test(r, p, w), built)
+        for room in TESTS:
+            step(f"tests of {room}", lambda r=room: self.test(r), built)
         self.run_trainings(built)
         self.run_sanitizer("memcheck", built)
         gpu_speed.measure(self, built)
@@ -216,7 +218,8 @@ class Check:
         step("three logical replicas", lambda: self.like_one_gpu("cnn", "gpu:0,gpu:0,gpu:0"), built)
         step("synchronized batch normalization",
              lambda: self.like_one_gpu("resnet18", "gpu:0,gpu:0", more=["--bn", "sync"]), built)
-        step("two ranks on one GPU", lambda: self.like_one_gpu("cnn", "gpu:0", ranks=2, more=["--share-gpus"]), built)
+        step("two ranks on one GPU, by way of shared memory",
+             lambda: self.like_one_gpu("cnn", "gpu:0", ranks=2, more=["--share-gpus"]), built)
         step("all GPUs of one process", self.all_gpus, built)
         step("a rank for each GPU", self.rank_per_gpu, built)
         exact = ["--deterministic"]
@@ -225,7 +228,12 @@ class Check:
         for precision in ROUNDED:
             step(precision, lambda p=precision: self.in_precision(p), built)
         step("TF32", lambda: self.same_losses(self.train(more=["--tf32"]), self.train(), 2e-2), built)
-        step("refuses a GPU that is not there", lambda: self.refuses(["--devices", f"gpu:{len(self.gpus)}"], f"gpu:{len(self.gpus)}"), built)
+        small = ["--model", "cnn", "--data", NETWORKS["cnn"][0], "--devices"]
+        absent = f"gpu:{len(self.gpus)}"
+        step("refuses a GPU that is not there", lambda: self.refuses([*small, absent], absent), built)
+        step("refuses a GPU where none is shown", lambda: self.refuses([*small, "gpu:0"], 'CUDA_VISIBLE_DEVICES is ""', {"CUDA_VISIBLE_DEVICES": ""}),
+             built)
+        step("refuses a batch that does not fit", lambda: self.refuses(TOO_LARGE, "[memory] needed "), built)
 
     def for_docs(self, rows):
         """The results as docs/gpu.md holds them."""

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "device/error.h"
 #include "device/random.h"
@@ -25,6 +27,29 @@ void fill_half_unit(std::span<float> values, std::uint64_t key) {
   }
 }
 
+// Below 128, so that two of them add up to a pixel.
+std::vector<std::uint8_t> as_pixels(std::span<const float> halves) {
+  std::vector<std::uint8_t> pixels(halves.size());
+  std::ranges::transform(halves, pixels.begin(), [](float half) { return static_cast<std::uint8_t>(256.0f * half); });
+  return pixels;
+}
+
+/// values[i] = pattern[i] + noise[start + i], both of them round and round.
+template <typename T>
+void add_up(std::span<const std::type_identity_t<T>> pattern, const std::vector<T>& noise, std::size_t start,
+            std::span<T> values) {
+  std::size_t in_noise = start;
+  std::size_t in_pattern = 0;
+  for (std::size_t done = 0; done < values.size();) {
+    const std::size_t run = std::min({values.size() - done, pattern.size() - in_pattern, noise.size() - in_noise});
+    for (std::size_t i = 0; i < run; ++i)
+      values[done + i] = static_cast<T>(pattern[in_pattern + i] + noise[in_noise + i]);
+    done += run;
+    in_pattern = (in_pattern + run) % pattern.size();
+    in_noise = (in_noise + run) % noise.size();
+  }
+}
+
 void check_positive(std::int64_t value, const char* what) {
   if (value < 1) {
     throw Error(ErrorCategory::input, "synthetic data", fmt::format("needed at least 1 {}", what),
@@ -39,6 +64,9 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options)
   if (options.shape.empty())
     throw Error(ErrorCategory::input, "synthetic data", "needed a shape", "it has no dimension");
   for (const std::int64_t extent : options.shape) check_positive(extent, "element in every dimension");
+  if (options.images && (options.shape.size() != 3 || options.shape.back() > 4))
+    throw Error(ErrorCategory::input, "synthetic data", "needed a shape HxWxC of 1 to 4 channels for images",
+                fmt::format("{} was given", fmt::join(options.shape, "x")));
   check_positive(options.classes, "class");
   check_positive(options.count, "record");
   record_key_ = device::random_key(options.seed, "synthetic records " + options.part);
@@ -47,26 +75,29 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options)
   fill_half_unit(patterns_, device::random_key(options.seed, "synthetic patterns"));
   noise_.resize(kNoiseFloats);
   fill_half_unit(noise_, device::random_key(options.seed, "synthetic noise"));
+  if (!options.images) return;
+  pixel_patterns_ = as_pixels(std::exchange(patterns_, {}));
+  pixel_noise_ = as_pixels(std::exchange(noise_, {}));
 }
 
 void SyntheticSource::read(std::int64_t record_id, Sample& sample) const {
   const auto words = device::Philox(record_key_).block(0, static_cast<std::uint64_t>(record_id));
   sample.label = static_cast<std::int32_t>(words[0] % static_cast<std::uint64_t>(spec_.classes));
-  const float* const pattern = patterns_.data() + static_cast<std::size_t>(sample.label) * pattern_size_;
-  std::size_t in_noise = words[1] % kNoiseFloats;
-  std::size_t in_pattern = 0;
-  for (std::size_t done = 0; done < sample.features.size();) {
-    const std::size_t run =
-        std::min({sample.features.size() - done, pattern_size_ - in_pattern, kNoiseFloats - in_noise});
-    for (std::size_t i = 0; i < run; ++i) sample.features[done + i] = pattern[in_pattern + i] + noise_[in_noise + i];
-    done += run;
-    in_pattern = (in_pattern + run) % pattern_size_;
-    in_noise = (in_noise + run) % kNoiseFloats;
-  }
+  const std::size_t pattern_at = static_cast<std::size_t>(sample.label) * pattern_size_;
+  const std::size_t noise_at = words[1] % kNoiseFloats;
+  if (!has_images())
+    return add_up(std::span(patterns_).subspan(pattern_at, pattern_size_), noise_, noise_at, sample.features);
+  const auto draw = [&](std::span<std::uint8_t> pixels) {
+    add_up(std::span(pixel_patterns_).subspan(pattern_at, pattern_size_), pixel_noise_, noise_at, pixels);
+  };
+  if (sample.images == nullptr && !sample.pixels.empty()) return draw(sample.pixels);
+  std::vector<std::uint8_t> image(static_cast<std::size_t>(spec_.feature_count()));
+  draw(image);
+  sample.set_image(image);
 }
 
 std::string SyntheticSource::description() const {
-  return fmt::format("{} synthetic samples of {}", count_, fmt::join(spec_.shape, "x"));
+  return fmt::format("{} synthetic {} of {}", count_, has_images() ? "images" : "samples", fmt::join(spec_.shape, "x"));
 }
 
 }  // namespace lockstep::data

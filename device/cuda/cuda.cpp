@@ -1,5 +1,7 @@
 #include "device/cuda/cuda.h"
 
+#include <cuda.h>
+
 #include "device/error.h"
 #include "device/gpu.h"
 
@@ -23,6 +25,23 @@ void check_available(int index) {
               count == 0 ? gpu_unavailable_reason() : fmt::format("this process sees {} GPUs", count));
 }
 
+bool has_context(int index) noexcept {
+  // The runtime does not tell, and the driver's library is not linked, so that programs start without one.
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  constexpr unsigned kSince = 7000;  // CUDA 7.0
+  if (cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, kSince, cudaEnableDefault, &found) !=
+          cudaSuccess ||
+      found != cudaDriverEntryPointSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  unsigned flags = 0;
+  int is_active = 0;
+  const auto state = reinterpret_cast<CUresult (*)(CUdevice, unsigned*, int*)>(function);
+  return state(index, &flags, &is_active) == CUDA_SUCCESS && is_active != 0;
+}
+
 DeviceScope::DeviceScope(int index) {
   check(cudaGetDevice(&previous_), "the current GPU");
   has_changed_ = previous_ != index;
@@ -30,7 +49,7 @@ DeviceScope::DeviceScope(int index) {
 }
 
 DeviceScope::~DeviceScope() {
-  if (has_changed_) static_cast<void>(cudaSetDevice(previous_));
+  if (has_changed_ && has_context(previous_)) static_cast<void>(cudaSetDevice(previous_));
 }
 
 }  // namespace lockstep::device::cuda

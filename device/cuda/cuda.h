@@ -15,7 +15,12 @@ void check(cudaError_t status, std::string_view what);
 /// Throws Error (device) unless the driver shows GPU `index`.
 void check_available(int index);
 
-/// Makes `index` the calling thread's current device until the end of the scope. Throws Error (device).
+/// Whether this process works on GPU `index` already: has its context there, which takes some hundred megabytes of it.
+bool has_context(int index) noexcept;
+
+/// Makes `index` the calling thread's current device until the end of the scope. What was current before is so again
+/// where this process works on it; else `index` stays, since to choose a GPU is to make a context there, and the GPU
+/// that is current in a new thread, gpu:0, may be another process's. Throws Error (device).
 class DeviceScope {
  public:
   explicit DeviceScope(int index);

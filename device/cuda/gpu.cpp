@@ -80,9 +80,22 @@ class GpuAllocator final : public Allocator {
   int index_;
 };
 
+// A GPU that this process works on: the calling thread's or else any. Page-locked memory is for all of them, but to ask
+// for it makes a context on the current one.
+int gpu_in_use() {
+  int current = 0;
+  cuda::check(cudaGetDevice(&current), "the current GPU");
+  if (cuda::has_context(current)) return current;
+  const int count = probe().count;
+  for (int index = 0; index < count; ++index)
+    if (cuda::has_context(index)) return index;
+  return current;
+}
+
 class PinnedAllocator final : public Allocator {
  public:
   Buffer allocate(std::size_t bytes) override {
+    const cuda::DeviceScope scope(gpu_in_use());
     const std::size_t size = std::max<std::size_t>(bytes, 1);
     void* data = nullptr;
     cuda::check(cudaHostAlloc(&data, size, cudaHostAllocPortable),

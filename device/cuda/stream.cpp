@@ -10,9 +10,10 @@ namespace {
 
 class GpuEvent final : public Event::Impl {
  public:
-  explicit GpuEvent(cuda::EventHandle event) : event_(std::move(event)) {}
+  GpuEvent(int index, cuda::EventHandle event) : index_(index), event_(std::move(event)) {}
 
   bool is_complete() const override {
+    const cuda::DeviceScope scope(index_);
     const cudaError_t status = cudaEventQuery(event_.get());
     if (status == cudaErrorNotReady) {
       static_cast<void>(cudaGetLastError());
@@ -22,11 +23,15 @@ class GpuEvent final : public Event::Impl {
     return true;
   }
 
-  void synchronize() const override { cuda::check(cudaEventSynchronize(event_.get()), "the work before an event"); }
+  void synchronize() const override {
+    const cuda::DeviceScope scope(index_);
+    cuda::check(cudaEventSynchronize(event_.get()), "the work before an event");
+  }
 
   cudaEvent_t native() const { return event_.get(); }
 
  private:
+  int index_;
   cuda::EventHandle event_;
 };
 
@@ -49,10 +54,11 @@ class GpuStream final : public Stream::Impl {
                 fmt::format("an event on gpu:{}", index_));
     cuda::EventHandle event(raw);
     cuda::check(cudaEventRecord(raw, stream_.get()), fmt::format("an event on gpu:{}", index_));
-    return std::make_unique<GpuEvent>(std::move(event));
+    return std::make_unique<GpuEvent>(index_, std::move(event));
   }
 
   void wait(const Event::Impl& event) override {
+    const cuda::DeviceScope scope(index_);
     if (const auto* other = dynamic_cast<const GpuEvent*>(&event))
       cuda::check(cudaStreamWaitEvent(stream_.get(), other->native(), 0), "an order between streams");
     else
@@ -60,16 +66,19 @@ class GpuStream final : public Stream::Impl {
   }
 
   void synchronize() override {
+    const cuda::DeviceScope scope(index_);
     cuda::check(cudaStreamSynchronize(stream_.get()), fmt::format("the work on gpu:{}", index_));
   }
 
   void copy(void* to, const void* from, std::size_t bytes) override {
+    const cuda::DeviceScope scope(index_);
     cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()),
                 fmt::format("a copy of {} bytes on gpu:{}", bytes, index_));
   }
 
   // In the mode that leaves other threads, which drive other GPUs, alone.
   void begin_recording() override {
+    const cuda::DeviceScope scope(index_);
     cuda::check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal),
                 fmt::format("a recording on gpu:{}", index_));
   }
@@ -98,6 +107,7 @@ class GpuRecording final : public Recording::Impl {
   void launch(Stream::Impl& stream) override {
     const auto* gpu = dynamic_cast<const GpuStream*>(&stream);
     LOCKSTEP_CHECK(gpu != nullptr);
+    const cuda::DeviceScope scope(gpu->device().index);
     cuda::check(cudaGraphLaunch(executable_.get(), gpu->native()), "recorded work");
   }
 
@@ -106,6 +116,7 @@ class GpuRecording final : public Recording::Impl {
 };
 
 std::unique_ptr<Recording::Impl> GpuStream::end_recording() {
+  const cuda::DeviceScope scope(index_);
   cudaGraph_t raw = nullptr;
   cuda::check(cudaStreamEndCapture(stream_.get(), &raw), fmt::format("a recording on gpu:{}", index_));
   const GraphHandle graph(raw);

@@ -1,11 +1,11 @@
 #include "model/cuda/algorithm_cache.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <utility>
 
 namespace lockstep::model::cuda {
@@ -29,7 +29,8 @@ void AlgorithmCache::add(const std::string& convolution, const ConvolutionAlgori
 }
 
 void AlgorithmCache::read() {
-  if (file_.empty()) return;
+  std::error_code failed;
+  if (file_.empty() || !fs::is_regular_file(file_, failed)) return;
   std::ifstream stream(file_);
   const auto all = nlohmann::json::parse(stream, nullptr, false);
   if (!all.is_object()) return;
@@ -47,14 +48,14 @@ void AlgorithmCache::write() const {
   for (const auto& [name, one] : known_) all[name] = {one.number, one.math, one.workspace_bytes};
   std::error_code failed;
   fs::create_directories(file_.parent_path(), failed);
-  const fs::path mine = fmt::format("{}.{}", file_.string(), ::getpid());
+  // Threads have their process's number in common, and hosts that share a file system may have the same numbers.
+  std::random_device random;
+  const fs::path mine = fmt::format("{}.{:08x}{:08x}", file_.string(), random(), random());
   std::ofstream stream(mine);
   stream << all.dump(1) << '\n';
   stream.close();
-  if (stream)
-    fs::rename(mine, file_, failed);
-  else
-    fs::remove(mine, failed);
+  if (stream) fs::rename(mine, file_, failed);
+  if (!stream || failed) fs::remove(mine, failed);
 }
 
 fs::path AlgorithmCache::default_file() {

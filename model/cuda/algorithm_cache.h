@@ -18,9 +18,9 @@ struct ConvolutionAlgorithm {
   bool operator==(const ConvolutionAlgorithm&) const = default;
 };
 
-/// A JSON file that several processes may use at once: each writes what the file holds and what it has found itself,
-/// under a name of its own that is then renamed. A file that is missing, damaged or cannot be written costs time, not
-/// results.
+/// A JSON file that several threads and processes may use at once: each writes what the file holds and what it has
+/// found itself, under a name of its own that is then renamed. A file that is missing, damaged or cannot be written
+/// costs time, not results.
 class AlgorithmCache {
  public:
   /// No file where `file` is empty.

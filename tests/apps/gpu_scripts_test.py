@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import sys
 import tempfile
 import types
@@ -14,10 +15,11 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
+import gpu_check  # noqa: E402
 import gpu_find  # noqa: E402
 import gpu_speed  # noqa: E402
 import gpu_tools  # noqa: E402
-from gpu_steps import Failed, NotRun, Steps  # noqa: E402
+from gpu_steps import Failed, NotRun, Output, Steps  # noqa: E402
 
 
 class Floors(unittest.TestCase):
@@ -151,6 +153,38 @@ class FusedStatistics(unittest.TestCase):
         self.assertRaises(NotRun, speed.fused_statistics)
 
 
+class JpegRecords(unittest.TestCase):
+    def speed(self, folder, rates):
+        speed = gpu_speed.Speed.__new__(gpu_speed.Speed)
+        speed.check = types.SimpleNamespace(help="--images TEXT")
+        speed.commands = []
+        speed.steps = types.SimpleNamespace(folder=pathlib.Path(folder), checked=lambda command, limit: speed.commands.append(command))
+
+        def ours(arguments, _):
+            speed.commands.append(arguments)
+            return {"rate": rates["jpeg" if "--images" in arguments else "made up"], "input_wait_share": 0.5}
+        speed.ours = ours
+        return speed
+
+    def test_are_made_and_held_against_images_that_need_no_reading(self):
+        for rate, verdict in [(96, "96% of those from made-up images, 50% of the time spent waiting for input: not bound by input"),
+                              (40, "40% of those from made-up images, 50% of the time spent waiting for input: bound by input")]:
+            with tempfile.TemporaryDirectory() as folder:
+                speed = self.speed(folder, {"jpeg": rate, "made up": 100})
+                note, figures = speed.jpeg()
+            self.assertTrue(note.endswith(verdict), note)
+            self.assertEqual(figures["samples_per_second"], rate)
+            made, jpeg, free = speed.commands
+            self.assertEqual(made[1], pathlib.Path(folder) / "jpeg")
+            self.assertIn(f"{folder}/jpeg/train-*.tfrecord", jpeg)
+            self.assertIn("synthetic-images:224x224x3:1000:2048", free)
+
+    def test_are_left_out_of_versions_that_prepare_none(self):
+        speed = gpu_speed.Speed.__new__(gpu_speed.Speed)
+        speed.check = types.SimpleNamespace(help="--data TEXT")
+        self.assertRaises(NotRun, speed.jpeg)
+
+
 class Running(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -194,6 +228,37 @@ class Running(unittest.TestCase):
         self.assertEqual(gpu_tools.exit_status(self.steps.rows), 1)
         self.step("here", lambda: "fine")
         self.assertEqual(gpu_tools.exit_status(self.steps.rows), 0)
+
+
+class Tests(unittest.TestCase):
+    ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+    def test_all_programs_that_need_a_gpu_are_run(self):
+        found = {file.parent.name: name for file in self.ROOT.glob("tests/*/CMakeLists.txt")
+                 for name in re.findall(r"lockstep_gpu_test\((\w+)", file.read_text(encoding="utf-8"))}
+        self.assertEqual(gpu_check.TESTS, found)
+
+    def test_of_a_program_that_runs_none_fail(self):
+        check = gpu_check.Check.__new__(gpu_check.Check)
+        for passed, errors in [(0, "no test ran; 2 were skipped"), (1, None)]:
+            text = f"[  PASSED  ] {passed} tests.\n[  SKIPPED ] 2 tests, listed below:\n"
+            check.steps = types.SimpleNamespace(run=lambda command, limit, text=text: Output(0, text, "", 1, None))
+            if errors:
+                self.assertRaisesRegex(Failed, errors, check.test, "device")
+            else:
+                self.assertEqual(check.test("device")[0], "1 passed, 2 skipped")
+
+    def test_a_refusal_has_its_status_and_says_what_it_needed(self):
+        check = gpu_check.Check.__new__(gpu_check.Check)
+        seen = []
+
+        def run(command, limit, environment):
+            seen.append(environment)
+            return Output(5, "", "[devices] needed gpu:0; none", 1, None)
+        check.steps = types.SimpleNamespace(run=run, environment={"PATH": "/bin"})
+        self.assertEqual(check.refuses([], "needed gpu:0", {"CUDA_VISIBLE_DEVICES": ""}), "[devices] needed gpu:0; none")
+        self.assertEqual(seen, [{"PATH": "/bin", "CUDA_VISIBLE_DEVICES": ""}])
+        self.assertRaisesRegex(Failed, "needed status 5 and 'memory'", check.refuses, [], "memory")
 
 
 class Finding(unittest.TestCase):

@@ -42,6 +42,17 @@ TEST(OpenData, Synthetic) {
   EXPECT_EQ(open_data("synthetic:12:2:3:test").spec().shape, (std::vector<std::int64_t>{12}));
 }
 
+TEST(OpenData, SyntheticImages) {
+  const Dataset images = open_data("synthetic-images:4x5x3:7:100:test");
+  EXPECT_EQ(images.spec(), (SampleSpec{{4, 5, 3}, 7, 0}));
+  EXPECT_EQ(images.description(), "100 synthetic images of 4x5x3");
+  EXPECT_TRUE(images.source().has_images());
+  EXPECT_FALSE(open_data("synthetic:4x5x3:7:100").source().has_images());
+  EXPECT_EQ(input_error_of([] { open_data("synthetic-images:4x5x3:7"); }),
+            "[--data synthetic-images:4x5x3:7] needed synthetic-images:HxWxC:CLASSES:COUNT; 2 of the 3 values were "
+            "given");
+}
+
 TEST(OpenData, RefusesSyntheticThatIsNot) {
   EXPECT_EQ(input_error_of([] { open_data("synthetic:"); }),
             "[--data synthetic:] needed synthetic:HxWxC:CLASSES:COUNT; 0 of the 3 values were given");
@@ -191,7 +202,8 @@ TEST(OpenData, NamesWhatItCannotFind) {
   EXPECT_EQ(input_error_of([] { open_data("fashion-mnits"); }),
             "[--data fashion-mnits] needed a glob of TFRecord files, a directory with a dataset.json, "
             "fashion-mnist[:train|:test], "
-            "idx:DIRECTORY[:train|:test], csv:FILE or synthetic:HxWxC:CLASSES:COUNT[:train|:test]; it is none of them");
+            "idx:DIRECTORY[:train|:test], csv:FILE or synthetic:HxWxC:CLASSES:COUNT[:train|:test] "
+            "(synthetic-images: the same in uint8); it is none of them");
 }
 
 }  // namespace

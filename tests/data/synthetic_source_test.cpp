@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "device/pixels.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -59,6 +60,42 @@ TEST(Synthetic, CanBeLearnt) {
     right += std::min_element(distances.begin(), distances.end()) - distances.begin() == sample.label;
   }
   EXPECT_GE(right, 190);
+}
+
+SyntheticOptions images_of(std::vector<std::int64_t> shape) {
+  return {.shape = std::move(shape), .classes = 4, .count = 10, .images = true};
+}
+
+TEST(SyntheticImages, AreTheSamplesIn256Steps) {
+  const SyntheticSource source({{5, 7, 3}, 4, 10, 1, "train"});
+  const SyntheticSource images(images_of({5, 7, 3}));
+  for (std::int64_t id = 0; id < 10; ++id) {
+    const ReadSample expected = read(source, id);
+    const ReadSample image = read(images, id);
+    EXPECT_EQ(image.label, expected.label);
+    for (std::size_t i = 0; i < expected.features.size(); ++i)
+      ASSERT_NEAR(image.features[i], expected.features[i], 3.0f / 256);  // two are rounded down, and divided by 255
+  }
+}
+
+TEST(SyntheticImages, ArePixelsWhereTheseAreAskedFor) {
+  const SyntheticSource images(images_of({5, 7, 3}));
+  EXPECT_TRUE(images.has_images());
+  std::vector<std::uint8_t> pixels(105);
+  Sample sample{.features = {}, .label = 0, .targets = {}, .pixels = pixels};
+  images.read(3, sample);
+  std::vector<float> features(105);
+  device::pixels_to_features(pixels, {}, features);
+  EXPECT_EQ(features, read(images, 3).features);
+}
+
+TEST(SyntheticImages, HaveOneToFourChannels) {
+  EXPECT_EQ(input_error_of([] {
+              SyntheticSource source(images_of({5, 7, 5}));
+            }),
+            "[synthetic data] needed a shape HxWxC of 1 to 4 channels for images; 5x7x5 was given");
+  EXPECT_EQ(input_error_of([] { SyntheticSource source(images_of({16})); }),
+            "[synthetic data] needed a shape HxWxC of 1 to 4 channels for images; 16 was given");
 }
 
 TEST(Synthetic, RefusesEmptyShapes) {

@@ -43,23 +43,5 @@ TEST(GpuStream, RefusesAGpuThatIsNotThere) {
   }
 }
 
-TEST(GpuStream, OrdersWorkBetweenStreams) {
-  if (!gpu_is_available()) GTEST_SKIP() << gpu_unavailable_reason();
-  const Device device{DeviceKind::gpu, 0};
-  Stream compute(device);
-  Stream communication(device);
-  Stream host(Device{});
-  EXPECT_EQ(compute.device(), device);
-
-  const Event event = compute.record();
-  communication.wait(event);
-  communication.wait(host.record());
-  host.wait(event);
-  EXPECT_TRUE(event.is_complete());
-  const Event last = communication.record();
-  communication.synchronize();
-  EXPECT_TRUE(last.is_complete());
-}
-
 }  // namespace
 }  // namespace lockstep::device

@@ -1,9 +1,14 @@
 #include "model/cuda/algorithm_cache.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 
 namespace lockstep::model::cuda {
 namespace {
@@ -62,6 +67,30 @@ TEST_F(AlgorithmCacheTest, PassesOverWhatIsDamaged) {
     cache.add("a", kOne);
     EXPECT_EQ(AlgorithmCache(file_).find("a"), kOne);
   }
+}
+
+// A process number alone names a file for all replicas of a process, and for processes of several hosts.
+TEST_F(AlgorithmCacheTest, WritesUnderANameOfItsOwn) {
+  fs::create_directory(fs::path(fmt::format("{}.{}", file_.string(), ::getpid())));
+  const auto add = [this](const std::string& name) {
+    for (int i = 0; i < 20; ++i) AlgorithmCache(file_).add(fmt::format("{} {}", name, i), kOne);
+  };
+  std::thread other(add, "theirs");
+  add("mine");
+  other.join();
+  AlgorithmCache(file_).add("last", kNone);
+  EXPECT_EQ(AlgorithmCache(file_).find("last"), kNone);
+  std::ifstream stream(file_);
+  EXPECT_TRUE(nlohmann::json::accept(stream));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2) << "the file, and the folder made above";
+}
+
+TEST_F(AlgorithmCacheTest, LeavesNothingWhereItCannotWrite) {
+  fs::create_directory(file_);
+  AlgorithmCache cache(file_);
+  cache.add("a", kOne);
+  EXPECT_EQ(cache.find("a"), kOne);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
 }
 
 TEST_F(AlgorithmCacheTest, NeedsNoFile) {

@@ -19,6 +19,7 @@ namespace {
 
 using allreduce::error_of;
 using allreduce::Route;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 int ranks() { return mpi_session().size(); }
@@ -165,6 +166,37 @@ TEST(GpusOfRanks, RecordTheSumsOfStatistics) {
   const Trained recorded = train_on_gpus(mine, {}, options, normalized_network());
   EXPECT_TRUE(recorded.recorded);
   EXPECT_EQ(recorded.outcome.losses, train_on_gpus(mine, {}, plainly, normalized_network()).outcome.losses);
+}
+
+// Else gpu:0 would hold a context of each rank.
+TEST(GpusOfRanks, AreNotTouchedByOtherRanks) {
+  for (const Route route : {Route::automatic, Route::staged}) {
+    const pretend::NewProcess process;
+    train_on_gpus(pretend::gpus(1, rank() + 1), {.route = route}, {.optimizer = model::Adam{}}, plain_network());
+    EXPECT_THAT(pretend::gpus_with_context(), ElementsAre(rank() + 1));
+  }
+}
+
+/// A rank that trains for itself.
+class Alone final : public Strategy {
+ public:
+  explicit Alone(device::Device gpu)
+      : Strategy(mpi_session(), {gpu}, allreduce::make_device_group({gpu}), allreduce::make_in_process_group(1).front(),
+                 {}) {}
+  std::string name() const override { return "alone"; }
+};
+
+// One GPU is what all of them come to.
+TEST(GpusOfRanks, HaveTheLossesOfOneGpu) {
+  const TrainerOptions options{.optimizer = model::Adam{}};
+  Alone alone(pretend::gpus(1, rank()).front());
+  const Outcome expected = train(alone, plain_network(), small_data().shuffle().batch(40), options, {.epochs = 5});
+  for (const Route route : {Route::automatic, Route::staged}) {
+    const Trained together = train_on_gpus(pretend::gpus(1, rank()), {.route = route}, options, plain_network());
+    ASSERT_EQ(together.outcome.losses.size(), expected.losses.size());
+    for (std::size_t step = 0; step < expected.losses.size(); ++step)
+      EXPECT_NEAR(together.outcome.losses[step], expected.losses[step], 1e-4 * expected.losses[step]) << step;
+  }
 }
 
 // What the host sums is done between pieces of the recordings.

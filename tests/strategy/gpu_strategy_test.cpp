@@ -18,6 +18,7 @@ namespace {
 
 using allreduce::error_of;
 using allreduce::Route;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::vector<device::Device> kOneGpuTwice(2, pretend::gpus(1).front());
@@ -106,6 +107,28 @@ TEST(GpuStrategy, RefusesRoutesOfTheCpu) {
               make_strategy(session, "auto", {{}, {}}, {.route = Route::staged});
             }),
             "[--allreduce] staged needs replicas on GPUs; use auto; got cpu:0, cpu:0");
+}
+
+// Each context takes half a gigabyte of a real GPU, and in a node where each rank has its GPU, gpu:0 is rank 0's alone.
+TEST(GpuTraining, TouchesNoGpuButItsOwn) {
+  const auto touched = [](const std::vector<device::Device>& devices, Route route) {
+    const pretend::NewProcess process;
+    {
+      Session session(0, nullptr);
+      const auto strategy = make_strategy(session, "auto", devices, {.route = route});
+      Trainer trainer(*strategy, zoo::cnn({12, 12, 1}, 4), {.optimizer = model::Adam{}});
+      const data::Dataset data = data::Dataset::synthetic({12, 12, 1}, 4, 40);
+      trainer.fit(data.batch(16), {.epochs = 2, .validation = data.batch(16)});
+      trainer.evaluate(data.batch(7));
+      trainer.predict(data.batch(7), [](const Predictions&) {});
+    }
+    return pretend::gpus_with_context();
+  };
+  EXPECT_THAT(touched(pretend::gpus(1, 1), Route::automatic), ElementsAre(1));
+  EXPECT_THAT(touched(std::vector<device::Device>(2, pretend::gpus(1, 3).front()), Route::automatic), ElementsAre(3));
+  EXPECT_THAT(touched(pretend::gpus(2, 5), Route::staged), ElementsAre(5, 6));
+  if (allreduce::nccl_built_version() == "absent") return;
+  EXPECT_THAT(touched(pretend::gpus(2, 5), Route::nccl), ElementsAre(5, 6));
 }
 
 TEST(ChooseDevices, OfOneProcessTakesAllGpus) {

@@ -28,7 +28,8 @@ struct Trained {
 };
 
 // 20 steps in batches of 40 of 203 samples: the last one of an epoch has 3.
-Trained train_on(std::vector<Device> devices, model::Network network, const TrainerOptions& options) {
+Trained train_on(std::vector<Device> devices, model::Network network, const TrainerOptions& options,
+                 const data::Dataset& dataset = small_data()) {
   Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", std::move(devices));
   const auto recorder = std::make_shared<StepRecorder>();
@@ -36,7 +37,7 @@ Trained train_on(std::vector<Device> devices, model::Network network, const Trai
   FitOptions fit{.epochs = 0, .steps = 20};
   fit.callbacks.push_back(recorder);
   Trained trained;
-  trained.hash = trainer.fit(small_data().shuffle().batch(40), fit).end.parameter_hash;
+  trained.hash = trainer.fit(dataset.shuffle().batch(40), fit).end.parameter_hash;
   trained.losses = recorder->losses;
   trained.steps = recorder->steps;
   for (const StepLogs& step : recorder->steps) trained.norms.push_back(step.gradient_norm);
@@ -178,6 +179,26 @@ class PixelSource final : public data::RecordSource {
  private:
   data::Dataset source_ = small_data();
 };
+
+// In 16 bits, with a loss scale that changes, and with images that travel beside the step before.
+TEST_F(GpuStep, GivesTheSameBitsRecordedAndNotInEveryPrecision) {
+  const data::Dataset images = data::Dataset::from_source(std::make_shared<PixelSource>());
+  for (const auto precision : {model::Precision::float32, model::Precision::bfloat16, model::Precision::float16}) {
+    TrainerOptions options{.optimizer = model::Adam{}, .precision = precision};
+    if (precision == model::Precision::float16) options.loss_scaling = kDynamicLossScaling;
+    TrainerOptions plainly = options;
+    plainly.records_steps = false;
+    for (const data::Dataset& dataset : {small_data(), images})
+      for (const auto& devices : {std::vector{kGpu}, std::vector{kGpu, kGpu}}) {
+        const Trained recorded = train_on(devices, dropout_network(), options, dataset);
+        const Trained plain = train_on(devices, dropout_network(), plainly, dataset);
+        EXPECT_EQ(recorded.hash, plain.hash) << to_string(precision);
+        EXPECT_EQ(recorded.losses, plain.losses) << to_string(precision);
+        EXPECT_EQ(recorded.norms, plain.norms) << to_string(precision);
+        EXPECT_EQ(recorded.evaluated.loss, plain.evaluated.loss) << to_string(precision);
+      }
+  }
+}
 
 // Batches that are read in time travel to the GPU during the step before; validation comes between two of them.
 TEST_F(GpuStep, TakesImagesAsPixels) {

@@ -15,12 +15,16 @@ lockstep::strategy::Session* session_of_main = nullptr;
 
 class FailuresOfRank final : public ::testing::EmptyTestEventListener {
  public:
+  // The list of tests is locked while a result is told.
+  void OnTestStart(const ::testing::TestInfo& test) override { test_ = test.name(); }
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::cerr << "rank " << session_of_main->rank() << ": " << (test != nullptr ? test->name() : "") << ": "
-              << result.file_name() << ':' << result.line_number() << ": " << result.message() << std::endl;
+    std::cerr << "rank " << session_of_main->rank() << ": " << test_ << ": " << result.file_name() << ':'
+              << result.line_number() << ": " << result.message() << std::endl;
   }
+
+ private:
+  std::string test_;
 };
 
 }  // namespace

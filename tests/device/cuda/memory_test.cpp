@@ -4,7 +4,10 @@
 
 #include <cmath>
 #include <cstdint>
+#include <thread>
 
+#include "device/gpu.h"
+#include "device/stream.h"
 #include "tests/device/cuda/handles.h"
 #include "tests/support/pretend_cuda/machine.h"
 
@@ -31,6 +34,47 @@ TEST(CudaMemory, IsLimitedForEachGpu) {
   const DeviceScope other(1);
   const Elements<std::byte> elsewhere(4096);
   cudaGetLastError();
+}
+
+TEST(DeviceScope, GoesBackOnlyToAGpuThatIsInUse) {
+  const auto current = [] {
+    int gpu = -1;
+    check(cudaGetDevice(&gpu), "the current GPU");
+    return gpu;
+  };
+  const pretend::NewProcess process;
+  {
+    const DeviceScope scope(2);
+    EXPECT_EQ(current(), 2);
+  }
+  EXPECT_EQ(current(), 2) << "nobody has chosen gpu:0";
+  EXPECT_FALSE(has_context(0));
+  EXPECT_THAT(pretend::gpus_with_context(), testing::ElementsAre(2));
+  {
+    const DeviceScope scope(1);
+    EXPECT_EQ(current(), 1);
+  }
+  EXPECT_EQ(current(), 2);
+  EXPECT_TRUE(has_context(1));
+}
+
+TEST(PinnedAllocator, TakesItsMemoryWithAGpuThatIsInUse) {
+  const pretend::NewProcess process;
+  const Buffer on_gpu = make_gpu_allocator(3)->allocate(100);
+  std::thread([] { make_pinned_allocator()->allocate(100); }).join();  // has chosen none
+  EXPECT_THAT(pretend::gpus_with_context(), testing::ElementsAre(3));
+}
+
+TEST(Streams, AreUsedFromThreadsThatHaveChosenNoGpu) {
+  const pretend::NewProcess process;
+  Stream stream(Device{DeviceKind::gpu, 3});
+  std::thread([&] {
+    const Event event = stream.record();
+    EXPECT_NO_THROW(event.is_complete());
+    event.synchronize();
+    stream.synchronize();
+  }).join();
+  EXPECT_THAT(pretend::gpus_with_context(), testing::ElementsAre(3));
 }
 
 TEST(CudaMemory, KnowsWhatAPointerPointsTo) {

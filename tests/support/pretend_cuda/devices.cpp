@@ -1,4 +1,5 @@
 // The GPUs themselves: how many, which one is current, what they are.
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -13,7 +14,7 @@ namespace pretend = lockstep::pretend;
 constinit thread_local int chosen_gpu = 0;
 
 cudaError_t check_device(int device) {
-  if (const cudaError_t status = pretend::readiness(); status != cudaSuccess) return status;
+  if (const cudaError_t status = pretend::readiness_without_context(); status != cudaSuccess) return status;
   return device >= 0 && device < pretend::machine().gpus ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
@@ -53,9 +54,16 @@ bool attribute(cudaDeviceAttr name, int device, int& value) {
   }
 }
 
+CUresult primary_context_state(CUdevice device, unsigned* flags, int* active) {
+  *flags = 0;
+  *active = pretend::gpus_with_context().contains(device) ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 int pretend::current_gpu() { return chosen_gpu; }
+void pretend::set_current_gpu(int gpu) { chosen_gpu = gpu; }
 
 extern "C" {
 
@@ -70,20 +78,32 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  const cudaError_t status = pretend::readiness();
+  const cudaError_t status = pretend::readiness_without_context();
   *count = status == cudaSuccess ? pretend::machine().gpus : 0;
   return pretend::answer(status);
 }
 
 cudaError_t cudaGetDevice(int* device) {
   *device = chosen_gpu;
-  return pretend::answer(pretend::readiness());
+  return pretend::answer(pretend::readiness_without_context());
 }
 
 cudaError_t cudaSetDevice(int device) {
   const cudaError_t status = check_device(device);
-  if (status == cudaSuccess) chosen_gpu = device;
+  if (status == cudaSuccess) {
+    chosen_gpu = device;
+    pretend::make_context(device);
+  }
   return pretend::answer(status);
+}
+
+// The one function of the driver that the project asks for.
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned /*version*/,
+                                             unsigned long long /*flags*/, cudaDriverEntryPointQueryResult* result) {
+  const bool is_known = std::strcmp(symbol, "cuDevicePrimaryCtxGetState") == 0;
+  *function = is_known ? reinterpret_cast<void*>(&primary_context_state) : nullptr;
+  if (result != nullptr) *result = is_known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return pretend::answer(pretend::readiness_without_context());
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {

@@ -10,6 +10,7 @@ namespace {
 struct Settings {
   std::mutex mutex;
   MachineOptions options;
+  std::set<int> contexts;
 };
 
 Settings& settings() {
@@ -41,7 +42,35 @@ void misused(const std::string& how) {
   std::abort();
 }
 
+std::set<int> gpus_with_context() {
+  const std::lock_guard lock(settings().mutex);
+  return settings().contexts;
+}
+
+NewProcess::NewProcess() : gpu_(current_gpu()) {
+  set_current_gpu(0);
+  const std::lock_guard lock(settings().mutex);
+  contexts_.swap(settings().contexts);
+}
+
+NewProcess::~NewProcess() {
+  set_current_gpu(gpu_);
+  const std::lock_guard lock(settings().mutex);
+  settings().contexts.merge(contexts_);
+}
+
+void make_context(int gpu) {
+  const std::lock_guard lock(settings().mutex);
+  settings().contexts.insert(gpu);
+}
+
 cudaError_t readiness() {
+  const cudaError_t status = readiness_without_context();
+  if (status == cudaSuccess) make_context(current_gpu());
+  return status;
+}
+
+cudaError_t readiness_without_context() {
   if (host_functions > 0) return cudaErrorNotPermitted;
   const MachineOptions options = machine();
   // A driver serves every toolkit of its major version.

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <set>
 #include <string>
 
 namespace lockstep::pretend {
@@ -12,6 +13,7 @@ struct MachineOptions {
   int gpus = 8;
   int first_gpu = 0;  // in the host's order: more than 0 where CUDA_VISIBLE_DEVICES hides others
   std::size_t bytes_per_gpu = std::size_t{1} << 28;  // that can be allocated; each is written when it is
+  std::size_t largest_piece = ~std::size_t{0};       // of what is free, which lies in pieces
   int driver_version = CUDART_VERSION;               // what the driver serves; 0: there is no driver
   bool sums_convolutions = true;                     // whether cuDNN's graph API has engines for convolutions with sums
 };
@@ -28,6 +30,23 @@ class Machine {
   MachineOptions before_;
 };
 
+/// The GPUs on which this process has made a context, in order. A context takes some hundred megabytes of a real GPU.
+std::set<int> gpus_with_context();
+
+/// As long as this lives it is as in a new process: there are no contexts from before, and the calling thread has
+/// chosen no GPU.
+class NewProcess {
+ public:
+  NewProcess();
+  ~NewProcess();
+  NewProcess(const NewProcess&) = delete;
+  NewProcess& operator=(const NewProcess&) = delete;
+
+ private:
+  std::set<int> contexts_;
+  int gpu_;
+};
+
 // The rest is for the parts of the pretended CUDA.
 
 /// The machine as it is now.
@@ -39,8 +58,11 @@ MachineOptions machine();
 /// `error`, which cudaGetLastError of this thread tells from now on unless it is success.
 cudaError_t answer(cudaError_t error);
 
-/// What every call of CUDA asks first: is there a driver, is it new enough, is there a GPU, may this thread call.
+/// What every call of CUDA asks first: is there a driver, is it new enough, is there a GPU, may this thread call. Makes
+/// the context of this process on the calling thread's GPU, as nearly all calls do.
 cudaError_t readiness();
+/// The same for the few calls that make no context.
+cudaError_t readiness_without_context();
 
 /// As long as this lives, CUDA may not be called by this thread: it is inside a host function of a stream.
 class InsideHostFunction {
@@ -51,7 +73,11 @@ class InsideHostFunction {
   InsideHostFunction& operator=(const InsideHostFunction&) = delete;
 };
 
-/// The calling thread's GPU.
+/// The calling thread's GPU: 0 where it has chosen none.
 int current_gpu();
+/// Changes it without a context.
+void set_current_gpu(int gpu);
+/// Makes the context of this process on a GPU, unless it is there.
+void make_context(int gpu);
 
 }  // namespace lockstep::pretend

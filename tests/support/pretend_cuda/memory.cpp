@@ -44,7 +44,7 @@ class Memory {
     const std::lock_guard lock(mutex_);
     const Piece piece = {.bytes = bytes, .padded = pad(bytes), .type = type, .device = current_gpu()};
     if (type == cudaMemoryTypeDevice) {
-      if (piece.padded > free_of(piece.device)) return nullptr;
+      if (piece.padded > std::min(free_of(piece.device), machine().largest_piece)) return nullptr;
       used_[piece.device] += piece.padded;
     }
     auto* begin = static_cast<std::byte*>(std::aligned_alloc(kAlignment, piece.padded + 2 * kAlignment));

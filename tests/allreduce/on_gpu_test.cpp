@@ -1,0 +1,128 @@
+// Replicas that share a GPU, as a real one shows them: values come and go by copies. Skipped where there is no GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "allreduce/device_groups.h"
+#include "allreduce/gradient_buckets.h"
+#include "device/gpu.h"
+#include "device/host_view.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+constexpr int kMembers = 3;
+const std::vector<device::Device> kOneGpu(kMembers, {device::DeviceKind::gpu, 0});
+
+class OnAGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!device::gpu_is_available()) GTEST_SKIP() << device::gpu_unavailable_reason();
+  }
+};
+
+using Values = std::vector<float>;
+
+template <typename ValueAt>
+Values values_of(std::size_t count, ValueAt value) {
+  Values values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = value(i);
+  return values;
+}
+
+void write(std::span<float> memory, const Values& values, device::Stream& stream) {
+  device::copy(memory.data(), values.data(), memory.size_bytes(), stream);
+}
+
+Values read(std::span<float> memory, device::Stream& stream) {
+  Values values(memory.size());
+  device::copy(values.data(), memory.data(), memory.size_bytes(), stream);
+  stream.synchronize();
+  return values;
+}
+
+TEST_F(OnAGpu, AddsInMemberOrder) {
+  // (2^24 + 1) + 1 stays 2^24 in float32, while 2^24 + (1 + 1) does not: the order shows.
+  const std::vector<float> big_first = {16777216.0F, 1.0F, 1.0F};
+  const std::vector<float> big_last = {1.0F, 1.0F, 16777216.0F};
+  run_members(make_device_group(kOneGpu), [&](const Communicator& group) {
+    EXPECT_EQ(group.route(), "in-gpu");
+    const auto rank = static_cast<std::size_t>(group.rank());
+    device::Stream stream(kOneGpu.front());
+    const device::Buffer buffer = group.allocate(4000);
+    const std::span<float> values = buffer.as<float>();
+    write(values, values_of(1000, [&](std::size_t i) { return i % 2 == 0 ? big_first[rank] : big_last[rank]; }),
+          stream);
+    group.all_reduce(values, ReduceOp::sum, stream).wait(stream);
+    EXPECT_EQ(read(values, stream),
+              values_of(1000, [](std::size_t i) { return i % 2 == 0 ? 16777216.0F : 16777218.0F; }));
+  });
+}
+
+// Copies large enough that a sum that does not wait for them would show.
+TEST_F(OnAGpu, SumsAfterTheWorkOfAStreamAndBeforeWhatFollows) {
+  constexpr std::size_t kCount = std::size_t{1} << 20;
+  run_members(make_device_group(kOneGpu), [](const Communicator& group) {
+    device::Stream compute(kOneGpu.front());
+    const device::Buffer pinned = device::make_pinned_allocator()->allocate(kCount * sizeof(float));
+    const device::Buffer buffer = group.allocate(kCount * sizeof(float));
+    for (int step = 1; step <= 5; ++step) {
+      std::ranges::fill(pinned.as<float>(), static_cast<float>(step));
+      device::copy(buffer.data(), pinned.data(), pinned.size(), compute);
+      group.all_reduce(buffer.as<float>(), ReduceOp::sum, compute).wait(compute);
+      device::copy(pinned.data(), buffer.data(), pinned.size(), compute);
+      compute.synchronize();
+      for (const float value : pinned.as<float>()) ASSERT_EQ(value, static_cast<float>(kMembers * step));
+    }
+  });
+}
+
+// ---- Buckets of gradients
+
+// Of very different sizes, some far below what float16 holds.
+float gradient(int rank, std::size_t i) {
+  return std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1)) * (i % 100 < 50 ? 1e-6F : 3e-9F);
+}
+
+constexpr std::size_t kCount = 5000;
+const std::vector<std::size_t> kOffsets = {0, 700, 4990};
+
+// The first member's sums, the last 10 of which travel as float32.
+Values sum_of_gradients(const std::vector<Communicator>& members, bool on_gpu, WireType wire) {
+  Values sums;
+  run_members(members, [&](const Communicator& group) {
+    const Values mine = values_of(kCount, [&](std::size_t i) { return gradient(group.rank(), i); });
+    device::Stream stream(on_gpu ? kOneGpu.front() : device::Device{});
+    const device::Buffer buffer = group.allocate(kCount * sizeof(float));
+    const std::span<float> gradients = buffer.as<float>();
+    GradientBuckets buckets(group, gradients, kOffsets, {.first_bytes = 1, .bytes = 1, .wire = wire}, 1, &stream);
+    for (int step = 0; step < 3; ++step) {  // wire scales of a step come from the one before
+      write(gradients, mine, stream);
+      for (std::size_t parameter = 0; parameter < kOffsets.size(); ++parameter) buckets.ready(parameter);
+      buckets.finish();
+    }
+    const Values all = read(gradients, stream);
+    if (group.rank() == 0) sums = all;
+  });
+  return sums;
+}
+
+TEST_F(OnAGpu, SumsBucketsToTheBitsOfTheCpu) {
+  for (const WireType wire : {WireType::float32, WireType::bfloat16, WireType::float16})
+    EXPECT_EQ(sum_of_gradients(make_device_group(kOneGpu), true, wire),
+              sum_of_gradients(make_in_process_group(kMembers), false, wire))
+        << to_string(wire);
+}
+
+TEST_F(OnAGpu, SumsBucketsByWayOfTheHost) {
+  const Values expected = sum_of_gradients(make_in_process_group(kMembers), false, WireType::float32);
+  EXPECT_EQ(sum_of_gradients(make_device_group(kOneGpu, Route::staged), true, WireType::float32), expected);
+}
+
+}  // namespace
+}  // namespace lockstep::allreduce

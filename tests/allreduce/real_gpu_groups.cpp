@@ -1,0 +1,35 @@
+// Groups on the GPUs of this machine: on the first one alone, and by NCCL on as many as there are.
+#include <fmt/format.h>
+
+#include "allreduce/routes/nccl.h"
+#include "tests/allreduce/group_kinds.h"
+#include "tests/allreduce/on_gpus.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+GroupKind kind_on_gpus(const std::string& name, const std::vector<device::Device>& gpus, Route route, bool is_exact) {
+  return {.name = fmt::format("{}_{}", name, gpus.size()),
+          .size = static_cast<int>(gpus.size()),
+          .make = [gpus, route] { return on_gpus(make_device_group(gpus, route), gpus); },
+          .is_exact = is_exact};
+}
+
+}  // namespace
+
+std::vector<GroupKind> group_kinds() {
+  std::vector<GroupKind> kinds;
+  const auto gpus = static_cast<int>(device::list_gpus().size());
+  if (gpus == 0) return kinds;
+  for (const std::size_t size : {1, 2, 5}) {
+    const std::vector<device::Device> one(size, {device::DeviceKind::gpu, 0});
+    kinds.push_back(kind_on_gpus("in_gpu", one, Route::automatic, true));
+    if (size > 1) kinds.push_back(kind_on_gpus("staged", one, Route::staged, true));
+  }
+  if (nccl_built_version() != "absent")
+    for (int size = 2; size <= gpus; ++size)
+      kinds.push_back(kind_on_gpus("nccl", gpus_in_turn(size), Route::nccl, false));
+  return kinds;
+}
+
+}  // namespace lockstep::allreduce

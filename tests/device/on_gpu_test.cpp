@@ -1,0 +1,178 @@
+// Memory, streams and recordings of a GPU, as a real one shows them; skipped where there is none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "device/error.h"
+#include "device/gpu.h"
+#include "device/host_view.h"
+#include "device/recording.h"
+#include "device/stream.h"
+
+namespace lockstep::device {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr Device kGpu{DeviceKind::gpu, 0};
+constexpr std::size_t kCount = std::size_t{1} << 20;
+constexpr std::size_t kBytes = kCount * sizeof(float);
+
+class OnAGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!gpu_is_available()) GTEST_SKIP() << gpu_unavailable_reason();
+  }
+
+  static Buffer pinned(float value) {
+    Buffer buffer = make_pinned_allocator()->allocate(kBytes);
+    std::ranges::fill(buffer.as<float>(), value);
+    return buffer;
+  }
+  static Buffer on_gpu() { return make_gpu_allocator(kGpu.index)->allocate(kBytes); }
+};
+
+TEST_F(OnAGpu, EachGpuIsDescribed) {
+  int index = 0;
+  for (const GpuInfo& gpu : list_gpus()) {
+    EXPECT_EQ(gpu.index, index++);
+    EXPECT_FALSE(gpu.name.empty());
+    EXPECT_THAT(gpu.uuid, StartsWith("GPU-"));
+    EXPECT_EQ(gpu.uuid.size(), 40U);
+    EXPECT_GT(gpu.compute_major, 0);
+    EXPECT_GT(gpu.total_bytes, gpu_free_bytes(gpu.index));
+  }
+}
+
+TEST_F(OnAGpu, MemoryIsZeroed) {
+  const Buffer buffer = on_gpu();
+  EXPECT_EQ(buffer.size(), kBytes);
+  EXPECT_EQ(buffer.device(), kGpu);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0U);
+  Stream stream(kGpu);
+  HostView view(buffer.as<float>(), stream);
+  EXPECT_THAT(view.values(), Each(0.0F));
+}
+
+TEST_F(OnAGpu, MoreMemoryThanThereIsIsRefused) {
+  try {
+    make_gpu_allocator(0)->allocate(std::size_t{1} << 60);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.category(), ErrorCategory::device);
+    EXPECT_THAT(error.what(), HasSubstr("[memory] needed 1152921504606846976 bytes on gpu:0; "));
+  }
+  EXPECT_EQ(on_gpu().size(), kBytes) << "the failure is forgotten";
+}
+
+TEST_F(OnAGpu, PageLockedMemoryIsZeroedAndTheHosts) {
+  const Buffer buffer = make_pinned_allocator()->allocate(1000);
+  EXPECT_EQ(buffer.device(), Device{});
+  EXPECT_THAT(buffer.as<std::uint8_t>(), Each(0));
+}
+
+TEST_F(OnAGpu, StreamsWaitForEachOther) {
+  Stream first(kGpu);
+  Stream second(kGpu);
+  Stream host(Device{});
+  EXPECT_EQ(first.device(), kGpu);
+  const Buffer there = on_gpu();
+  const Buffer back = pinned(0);
+  for (int round = 1; round <= 5; ++round) {
+    const Buffer values = pinned(static_cast<float>(round));
+    copy(there.data(), values.data(), kBytes, first);
+    second.wait(first.record());
+    copy(back.data(), there.data(), kBytes, second);
+    const Event copied = second.record();
+    first.wait(copied);  // before the next round writes
+    host.wait(copied);
+    EXPECT_TRUE(copied.is_complete());
+    ASSERT_THAT(back.as<float>(), Each(static_cast<float>(round)));
+    first.synchronize();
+  }
+}
+
+TEST_F(OnAGpu, RecordedWorkReadsWhatIsThereEachTime) {
+  Stream stream(kGpu);
+  const Buffer values = pinned(1);
+  const Buffer there = on_gpu();
+  const Buffer back = pinned(0);
+  ASSERT_TRUE(Recording::is_possible(stream));
+  Recorder recorder(stream);
+  copy(there.data(), values.data(), kBytes, stream);
+  copy(back.data(), there.data(), kBytes, stream);
+  Recording recording = recorder.finish();
+  stream.synchronize();
+  EXPECT_THAT(back.as<float>(), Each(1.0F)) << "what is recorded is done too";
+  for (const float value : {2.0F, 3.0F}) {
+    std::ranges::fill(values.as<float>(), value);
+    recording.launch(stream);
+    stream.synchronize();
+    EXPECT_THAT(back.as<float>(), Each(value));
+  }
+}
+
+TEST_F(OnAGpu, RecordingsTakeOtherStreamsWithThem) {
+  Stream stream(kGpu);
+  Stream other(kGpu);
+  const Buffer values = pinned(1);
+  const Buffer there = on_gpu();
+  const Buffer back = pinned(0);
+  Recorder recorder(stream);
+  copy(there.data(), values.data(), kBytes, stream);
+  other.wait(stream.record());
+  copy(back.data(), there.data(), kBytes, other);
+  stream.wait(other.record());
+  Recording recording = recorder.finish();
+  std::ranges::fill(values.as<float>(), 2.0F);
+  stream.synchronize();
+  recording.launch(stream);
+  stream.synchronize();
+  EXPECT_THAT(back.as<float>(), Each(2.0F));
+}
+
+TEST_F(OnAGpu, RecordingsPauseForTheHost) {
+  Stream stream(kGpu);
+  const Buffer values = pinned(1);
+  const Buffer there = on_gpu();
+  const Buffer back = pinned(0);
+  std::vector<float> seen;
+  Recorder recorder(stream);
+  copy(there.data(), values.data(), kBytes, stream);
+  copy(back.data(), there.data(), kBytes, stream);
+  recorder.pause([&] {
+    stream.synchronize();
+    seen.push_back(back.as<float>().back());
+    std::ranges::fill(values.as<float>(), 10 + seen.back());
+  });
+  copy(back.data(), values.data(), kBytes, stream);
+  Recording recording = recorder.finish();
+  stream.synchronize();
+  EXPECT_THAT(back.as<float>(), Each(11.0F));
+  recording.launch(stream);
+  stream.synchronize();
+  EXPECT_THAT(back.as<float>(), Each(21.0F));
+  EXPECT_THAT(seen, ElementsAre(1.0F, 11.0F));
+}
+
+// What was begun and not finished is forgotten, and the stream goes on.
+TEST_F(OnAGpu, ARecordingThatIsGivenUpLeavesTheStreamAsItWas) {
+  Stream stream(kGpu);
+  const Buffer values = pinned(1);
+  const Buffer there = on_gpu();
+  {
+    Recorder recorder(stream);
+    copy(there.data(), values.data(), kBytes, stream);
+  }
+  HostView view(there.as<float>(), stream);
+  EXPECT_THAT(view.values(), Each(0.0F));
+}
+
+}  // namespace
+}  // namespace lockstep::device

@@ -1,0 +1,80 @@
+// When a model takes memory of a GPU, and what is left where there is not enough, on pretended GPUs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "device/error.h"
+#include "device/gpu.h"
+#include "model/zoo/zoo.h"
+#include "tests/model/support/sides.h"
+#include "tests/support/pretend_cuda/machine.h"
+
+namespace lockstep::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr device::Device kGpu{device::DeviceKind::gpu, 0};
+const Loss kLoss = SparseCategoricalCrossentropy{};
+
+std::shared_ptr<const Network> small_network() { return std::make_shared<const Network>(zoo::cnn({12, 12, 1}, 5)); }
+
+template <typename Call>
+std::string device_error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(exit_status(error.category()), 5);
+    return error.what();
+  }
+  return "no error";
+}
+
+// An evaluation of a batch like those of training, after some of them.
+std::size_t taken_by_evaluation(bool prepare) {
+  Side side(kGpu, small_network(), {});
+  if (prepare) side.model().prepare(40, false);
+  const Data few(side.model().network(), 10);
+  const Data many(side.model().network(), 40);
+  // Both places for batches are as large as they get; plans for training are for few samples.
+  for (int step = 0; step < 2; ++step) side.model().train_batch(few.of(kLoss), few.context(), kLoss);
+  for (int place = 0; place < 2; ++place) side.model().stage(many.of(kLoss));
+  const std::size_t before = device::gpu_free_bytes(0);
+  side.model().evaluate_batch(many.of(kLoss), kLoss);
+  return before - device::gpu_free_bytes(0);
+}
+
+TEST(GpuMemory, OfEvaluationsIsTakenWhenTheyArePrepared) {
+  constexpr std::size_t kOfTargets = 4096;  // their labels, and what each sample comes to
+  EXPECT_LE(taken_by_evaluation(true), kOfTargets);
+  EXPECT_GT(taken_by_evaluation(false), 10 * kOfTargets);
+}
+
+TEST(GpuMemory, IsRefusedWhereThePreparedDoesNotFit) {
+  const pretend::Machine machine({.gpus = 1, .bytes_per_gpu = std::size_t{4} << 20});
+  Side side(kGpu, small_network(), {});
+  EXPECT_THAT(device_error_of([&] { side.model().prepare(4096, false); }), HasSubstr("[memory] needed "));
+}
+
+// What is free may lie in pieces: the request itself is refused then.
+TEST(GpuMemory, IsNotUsedAfterARequestForMoreWasRefused) {
+  const auto network = small_network();
+  const Data few(*network, 2);
+  const Data many(*network, 64);
+  Side expected(kGpu, network, {});
+  expected.model().train_batch(few.of(kLoss), few.context(), kLoss);
+  Side side(kGpu, network, {});
+  side.model().train_batch(few.of(kLoss), few.context(), kLoss);
+  for (const bool training : {true, false}) {
+    const pretend::Machine pieces({.gpus = 1, .largest_piece = std::size_t{64} << 10});
+    EXPECT_THAT(device_error_of([&] { side.model().prepare(64, training); }), HasSubstr(" bytes on gpu:0; "));
+  }
+  side.model().train_batch(few.of(kLoss), few.context(), kLoss);
+  EXPECT_EQ(side.gradients(), expected.gradients());
+  side.model().train_batch(many.of(kLoss), many.context(), kLoss);
+}
+
+}  // namespace
+}  // namespace lockstep::model
