@@ -20,6 +20,7 @@
 
 #include "data/order/epoch_order.h"
 #include "data/record/example.h"
+#include "data/record/record_frame.h"
 #include "data/record/record_index.h"
 #include "data/record/tfrecord_reader.h"
 #include "data/record/tfrecord_writer.h"
@@ -160,6 +161,37 @@ void read_by_index(benchmark::State& state, const std::filesystem::path& path) {
   count(state, index.records(), file.size());
 }
 
+/// What a mapping in the place of pread would give: the checksum of every record where the system keeps it. The first
+/// `range` 1: in a shuffled order; the second: mapped anew for each pass, so that every page is touched for the first
+/// time.
+void read_mapped(benchmark::State& state, const std::filesystem::path& path) {
+  const RecordFile file(path);
+  const RecordIndex index = build_record_index(file);
+  const auto order = order_of(index.records(), state.range(0) != 0);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const auto map = [&] { return ::mmap(nullptr, file.size(), PROT_READ, MAP_SHARED, descriptor, 0); };
+  void* mapping = map();
+  const auto pass = [&] {
+    const std::string_view bytes(static_cast<const char*>(mapping), file.size());
+    for (const std::int64_t record : order) {
+      const std::size_t data = index.offsets[static_cast<std::size_t>(record)] + kRecordHeaderBytes;
+      const std::uint64_t length = index.length(record);
+      benchmark::DoNotOptimize(data_intact(bytes.substr(data, length), bytes.substr(data + length)));
+    }
+  };
+  pass();
+  for ([[maybe_unused]] auto each : state) {
+    if (state.range(1) != 0) {
+      ::munmap(mapping, file.size());
+      mapping = map();
+    }
+    pass();
+  }
+  ::munmap(mapping, file.size());
+  ::close(descriptor);
+  count(state, index.records(), file.size());
+}
+
 /// Read, checksums, parse: pixels and label of every image; `range` 1: in a shuffled order.
 void read_images(benchmark::State& state) {
   const TFRecordSource source({files().images()}, {.input_shape = {28, 28, 1}, .classes = 10}, "images");
@@ -215,10 +247,12 @@ BENCHMARK_CAPTURE(floor_pread, large, files().large())->Arg(100 << 10)->Arg(1 <<
 BENCHMARK_CAPTURE(floor_memcpy, large, files().large())->Arg(100 << 10)->Arg(1 << 18)->Arg(1 << 20);
 BENCHMARK_CAPTURE(read_stream, large, files().large());
 BENCHMARK_CAPTURE(read_by_index, large, files().large())->Arg(0)->Arg(1);
+BENCHMARK_CAPTURE(read_mapped, large, files().large())->ArgsProduct({{0, 1}, {0, 1}});
 BENCHMARK_CAPTURE(floor_pread, images, files().images())->Arg(1 << 18);
 BENCHMARK_CAPTURE(floor_memcpy, images, files().images())->Arg(1 << 18);
 BENCHMARK_CAPTURE(read_stream, images, files().images());
 BENCHMARK_CAPTURE(read_by_index, images, files().images())->Arg(0)->Arg(1);
+BENCHMARK_CAPTURE(read_mapped, images, files().images())->ArgsProduct({{0, 1}, {0, 1}});
 BENCHMARK(read_images)->Arg(0)->Arg(1);
 BENCHMARK(parse_images);
 BENCHMARK_CAPTURE(build_index, small, files().small());
