@@ -39,6 +39,9 @@ struct CommunicationTimes {
   double exposed = 0;  ///< the computation stood still for communication
   double waited = 0;   ///< of it, before all members had come: the time of whoever came last
 
+  CommunicationTimes operator+(const CommunicationTimes& others) const {
+    return {exposed + others.exposed, waited + others.waited};
+  }
   CommunicationTimes operator-(const CommunicationTimes& earlier) const {
     return {exposed - earlier.exposed, waited - earlier.waited};
   }

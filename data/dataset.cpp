@@ -47,7 +47,8 @@ Dataset Dataset::synthetic(std::vector<std::int64_t> shape, std::int64_t classes
 
 Dataset Dataset::images(const ImageRecipe& recipe) const {
   if (!source().has_images())
-    throw Error(ErrorCategory::input, "images", "needed records that are images", description() + " has others");
+    throw Error(ErrorCategory::input, "images", "needed records that are images",
+                "those of " + description() + " are not");
   Description changed = *description_;
   changed.images = std::make_shared<const ImageTransform>(recipe);
   changed.spec.shape = {recipe.height, recipe.width, recipe.channels};
@@ -95,9 +96,17 @@ const SampleSpec& Dataset::spec() const { return description_->spec; }
 std::int64_t Dataset::size() const { return description_->source->size(); }
 std::int64_t Dataset::global_batch() const { return description_->global_batch; }
 std::int64_t Dataset::steps_per_epoch() const { return global_batch() == 0 ? 0 : description_->steps_per_epoch(); }
-std::string Dataset::description() const {
-  const std::string stored = description_->source->description();
-  return description_->images ? fmt::format("{}, images {}", stored, description_->images->recipe().name) : stored;
+std::string Dataset::description() const { return description_->source->description() + preparation(); }
+
+std::string Dataset::preparation() const {
+  std::string text;
+  if (description_->images) text += fmt::format(", images {}", description_->images->recipe().name);
+  const device::ChannelNormalization& normalization = description_->normalization;
+  const auto channels = static_cast<std::size_t>(normalization.channels);
+  if (channels > 0)
+    text += fmt::format(", normalized by ({}) and ({})", fmt::join(std::span(normalization.mean).first(channels), ", "),
+                        fmt::join(std::span(normalization.deviation).first(channels), ", "));
+  return text;
 }
 const RecordSource& Dataset::source() const { return *description_->source; }
 

@@ -103,6 +103,9 @@ class Dataset {
   std::int64_t global_batch() const;     ///< 0 before batch()
   std::int64_t steps_per_epoch() const;  ///< size / global_batch, rounded up
   std::string description() const;
+  /// ", images cifar10-train, normalized ...": what is done to samples, as far as it can be told; for people, and to
+  /// see whether ranks do the same.
+  std::string preparation() const;
   const RecordSource& source() const;
 
   /// Starts reading. Throws Error (input) without batch(), Error (data) for an empty data set.

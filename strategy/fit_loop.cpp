@@ -77,6 +77,11 @@ void FitLoop::begin() {
     set_bucket_bytes(tuned_bytes_);
   else if (trainer_.tune_buckets && strategy_.group(0).overlaps())
     tuner_.emplace(replicas_.network().parameters().element_count() * sizeof(float));
+  // What does not fit is known before hours of training.
+  replicas_.run([this](Replica& replica, int) {
+    replica.prepare(std::min(dataset_.global_batch(), dataset_.size()), true);
+    if (fit_.validation) replica.prepare(std::min(fit_.validation->global_batch(), fit_.validation->size()), false);
+  });
   // Ranks may have different callbacks: the chief alone writes logs.
   callbacks_may_stop_ = strategy_.ranks().any(
       std::ranges::any_of(fit_.callbacks, [](const auto& callback) { return callback->may_stop_at_batches(); }));
@@ -98,6 +103,7 @@ std::string FitLoop::plan() const {
   std::string plan =
       fmt::format("{}, {} steps, seed {}, {} micro-batches, {}, {} normalization", describe_plan(dataset_), last_step_,
                   trainer_.seed, trainer_.accumulate, to_string(trainer_.precision), to_string(trainer_.normalization));
+  if (!trainer_.records_steps) plan += ", steps not recorded";
   if (fit_.validation) plan += fmt::format(", validation on {}", describe_plan(*fit_.validation));
   if (fit_.pretrained)
     plan += fmt::format(", weights of {}{}", fit_.pretrained->path.string(),
@@ -192,7 +198,7 @@ void FitLoop::note_step(const StepResult& result) {
                 .learning_rate = request_.learning_rate,
                 .gradient_norm = result.gradient_norm,
                 .input_wait_seconds = stream_->seconds_waited(),
-                .communication = replicas_[0].buckets().times(),
+                .communication = replicas_[0].communication(),
                 .busy = replicas_[0].busy(),
                 .skipped = !result.applied,
                 .overflow = result.overflow,
@@ -280,7 +286,7 @@ void FitLoop::begin_epoch() {
   samples_here_ = 0;
   paused_ = {};
   waited_before_ = stream_->seconds_waited();
-  communication_before_ = replicas_[0].buckets().times();
+  communication_before_ = replicas_[0].communication();
   epoch_start_ = Clock::now();
   tell([this](Callback& callback) { callback.on_epoch_begin(epochs_done_); });
 }
@@ -299,7 +305,7 @@ void FitLoop::end_epoch(bool complete) {
     logs.seconds = seconds_since(epoch_start_) - paused_.count();
     logs.samples_per_second = static_cast<double>(samples_here_) / logs.seconds;
     logs.input_wait_seconds = stream_->seconds_waited() - waited_before_;
-    logs.communication = replicas_[0].buckets().times() - communication_before_;
+    logs.communication = replicas_[0].communication() - communication_before_;
   }
   if (!validate(logs)) return;
   tell([&](Callback& callback) { callback.on_epoch_end(logs); });

@@ -13,8 +13,8 @@ std::string describe_plan(const data::Dataset& dataset) {
   const data::SampleSpec& spec = dataset.spec();
   const std::string labels =
       spec.classes > 0 ? fmt::format("in {} classes", spec.classes) : fmt::format("with {} targets", spec.targets);
-  return fmt::format("{} records of {} {}, global batch {}", dataset.size(), model::to_string(spec.shape), labels,
-                     dataset.global_batch());
+  return fmt::format("{} records of {} {}{}, global batch {}", dataset.size(), model::to_string(spec.shape), labels,
+                     dataset.preparation(), dataset.global_batch());
 }
 
 void check_same_plan(const allreduce::Communicator& ranks, std::string_view mine) {

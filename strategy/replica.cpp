@@ -37,6 +37,10 @@ std::unique_ptr<ReplicaStatistics> shared_statistics(const allreduce::Communicat
   return members > 1 ? std::make_unique<ReplicaStatistics>(group.rank(), group.size(), members) : nullptr;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 /// Recorded operations do not meet the other members.
 class RecordingScope {
  public:
@@ -113,7 +117,7 @@ Replica::~Replica() {
 }
 
 // Sums over replicas are part of the recording where GPUs alone see to them; else the recording pauses for them.
-StepRecordings::Put Replica::record(const StepRecordings::Put& put) {
+StepRecordings::Put Replica::record(const StepRecordings::Put& put) try {
   device::Stream& stream = model_.backend().stream();
   device::Recorder recorder(stream);
   if (group_.can_be_recorded()) {
@@ -125,14 +129,22 @@ StepRecordings::Put Replica::record(const StepRecordings::Put& put) {
   }
   const auto recording = std::make_shared<device::Recording>(recorder.finish());
   return [recording, &stream] { recording->launch(stream); };
+} catch (const Error& error) {
+  if (error.category() != ErrorCategory::device) throw;
+  throw Error(ErrorCategory::device, "recording", "needed a step that can be recorded; --no-graph does without",
+              error.what());
 }
 
 // Recorded sums of one replica go with recorded ones of the others alone, and so do the times that are compared.
-StepKind Replica::agreed(StepKind mine) const {
+StepKind Replica::agreed(StepKind mine) {
+  const auto begin = std::chrono::steady_clock::now();
   const std::array<std::byte, 1> told{static_cast<std::byte>(mine)};
   auto foremost = mine;
   for (const auto& theirs : group_.all_gather(told))
     foremost = std::min(foremost, static_cast<StepKind>(theirs.front()));
+  const double waited = seconds_since(begin);
+  waited_for_others_.exposed += waited;
+  waited_for_others_.waited += waited;
   return foremost;
 }
 
@@ -175,6 +187,14 @@ void Replica::check_layout() const {
   allreduce::check_layout(group_, layout);
 }
 
+void Replica::prepare(std::int64_t global_samples, bool training) {
+  const data::Range samples = data::split(global_samples, group_.size(), group_.rank());
+  data::Batch part;
+  part.samples = samples.size();
+  part.global_samples = global_samples;
+  model_.prepare(training ? micro_batch(part, 0).size() : part.samples, training);
+}
+
 StepResult Replica::train_step(const data::Batch& part, const StepRequest& request, const data::Batch* next) {
   put_step(part, request);
   if (next != nullptr) {
@@ -207,8 +227,10 @@ void Replica::put_step(const data::Batch& part, const StepRequest& request) {
                    .loss_scale = loss_scaler_.scale(),
                    .checks_norm = loss_scaler_.is_on()});
   if (!recordings_) return put_work(part, request, false);
+  const auto begin = std::chrono::steady_clock::now();
   load(part, request, 0);
-  stage_report(request, 0);
+  // What a GPU then does to its own time is not seen: this is the host's share.
+  stage_report(request, seconds_since(begin));
   recordings_->run(part.samples, model_.placement(), [&] { put_work(part, request, true); });
 }
 
@@ -219,8 +241,7 @@ void Replica::put_work(const data::Batch& part, const StepRequest& request, bool
   backend.clear_sums();
   const double exchanged_before = seconds_in_exchange();
   compute_gradients(part, request, is_loaded);
-  const std::chrono::duration<double> computed = std::chrono::steady_clock::now() - begin;
-  if (!is_loaded) stage_report(request, computed.count() - (seconds_in_exchange() - exchanged_before));
+  if (!is_loaded) stage_report(request, seconds_since(begin) - (seconds_in_exchange() - exchanged_before));
   const std::span<float> passengers = memory_.passengers();
   device::copy(passengers.data(), passengers_.data(), passengers.size_bytes(), backend.stream());
   backend.write_sums(memory_.report());

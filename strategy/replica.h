@@ -95,6 +95,14 @@ class Replica {
   /// it travels to the model's device while this step is computed. Collective.
   StepResult train_step(const data::Batch& part, const StepRequest& request, const data::Batch* next = nullptr);
 
+  /// Makes the plans for parts of a global batch of `global_samples` now, so that memory is taken before the first
+  /// step.
+  void prepare(std::int64_t global_samples, bool training);
+
+  /// Seconds that the computation stood still for the other replicas; on a GPU those of its host, without sums that are
+  /// part of a recording.
+  allreduce::CommunicationTimes communication() const { return buckets_.times() + waited_for_others_; }
+
   /// What each replica of the job was busy with in the last step, waiting for others left out; the same on all.
   std::span<const allreduce::BusySeconds> busy() const { return busy_; }
 
@@ -118,7 +126,7 @@ class Replica {
  private:
   model::BatchView view(const data::Batch& part, std::int64_t begin, std::int64_t end) const;
   StepRecordings::Put record(const StepRecordings::Put& put);
-  StepKind agreed(StepKind mine) const;
+  StepKind agreed(StepKind mine);
   void put_step(const data::Batch& part, const StepRequest& request);
   void put_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
   model::StepContext context(const data::Batch& part, const StepRequest& request, std::int64_t first) const;
@@ -151,7 +159,8 @@ class Replica {
   std::unique_ptr<model::Updater> updater_;
   // The passengers of a step on their way to and from the model's device: zeros but for what this host knows.
   device::Buffer passengers_;
-  std::optional<StepRecordings> recordings_;
+  std::optional<StepRecordings> recordings_;  // after group_: NCCL's communicators end once no recording holds them
+  allreduce::CommunicationTimes waited_for_others_;  // before recorded steps
   std::vector<allreduce::BusySeconds> busy_;
   model::MetricSums metrics_;
   std::int64_t samples_since_mean_ = 0;

@@ -34,9 +34,9 @@ class Nccl final : public NcclMember {
   void come(const Call& call, std::byte* data) override {
     Call told = call;
     told.flag = communicators().place_of(seat(), data);
-    if (!records()) places_[told.flag] = compare(told);
-    const auto agreed = places_.find(told.flag);
-    LOCKSTEP_CHECK(agreed != places_.end());
+    if (!records()) same_place_[data] = compare(told);
+    const auto agreed = same_place_.find(data);
+    LOCKSTEP_CHECK(agreed != same_place_.end());
     is_bounced_ = !agreed->second && told.flag != 0;
   }
 
@@ -144,8 +144,8 @@ class Nccl final : public NcclMember {
   }
 
   bool is_bounced_ = false;  // this operation, on this member
-  std::map<std::uint64_t, bool>
-      places_;  // whether all members' values were at the same place, when they last came there
+  // For values at an address: whether all members had theirs at the same place when they last came with them.
+  std::map<const std::byte*, bool> same_place_;
   device::Buffer bounce_;
 };
 

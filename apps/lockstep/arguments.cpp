@@ -41,6 +41,14 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
   command
       .add_option("--classes", arguments.classes, "Number of classes; else from dataset.json or a scan of the labels")
       ->group(group);
+  command
+      .add_option(
+          "--images", arguments.images,
+          "How images are prepared: none (as stored, divided by 255); cifar10 (normalized; training with crops of "
+          "a border of 4 pixels and flips); imagenet (224x224, normalized; training with random resized crops and "
+          "flips)")
+      ->capture_default_str()
+      ->group(group);
   command.add_option("--global-batch", arguments.global_batch, "Samples of a step over all replicas")
       ->capture_default_str()
       ->group(group);
@@ -109,6 +117,13 @@ std::vector<std::int64_t> parse_shape(const std::string& text) {
   return shape;
 }
 
+data::Dataset prepared(const data::Dataset& dataset, const std::string& images, const std::string& part) {
+  if (images == "none") return dataset;
+  if (images != "cifar10" && images != "imagenet")
+    throw Error(ErrorCategory::input, "images", "needed none, cifar10 or imagenet", fmt::format("got \"{}\"", images));
+  return dataset.images(data::ImageRecipe::parse(fmt::format("{}-{}", images, part)));
+}
+
 data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec, const std::string& part,
                            std::uint64_t seed) {
   data::DataSpecOptions options;
@@ -120,7 +135,7 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
   if (!arguments.input_shape.empty()) options.tfrecord.input_shape = parse_shape(arguments.input_shape);
   options.tfrecord.classes = arguments.classes;
   options.tfrecord.index_dir = arguments.index_dir;
-  return data::open_data(spec, options);
+  return prepared(data::open_data(spec, options), arguments.images, part);
 }
 
 std::unique_ptr<strategy::Strategy> choose_strategy(strategy::Session& session, const PlaceArguments& arguments,

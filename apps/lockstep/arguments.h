@@ -28,8 +28,9 @@ struct DataArguments {
   std::string index_dir;
   std::string input_feature;
   std::string label_feature;
-  std::string input_shape;   ///< "28x28x1"
-  std::int64_t classes = 0;  ///< 0: what the data say
+  std::string input_shape;      ///< "28x28x1"
+  std::int64_t classes = 0;     ///< 0: what the data say
+  std::string images = "none";  ///< whose recipes images are prepared by
   std::int64_t global_batch = 64;
   int threads = 1;
   int prefetch = 2;
@@ -64,7 +65,8 @@ inline constexpr const char* kPrecisionHelp =
 /// Reads "28x28x1". Throws Error (input).
 std::vector<std::int64_t> parse_shape(const std::string& text);
 
-/// The data set called `spec`, not batched; `part` is meant where it names none. `seed` makes synthetic data up.
+/// The data set called `spec`, not batched; `part`, "train" or "test", is meant where it names none, and its recipe is
+/// what images are prepared by. `seed` makes synthetic data up.
 data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec, const std::string& part,
                            std::uint64_t seed);
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/lockstep/data_benchmark.h"
 #include "apps/lockstep/data_convert.h"
 #include "apps/lockstep/data_inspect.h"
 #include "apps/lockstep/data_verify.h"
@@ -71,10 +72,20 @@ void add_verify_command(CLI::App& data) {
   command->callback([files] { verify_data(*files); });
 }
 
+void add_benchmark_command(CLI::App& data) {
+  auto options = std::make_shared<DataBenchmarkOptions>();
+  CLI::App* command = data.add_subcommand(
+      "benchmark", "Time batches with and without reading and decoding, and name the part that limits");
+  add_data_options(*command, options->data);
+  command->add_option("--seconds", options->seconds, "Of each rate")->capture_default_str()->check(CLI::PositiveNumber);
+  add_output_options(*command, options->output);
+  command->callback([options] { benchmark_data(*options); });
+}
+
 }  // namespace
 
 void add_data_commands(CLI::App& program) {
-  CLI::App* data = program.add_subcommand("data", "Convert, index, inspect and verify data sets");
+  CLI::App* data = program.add_subcommand("data", "Convert, index, inspect, verify and time data sets");
   data->require_subcommand(1);
   CLI::App* convert =
       data->add_subcommand("convert", "Write a data set as TFRecord shards, with a dataset.json that describes them");
@@ -86,6 +97,7 @@ void add_data_commands(CLI::App& program) {
   add_index_command(*data);
   add_inspect_command(*data);
   add_verify_command(*data);
+  add_benchmark_command(*data);
 }
 
 }  // namespace lockstep::apps

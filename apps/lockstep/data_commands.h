@@ -1,4 +1,4 @@
-// lockstep data: convert, index, inspect and verify data sets.
+// lockstep data: convert, index, inspect, verify and time data sets.
 #pragma once
 
 #include <CLI/App.hpp>

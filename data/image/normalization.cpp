@@ -4,12 +4,15 @@
 
 namespace lockstep::data {
 
-Normalizer::Normalizer(const Normalization& normalization, int channels) : channels_(channels) {
+Normalizer::Normalizer(const device::ChannelNormalization& normalization, int channels) : channels_(channels) {
   LOCKSTEP_CHECK(channels == 1 || channels == 3);
-  for (std::size_t c = 0; c < table_.size(); ++c) {
-    LOCKSTEP_CHECK_OP(normalization.deviation[c], >, 0.0f);
+  const device::ChannelNormalization none;
+  const device::ChannelNormalization& effective = normalization.channels == 0 ? none : normalization;
+  for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) {
+    LOCKSTEP_CHECK_OP(effective.deviation[c], >, 0.0f);
     for (std::size_t value = 0; value < table_[c].size(); ++value)
-      table_[c][value] = (static_cast<float>(value) / 255.0f - normalization.mean[c]) / normalization.deviation[c];
+      table_[c][value] =
+          device::normalized(static_cast<float>(value) / 255.0f, effective.mean[c], effective.deviation[c]);
   }
 }
 

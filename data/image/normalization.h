@@ -5,26 +5,22 @@
 #include <cstdint>
 #include <span>
 
+#include "device/pixels.h"
+
 namespace lockstep::data {
 
-/// (value / 255 - mean) / deviation, per channel; mean and deviation in units of [0, 1]. The default gives value / 255.
-struct Normalization {
-  std::array<float, 3> mean = {0, 0, 0};
-  std::array<float, 3> deviation = {1, 1, 1};
-
-  bool operator==(const Normalization&) const = default;
-};
-
 /// Mean and deviation of the training images of CIFAR-10 and of ImageNet, as the field has them.
-inline constexpr Normalization kCifar10Normalization = {{0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}};
-inline constexpr Normalization kImageNetNormalization = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
+inline constexpr device::ChannelNormalization kCifar10Normalization = {
+    .channels = 3, .mean = {0.4914f, 0.4822f, 0.4465f}, .deviation = {0.2470f, 0.2435f, 0.2616f}};
+inline constexpr device::ChannelNormalization kImageNetNormalization = {
+    .channels = 3, .mean = {0.485f, 0.456f, 0.406f}, .deviation = {0.229f, 0.224f, 0.225f}};
 
-/// A Normalization applied to all 256 values of each channel beforehand, by the very float operations that it names, in
-/// their order: what it looks up has the bits of what it would compute.
+/// device::pixels_to_features for all 256 values of each channel beforehand, by the very float operations that it
+/// names, in their order: what it looks up has the bits of what it would compute.
 class Normalizer {
  public:
   /// `channels` is 1 or 3; `deviation` must be positive.
-  Normalizer(const Normalization& normalization, int channels);
+  Normalizer(const device::ChannelNormalization& normalization, int channels);
 
   /// floats[i] from bytes[i], both [pixels, channels]. Spans of one size.
   void normalize(std::span<const std::uint8_t> bytes, std::span<float> floats) const;

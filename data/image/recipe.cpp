@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 
 #include "device/error.h"
 
@@ -85,8 +86,11 @@ void ImageRecipe::check() const {
   require(channels == 1 || channels == 3, "needed 1 or 3 channels", fmt::format("got {}", channels));
   require(flip >= 0 && flip <= 1, "needed a share of flips from 0 to 1", fmt::format("got {}", flip));
   require(cutout >= 0, "needed a cutout of at least 0 pixels", fmt::format("got {}", cutout));
-  require(std::ranges::min(normalization.deviation) > 0, "needed deviations above 0",
-          fmt::format("got {}", fmt::join(normalization.deviation, ", ")));
+  require(normalization.channels == 0 || normalization.channels == channels,
+          "needed a normalization of all channels or none", fmt::format("got one of {}", normalization.channels));
+  const auto deviations = std::span(normalization.deviation).first(static_cast<std::size_t>(normalization.channels));
+  require(std::ranges::all_of(deviations, [](float deviation) { return deviation > 0; }), "needed deviations above 0",
+          fmt::format("got {}", fmt::join(deviations, ", ")));
   if (const auto* padded = std::get_if<PaddedCrop>(&geometry))
     require(padded->padding >= 0, "needed a padding of at least 0 pixels", fmt::format("got {}", padded->padding));
   if (const auto* random = std::get_if<RandomResizedCrop>(&geometry)) check_range(random->range, require);

@@ -52,7 +52,7 @@ struct ImageRecipe {
   double flip = 0;  ///< share of samples that are mirrored
   ColorJitterRange jitter = {};
   int cutout = 0;  ///< side of the square that is cut out of each image; it gets the mean of `normalization`
-  Normalization normalization = {};
+  device::ChannelNormalization normalization = {};  ///< for all channels, or none
 
   /// The recipe of that name; the output of "none" has the extents given here, the others know theirs. Throws Error
   /// (input) for any other name, with all of them.

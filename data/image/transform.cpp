@@ -148,9 +148,9 @@ ImageRecipe checked(ImageRecipe recipe) {
   return recipe;
 }
 
-std::array<std::uint8_t, 3> mean_pixel(const Normalization& normalization) {
+std::array<std::uint8_t, 3> mean_pixel(const device::ChannelNormalization& normalization) {
   std::array<std::uint8_t, 3> mean{};
-  std::ranges::transform(normalization.mean, mean.begin(), [](float value) {
+  std::ranges::transform(std::span(normalization.mean).first(mean.size()), mean.begin(), [](float value) {
     return static_cast<std::uint8_t>(std::lround(std::clamp(value, 0.0f, 1.0f) * 255));
   });
   return mean;

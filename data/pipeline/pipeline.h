@@ -24,7 +24,9 @@ struct Pipeline {
   /// Whether samples can stay bytes until they are on the model's device, which normalizes them at most once.
   bool gives_pixels() const { return source->has_images() && maps.empty() && (!images || normalization.channels == 0); }
   /// What is to be done to them there.
-  device::ChannelNormalization pixel_normalization() const;
+  device::ChannelNormalization pixel_normalization() const {
+    return images ? images->recipe().normalization : normalization;
+  }
 
   /// Global batches of an epoch; the last one may be smaller.
   std::int64_t steps_per_epoch() const { return (source->size() + global_batch - 1) / global_batch; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <memory>
 #include <protozero/pbf_reader.hpp>
 
 #include "data/record/example_fields.h"
@@ -134,7 +135,8 @@ void find_features(std::string_view record, std::span<const std::string> names, 
   translating_errors([&] {
     for_each_entry(record, [&](std::string_view name, std::string_view entry) {
       for (std::size_t i = 0; i < names.size(); ++i) {
-        if (names[i] == name) features[i] = FeatureView(entry);
+        // In place: a copy of what was just written in small pieces waits for them.
+        if (names[i] == name) std::construct_at(&features[i], entry);
       }
     });
   });
@@ -143,11 +145,13 @@ void find_features(std::string_view record, std::span<const std::string> names, 
 FeatureView::FeatureView(std::string_view entry) : entry_(entry) {
   translating_errors([&] {
     std::size_t lists = 0;
-    for_each_list_of(entry_, [&](FeatureKind kind, protozero::data_view) {
+    for_each_list_of(entry_, [&](FeatureKind kind, protozero::data_view message) {
       if (kind != kind_) first_list_ = lists;
       kind_ = kind;
+      last_list_ = to_view(message);
       ++lists;
     });
+    has_one_list_ = lists == first_list_ + 1;
   });
 }
 
@@ -156,6 +160,7 @@ FeatureView::FeatureView(std::string_view entry) : entry_(entry) {
 template <typename Visitor>
 void FeatureView::for_each_list(Visitor visit) const {
   translating_errors([&] {
+    if (has_one_list_) return visit(to_data_view(last_list_));
     std::size_t list = 0;
     for_each_list_of(entry_, [&](FeatureKind, protozero::data_view message) {
       if (list++ >= first_list_) visit(message);
@@ -194,6 +199,19 @@ std::string_view FeatureView::bytes(std::size_t index) const {
   });
   LOCKSTEP_CHECK_OP(index, <, at);
   return *found;
+}
+
+std::optional<std::string_view> FeatureView::single_bytes() const {
+  std::size_t count = 0;
+  std::string_view value;
+  if (kind_ != FeatureKind::bytes) return std::nullopt;
+  for_each_list([&](protozero::data_view list) {
+    for_each_bytes(list, [&](std::string_view element) {
+      value = element;
+      ++count;
+    });
+  });
+  return count == 1 ? std::optional(value) : std::nullopt;
 }
 
 std::vector<std::string_view> FeatureView::bytes_list() const {

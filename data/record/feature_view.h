@@ -39,6 +39,8 @@ class FeatureView {
   std::size_t size() const;
   /// Value `index` of a bytes feature; it must have so many.
   std::string_view bytes(std::size_t index = 0) const;
+  /// The only value of a bytes feature; nullopt where there is none or several, or another kind.
+  std::optional<std::string_view> single_bytes() const;
   /// All values of a bytes feature.
   std::vector<std::string_view> bytes_list() const;
   /// The values of a float feature, as many as `out` holds; `size()` must be `out.size()`.
@@ -55,6 +57,8 @@ class FeatureView {
   std::string_view entry_;
   FeatureKind kind_ = FeatureKind::missing;
   std::size_t first_list_ = 0;  // lists before it were replaced by one of another kind
+  std::string_view last_list_;
+  bool has_one_list_ = false;  // that counts: the last
 };
 
 /// Finds the features called `names[i]` in one pass over the record and puts them into `features[i]`; kind missing

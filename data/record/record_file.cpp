@@ -21,17 +21,21 @@ std::uint64_t RecordFile::size() const {
   return compression_ == Compression::none ? static_cast<std::uint64_t>(stamp_.size) : inflated_.size();
 }
 
+std::string_view RecordFile::inflated(std::uint64_t offset, std::size_t count) const {
+  return std::string_view(inflated_).substr(std::min<std::uint64_t>(offset, inflated_.size()), count);
+}
+
 std::string_view RecordFile::read(std::uint64_t offset, std::size_t count, std::string& scratch) const {
-  if (compression_ != Compression::none) {
-    return std::string_view(inflated_).substr(std::min<std::uint64_t>(offset, inflated_.size()), count);
-  }
+  if (compression_ != Compression::none) return inflated(offset, count);
   if (scratch.size() < count) scratch.resize(count);
   return {scratch.data(), file_.read_at(offset, scratch.data(), count)};
 }
 
 std::string_view RecordFile::record(std::int64_t record, std::uint64_t offset, std::uint64_t length,
-                                    std::string& scratch) const {
-  const std::string_view frame = read(offset, kRecordHeaderBytes + length + kRecordFooterBytes, scratch);
+                                    ReadWindow& window) const {
+  const std::size_t count = kRecordHeaderBytes + length + kRecordFooterBytes;
+  const std::string_view frame =
+      compression_ == Compression::none ? window.read(file_, identity_, offset, count) : inflated(offset, count);
   if (frame.size() < kRecordHeaderBytes) throw_truncated_length(location(record, offset), frame.size());
   if (!header_intact(frame)) throw_length_crc(location(record, offset));
   if (record_length(frame) != length) {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "data/record/compression.h"
 #include "data/record/input_file.h"
+#include "data/record/read_window.h"
 #include "data/record/record_error.h"
 
 namespace lockstep::data {
@@ -28,13 +30,17 @@ class RecordFile {
   std::string_view read(std::uint64_t offset, std::size_t count, std::string& scratch) const;
 
   /// The data of record number `record`, whose header starts at `offset` and whose data are `length` bytes long. Checks
-  /// both CRCs and throws RecordError, or Error (data) where the length in the file is not `length`.
-  std::string_view record(std::int64_t record, std::uint64_t offset, std::uint64_t length, std::string& scratch) const;
+  /// both CRCs and throws RecordError, or Error (data) where the length in the file is not `length`. The view is into
+  /// `window` or the file's own memory.
+  std::string_view record(std::int64_t record, std::uint64_t offset, std::uint64_t length, ReadWindow& window) const;
 
   RecordLocation location(std::int64_t record, std::uint64_t offset) const;
 
  private:
+  std::string_view inflated(std::uint64_t offset, std::size_t count) const;
+
   InputFile file_;
+  FileIdentity identity_ = std::make_shared<char>();
   FileStamp stamp_;
   Compression compression_ = Compression::none;
   std::string inflated_;

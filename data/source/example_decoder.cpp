@@ -48,29 +48,29 @@ std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sam
 }
 
 std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& feature, Sample& sample) const {
-  const std::size_t size = feature.size();
-  const auto count = static_cast<std::size_t>(spec_.feature_count());
   if (input_ == InputKind::floats) {
-    if (feature.kind() != FeatureKind::floats || size != count)
+    const auto count = static_cast<std::size_t>(spec_.feature_count());
+    if (feature.kind() != FeatureKind::floats || feature.size() != count)
       return SampleProblem{
           fmt::format("needed {} floats in {} for shape [{}]", count, input_feature(), fmt::join(spec_.shape, ", ")),
           values_of(feature)};
     feature.copy_floats(sample.features);
     return std::nullopt;
   }
-  const bool is_one_text = feature.kind() == FeatureKind::bytes && size == 1;
+  const auto bytes = feature.single_bytes();
   if (input_ == InputKind::encoded_image) {
-    if (!is_one_text)
+    if (!bytes)
       return SampleProblem{fmt::format("needed a JPEG or PNG image in {}", input_feature()), values_of(feature)};
-    return decode_image(feature.bytes(), sample);
+    return decode_image(*bytes, sample);
   }
-  if (is_one_text && feature.bytes().size() == count) {
-    sample.set_image(bytes_of(feature.bytes()));
+  const auto count = static_cast<std::size_t>(spec_.feature_count());
+  if (bytes && bytes->size() == count) {
+    sample.set_image(bytes_of(*bytes));
     return std::nullopt;
   }
   return SampleProblem{
       fmt::format("needed {} raw bytes in {} for shape [{}]", count, input_feature(), fmt::join(spec_.shape, ", ")),
-      is_one_text ? fmt::format("it has {} bytes", feature.bytes().size()) : values_of(feature)};
+      bytes ? fmt::format("it has {} bytes", bytes->size()) : values_of(feature)};
 }
 
 std::optional<SampleProblem> ExampleDecoder::decode_image(std::string_view bytes, Sample& sample) const {

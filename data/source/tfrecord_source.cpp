@@ -84,18 +84,18 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
 }
 
 template <typename Use>
-void TFRecordSource::with_record(const Shard& shard, std::int64_t record, Use use) const {
-  // Each reading thread keeps one buffer, as large as the longest record it has met.
-  thread_local std::string scratch;
-  const auto use_file = [&](const RecordFile& file) {
-    const std::uint64_t offset = shard.index.offsets[static_cast<std::size_t>(record)];
-    use(file, file.record(record, offset, shard.index.length(record), scratch));
-  };
+void TFRecordSource::with_file(const Shard& shard, Use use) {
   if (shard.file) {
-    use_file(*shard.file);
+    use(*shard.file);
   } else {
-    use_file(RecordFile(shard.path));
+    use(RecordFile(shard.path));
   }
+}
+
+std::string_view TFRecordSource::record_of(const Shard& shard, const RecordFile& file, std::int64_t record) {
+  thread_local ReadWindow window;
+  const std::uint64_t offset = shard.index.offsets[static_cast<std::size_t>(record)];
+  return file.record(record, offset, shard.index.length(record), window);
 }
 
 void TFRecordSource::find_decoder(const TFRecordOptions& options) {
@@ -105,8 +105,8 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
   const auto first =
       std::find_if(shards_.begin(), shards_.end(), [](const Shard& shard) { return shard.index.records() > 0; });
   RecordSchema schema;
-  with_record(*first, 0, [&](const RecordFile& file, std::string_view data) {
-    schema = find_schema(options, described, data, file.location(0, 0).text());
+  with_file(*first, [&](const RecordFile& file) {
+    schema = find_schema(options, described, record_of(*first, file, 0), file.location(0, 0).text());
   });
   if (schema.spec.classes == 0 && schema.spec.targets == 0) schema.spec.classes = count_classes(schema.label_feature);
   decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
@@ -134,25 +134,47 @@ void TFRecordSource::keep_indexes() {
 
 LabelRange TFRecordSource::scan_labels(const Shard& shard, const std::string& label_feature) const {
   LabelRange range{label_feature, std::numeric_limits<std::int64_t>::max(), -1};
-  for (std::int64_t record = 0; record < shard.index.records(); ++record) {
-    with_record(shard, record, [&](const RecordFile& file, std::string_view data) {
+  with_file(shard, [&](const RecordFile& file) {
+    for (std::int64_t record = 0; record < shard.index.records(); ++record) {
       std::int64_t label = 0;
-      if (const auto problem = read_class(data, label_feature, label)) fail(file, shard.index, record, *problem);
+      if (const auto problem = read_class(record_of(shard, file, record), label_feature, label))
+        fail(file, shard.index, record, *problem);
       range.lowest = std::min(range.lowest, label);
       range.highest = std::max(range.highest, label);
-    });
-  }
+    }
+  });
   return range;
 }
 
-void TFRecordSource::read(std::int64_t record_id, Sample& sample) const {
+const TFRecordSource::Shard& TFRecordSource::shard_of(std::int64_t record_id) const {
   LOCKSTEP_CHECK(record_id >= 0 && record_id < size());
   const auto after = std::upper_bound(shards_.begin(), shards_.end(), record_id,
                                       [](std::int64_t id, const Shard& shard) { return id < shard.first_record; });
-  const Shard& shard = *std::prev(after);
+  return *std::prev(after);
+}
+
+std::string TFRecordSource::stored(std::int64_t record_id) const {
+  const Shard& shard = shard_of(record_id);
+  std::string bytes;
+  with_file(shard, [&](const RecordFile& file) { bytes = record_of(shard, file, record_id - shard.first_record); });
+  return bytes;
+}
+
+std::vector<std::filesystem::path> TFRecordSource::unpacked_files(std::int64_t records) const {
+  std::vector<std::filesystem::path> files;
+  for (const Shard& shard : shards_) {
+    const bool is_packed = shard.file && shard.file->compression() != Compression::none;
+    if (shard.first_record < records && shard.index.records() > 0 && !is_packed) files.push_back(shard.path);
+  }
+  return files;
+}
+
+void TFRecordSource::read(std::int64_t record_id, Sample& sample) const {
+  const Shard& shard = shard_of(record_id);
   const std::int64_t record = record_id - shard.first_record;
-  with_record(shard, record, [&](const RecordFile& file, std::string_view data) {
-    if (const auto problem = decoder_->decode(data, sample)) fail(file, shard.index, record, *problem);
+  with_file(shard, [&](const RecordFile& file) {
+    if (const auto problem = decoder_->decode(record_of(shard, file, record), sample))
+      fail(file, shard.index, record, *problem);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/dataset.h"
@@ -35,6 +36,11 @@ class TFRecordSource final : public RecordSource {
   std::string description() const override { return description_; }
 
   const ExampleDecoder& decoder() const { return *decoder_; }
+  /// The bytes of a record, checked but not decoded.
+  std::string stored(std::int64_t record_id) const;
+  /// The files of records 0 to `records` - 1; those alone that are read where they lie, without the packed ones, whose
+  /// records are in memory.
+  std::vector<std::filesystem::path> unpacked_files(std::int64_t records) const;
 
  private:
   struct Shard {
@@ -51,9 +57,12 @@ class TFRecordSource final : public RecordSource {
   LabelRange scan_labels(const Shard& shard, const std::string& label_feature) const;
   std::int64_t count_classes(const std::string& label_feature);
   void keep_indexes();
-  /// use(file, data) of record `record` of `shard`.
+  const Shard& shard_of(std::int64_t record_id) const;
+  /// use(file) of `shard`'s file, opened for that where it is not kept open.
   template <typename Use>
-  void with_record(const Shard& shard, std::int64_t record, Use use) const;
+  static void with_file(const Shard& shard, Use use);
+  /// The data of record `record` of `shard`, whose file is `file`; valid until this thread reads the next.
+  static std::string_view record_of(const Shard& shard, const RecordFile& file, std::int64_t record);
 
   std::filesystem::path index_dir_;
   std::string description_;

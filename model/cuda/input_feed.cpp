@@ -25,6 +25,8 @@ Bytes targets_of(const BatchView& batch) {
 /// Where the targets begin behind so many bytes of inputs.
 std::size_t targets_at(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+std::size_t bytes_of(const BatchView& batch) { return targets_at(inputs_of(batch).size()) + targets_of(batch).size(); }
+
 void copy_bytes(const Bytes& from, std::byte* to) {
   if (!from.empty()) std::memcpy(to, from.data(), from.size());
 }
@@ -32,6 +34,13 @@ void copy_bytes(const Bytes& from, std::byte* to) {
 }  // namespace
 
 InputFeed::InputFeed(Context& context) : context_(context), pinned_allocator_(device::make_pinned_allocator()) {}
+
+InputFeed::~InputFeed() {
+  try {
+    context_.copies().synchronize();
+  } catch (const Error&) {  // the device has failed, and has said so before
+  }
+}
 
 void InputFeed::stage(const BatchView& batch) {
   staged_.reset();  // one that nobody loaded
@@ -48,6 +57,9 @@ void InputFeed::load(const TensorView& input, const BatchView& batch, bool stage
   } else {
     which = staged_ ? 1 - *staged_ : std::exchange(next_, 1 - next_);
     bring(batch, slots_[which]);
+    // Room for the next one too: a GPU that is asked for memory may first end all that is under way on it, and what a
+    // step has put there may wait for others.
+    if (!staged_) reserve(bytes_of(batch), slots_[1 - which]);
   }
   Slot& slot = slots_[which];
   context_.stream().wait(*slot.arrived);
@@ -68,7 +80,7 @@ void InputFeed::load(const TensorView& input, const BatchView& batch, bool stage
 void InputFeed::bring(const BatchView& batch, Slot& slot) {
   const Bytes inputs = inputs_of(batch);
   const Bytes targets = targets_of(batch);
-  const std::size_t end = targets_at(inputs.size()) + targets.size();
+  const std::size_t end = bytes_of(batch);
   if (slot.arrived) slot.arrived->synchronize();
   reserve(end, slot);
   auto* const pinned = static_cast<std::byte*>(slot.pinned.data());

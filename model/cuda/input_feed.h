@@ -21,6 +21,9 @@ namespace lockstep::model::cuda {
 class InputFeed {
  public:
   explicit InputFeed(Context& context);
+  ~InputFeed();  ///< waits for what is on its way
+  InputFeed(const InputFeed&) = delete;
+  InputFeed& operator=(const InputFeed&) = delete;
 
   /// The first stride of a batch, for the next load() with `staged`; does not wait for the context's stream.
   void stage(const BatchView& batch);

@@ -10,6 +10,8 @@
 namespace lockstep::strategy {
 namespace {
 
+constexpr double kInputBound = 5;  // per cent of an epoch spent waiting for input that is worth a word
+
 using Clock = std::chrono::steady_clock;
 constexpr auto kRewriteEvery = std::chrono::milliseconds(100);
 
@@ -99,12 +101,18 @@ void Progress::on_epoch_end(const EpochLogs& logs) {
       fmt::format("epoch {}{}: {}", logs.epoch + 1, logs.complete ? "" : " (in part)", metrics_text(logs.metrics));
   if (logs.validation) line += ", " + metrics_text(*logs.validation, "validation ");
   line += fmt::format("; {} samples, {:.1f} s, {:.0f} samples/s", logs.samples, logs.seconds, logs.samples_per_second);
-  if (begin_.world_size > 1 && logs.seconds > 0)
-    line += fmt::format("; {:.1f} % of it communication, {:.1f} % waiting for other replicas",
-                        100 * (logs.communication.exposed - logs.communication.waited) / logs.seconds,
-                        100 * logs.communication.waited / logs.seconds);
+  const auto percent = [&](double seconds) { return logs.seconds > 0 ? 100 * seconds / logs.seconds : 0; };
+  line += fmt::format("; {:.1f} % of it waiting for input", percent(logs.input_wait_seconds));
+  if (begin_.world_size > 1)
+    line += fmt::format(", {:.1f} % communication, {:.1f} % waiting for other replicas",
+                        percent(logs.communication.exposed - logs.communication.waited),
+                        percent(logs.communication.waited));
   if (logs.skipped_samples > 0) line += fmt::format("; {} samples in skipped steps", logs.skipped_samples);
   print_line(line);
+  if (percent(logs.input_wait_seconds) > kInputBound)
+    print_line(
+        "the training waits for its input: give it more --data-threads where cores are free; lockstep data benchmark "
+        "tells which stage is slow");
 }
 
 void Progress::on_checkpoint(const CheckpointLogs& logs) { print_line(fmt::format("saved {}", logs.path.string())); }

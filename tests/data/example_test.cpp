@@ -229,6 +229,30 @@ TEST(FeatureView, ForgetsWhatItHeldBefore) {
   EXPECT_EQ(features[0].kind(), FeatureKind::missing);
 }
 
+TEST(FeatureView, GivesTheOnlyText) {
+  const auto only_text = [](const std::string& value) {
+    const std::vector<std::string> names = {"a"};
+    std::vector<FeatureView> features(1);
+    const std::string record = f(1, entry("a", value));
+    find_features(record, names, features);
+    const auto text = features[0].single_bytes();
+    return text ? std::optional<std::string>(*text) : std::nullopt;
+  };
+  const std::string one = f(1, f(1, "text"));
+  const std::string none = f(1, "");
+  const std::string number = f(3, from_hex("0802"));
+  EXPECT_EQ(only_text(one), "text");
+  EXPECT_EQ(only_text(none), std::nullopt);
+  EXPECT_EQ(only_text(f(1, f(1, "text") + f(1, "more"))), std::nullopt);
+  EXPECT_EQ(only_text(number), std::nullopt);
+  // Lists of one kind are joined; those before one of another kind do not count.
+  EXPECT_EQ(only_text(one + none), "text");
+  EXPECT_EQ(only_text(one + one), std::nullopt);
+  EXPECT_EQ(only_text(one + number), std::nullopt);
+  EXPECT_EQ(only_text(number + one), "text");
+  EXPECT_EQ(only_text(one + number + one), "text");
+}
+
 TEST(FeatureView, LooksIntoAValueOnlyWhenAsked) {
   const std::string record = f(1, entry("a", f(3, from_hex("0aff"))) + entry("b", f(3, from_hex("0802"))));
   const std::vector<std::string> names = {"a", "b"};

@@ -53,10 +53,10 @@ TEST_F(RecordIndexTest, FindsRecordsOfAllSizesAroundItsWindow) {
     const RecordFile file(path_);
     const RecordIndex index = open_record_index(file, {});
     ASSERT_EQ(index.records(), 300);
-    std::string scratch;
+    ReadWindow window;
     for (std::int64_t i = 0; i < index.records(); ++i) {
       const auto at = static_cast<std::size_t>(i);
-      EXPECT_EQ(file.record(i, index.offsets[at], index.length(i), scratch), records[at]) << "record " << i;
+      EXPECT_EQ(file.record(i, index.offsets[at], index.length(i), window), records[at]) << "record " << i;
     }
   }
 }
@@ -163,9 +163,9 @@ TEST_F(RecordIndexTest, ReadsHeadersAlone) {
   write_bytes(path_, damaged);
   const RecordFile file(path_);
   const RecordIndex index = open_record_index(file, {});
-  std::string scratch;
-  EXPECT_EQ(file.record(2, index.offsets[2], index.length(2), scratch), "two");
-  EXPECT_THAT(data_error_of([&] { file.record(1, index.offsets[1], index.length(1), scratch); }),
+  ReadWindow window;
+  EXPECT_EQ(file.record(2, index.offsets[2], index.length(2), window), "two");
+  EXPECT_THAT(data_error_of([&] { file.record(1, index.offsets[1], index.length(1), window); }),
               HasSubstr("record 1 at byte 20] needed an intact record; data CRC"));
 }
 
@@ -173,19 +173,19 @@ TEST_F(RecordIndexTest, AFileThatChangesUnderIsFound) {
   write_records(path_, {"zero", "one", "two"});
   const RecordFile file(path_);
   const RecordIndex index = open_record_index(file, {});
-  std::string scratch;
+  ReadWindow window;
   std::string other;
   append_record(other, "longer than zero");
   const auto change = [&](std::string_view bytes) {  // in place, so that the open file sees it
     std::ofstream(path_, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   };
   change(other + other);
-  EXPECT_EQ(data_error_of([&] { file.record(0, 0, index.length(0), scratch); }),
+  EXPECT_EQ(data_error_of([&] { file.record(0, 0, index.length(0), window); }),
             "[" + path_.string() +
                 ": record 0 at byte 0] needed a record of 4 bytes, as the index says; it has 16; the file has changed, "
                 "start again");
   change("");
-  EXPECT_THAT(data_error_of([&] { file.record(1, index.offsets[1], index.length(1), scratch); }),
+  EXPECT_THAT(data_error_of([&] { file.record(1, index.offsets[1], index.length(1), window); }),
               HasSubstr("truncated length"));
 }
 

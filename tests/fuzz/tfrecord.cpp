@@ -19,9 +19,9 @@ void read_untrusted(Bytes bytes) {
   }
   const RecordFile records(file.path());
   const RecordIndex index = build_record_index(records);
-  std::string scratch;
+  ReadWindow window;
   for (std::int64_t i = 0; i < index.records(); ++i)
-    records.record(i, index.offsets[static_cast<std::size_t>(i)], index.length(i), scratch);
+    records.record(i, index.offsets[static_cast<std::size_t>(i)], index.length(i), window);
 }
 
 }  // namespace lockstep::fuzz

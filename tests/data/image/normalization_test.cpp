@@ -22,7 +22,7 @@ TEST(Normalizer, ComputesInFloatsInThisOrder) {
 }
 
 TEST(Normalizer, TakesTheFirstConstantsForOneChannel) {
-  const Normalizer normalizer({{0.5f, 9, 9}, {0.25f, 9, 9}}, 1);
+  const Normalizer normalizer({.channels = 1, .mean = {0.5f, 9, 9}, .deviation = {0.25f, 9, 9}}, 1);
   std::vector<float> floats(2);
   normalizer.normalize(Bytes{0, 255}, floats);
   EXPECT_EQ(floats, (std::vector<float>{-2, 2}));

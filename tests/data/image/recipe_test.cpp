@@ -26,7 +26,7 @@ TEST(ImageRecipe, NoneTakesItsSizeFromTheCaller) {
   EXPECT_EQ(none.height, 28);
   EXPECT_EQ(none.width, 27);
   EXPECT_EQ(none.channels, 1);
-  EXPECT_EQ(none.normalization, Normalization{});
+  EXPECT_EQ(none.normalization, device::ChannelNormalization());
 }
 
 TEST(ImageRecipe, NamesAllWhereOneIsMisspelt) {

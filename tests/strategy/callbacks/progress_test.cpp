@@ -58,5 +58,29 @@ TEST(Progress, LeavesNothingOfARewrittenLine) {
   EXPECT_THAT(text, HasSubstr("\r" + std::string(line.find('\r'), ' ') + "\repoch 1: loss"));
 }
 
+std::string epoch_line(const EpochLogs& logs, int replicas = 1) {
+  CapturedFile file;
+  Progress progress(file.get(), {});
+  TrainBegin begin;
+  begin.world_size = replicas;
+  progress.on_train_begin(begin);
+  progress.on_epoch_begin(0);
+  progress.on_epoch_end(logs);
+  return file.text();
+}
+
+TEST(Progress, TellsWhereAnEpochsTimeWent) {
+  EpochLogs logs;
+  logs.seconds = 10;
+  logs.input_wait_seconds = 0.2;
+  logs.communication = {.exposed = 1.5, .waited = 0.5};
+  EXPECT_THAT(epoch_line(logs), HasSubstr("; 2.0 % of it waiting for input\n"));
+  EXPECT_THAT(epoch_line(logs, 2), HasSubstr("; 2.0 % of it waiting for input, 10.0 % communication, 5.0 % waiting for "
+                                             "other replicas\n"));
+  EXPECT_THAT(epoch_line(logs), Not(HasSubstr("the training waits for its input")));
+  logs.input_wait_seconds = 0.6;
+  EXPECT_THAT(epoch_line(logs), HasSubstr("\nthe training waits for its input: give it more --data-threads"));
+}
+
 }  // namespace
 }  // namespace lockstep::strategy

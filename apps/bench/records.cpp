@@ -1,0 +1,230 @@
+// What reading records from the page cache costs: beside plain reads of the same pages, in one run. One thread. Files
+// go to a directory of the run's own below TMPDIR; LOCKSTEP_BENCH_RECORDS names one to keep them in, for others to
+// read.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/order/epoch_order.h"
+#include "data/record/example.h"
+#include "data/record/record_index.h"
+#include "data/record/tfrecord_reader.h"
+#include "data/record/tfrecord_writer.h"
+#include "data/source/tfrecord_source.h"
+
+namespace {
+
+using namespace lockstep::data;
+
+constexpr std::size_t kLargeRecord = 100'000;
+constexpr int kLargeRecords = 2'000;
+constexpr std::size_t kPixels = 784;
+constexpr int kImages = 200'000;
+constexpr int kSmallRecords = 1'000'000;
+
+/// The files of all benchmarks, gone with the run unless somebody named their directory.
+class Files {
+ public:
+  Files() : directory_(given()), is_kept_(!directory_.empty()) {
+    if (!is_kept_) directory_ = make_directory();
+    write_all();
+  }
+  Files(const Files&) = delete;
+  Files& operator=(const Files&) = delete;
+  ~Files() {
+    std::error_code ignored;
+    if (!is_kept_) std::filesystem::remove_all(directory_, ignored);
+  }
+
+  std::filesystem::path large() const { return directory_ / "large.tfrecord"; }
+  std::filesystem::path images() const { return directory_ / "images.tfrecord"; }
+  std::filesystem::path small() const { return directory_ / "small.tfrecord"; }
+
+ private:
+  static std::string given() {
+    const char* const directory = std::getenv("LOCKSTEP_BENCH_RECORDS");
+    return directory == nullptr ? "" : directory;
+  }
+  static std::string make_directory() {
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep-records-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
+    return name;
+  }
+
+  void write_all() const {
+    std::string bytes(kLargeRecord, '\0');
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 + i / 251);
+    write(large(), kLargeRecords, [&](int) { return bytes; });
+    write(images(), kImages, [&](int i) {
+      return serialize_example({{"image", BytesList{bytes.substr(static_cast<std::size_t>(i) % 1000, kPixels)}},
+                                {"label", Int64List{i % 10}}});
+    });
+    write(small(), kSmallRecords, [&](int i) { return bytes.substr(static_cast<std::size_t>(i) % 1000, 64); });
+  }
+  template <typename Record>
+  static void write(const std::filesystem::path& path, int records, const Record& record) {
+    TFRecordWriter writer(path, Compression::none);
+    for (int i = 0; i < records; ++i) writer.write(record(i));
+    writer.close();
+  }
+
+  std::filesystem::path directory_;
+  bool is_kept_;
+};
+
+const Files& files() {
+  static const Files made;
+  return made;
+}
+
+void count(benchmark::State& state, std::int64_t records, std::uint64_t bytes) {
+  state.SetItemsProcessed(state.iterations() * records);
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(bytes));
+}
+
+std::vector<std::int64_t> order_of(std::int64_t records, bool shuffled) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(records));
+  std::iota(order.begin(), order.end(), 0);
+  const EpochOrder epoch(1, 0, records);
+  if (shuffled) std::ranges::transform(order, order.begin(), [&](std::int64_t i) { return epoch[i]; });
+  return order;
+}
+
+/// One side of the comparison: the pages' bytes into a buffer of `range` bytes, and nothing else.
+void floor_pread(benchmark::State& state, const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  std::string buffer(static_cast<std::size_t>(state.range(0)), '\0');
+  for ([[maybe_unused]] auto each : state) {
+    off_t at = 0;
+    for (ssize_t got = 1; got > 0; at += got) got = ::pread(descriptor, buffer.data(), buffer.size(), at);
+    benchmark::DoNotOptimize(buffer.data());
+  }
+  ::close(descriptor);
+  count(state, 1, std::filesystem::file_size(path));
+}
+
+/// The other: memcpy out of a mapping, which was touched before, into a buffer of `range` bytes.
+void floor_memcpy(benchmark::State& state, const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const std::size_t size = std::filesystem::file_size(path);
+  void* const mapping = ::mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_POPULATE, descriptor, 0);
+  ::close(descriptor);
+  std::string buffer(static_cast<std::size_t>(state.range(0)), '\0');
+  for ([[maybe_unused]] auto each : state) {
+    for (std::size_t at = 0; at < size; at += buffer.size()) {
+      std::memcpy(buffer.data(), static_cast<const char*>(mapping) + at, std::min(buffer.size(), size - at));
+      benchmark::DoNotOptimize(buffer.data());
+      benchmark::ClobberMemory();
+    }
+  }
+  ::munmap(mapping, size);
+  count(state, 1, size);
+}
+
+/// Every record of a file from its beginning, with both checksums.
+void read_stream(benchmark::State& state, const std::filesystem::path& path) {
+  std::int64_t records = 0;
+  for ([[maybe_unused]] auto each : state) {
+    TFRecordReader reader(path);
+    for (std::string_view record; reader.next(record);) benchmark::DoNotOptimize(record.data());
+    records = reader.records_read();
+  }
+  count(state, records, std::filesystem::file_size(path));
+}
+
+/// Every record by the index, with both checksums; `range` 1: in a shuffled order.
+void read_by_index(benchmark::State& state, const std::filesystem::path& path) {
+  const RecordFile file(path);
+  const RecordIndex index = build_record_index(file);
+  const auto order = order_of(index.records(), state.range(0) != 0);
+  ReadWindow window;
+  for ([[maybe_unused]] auto each : state) {
+    for (const std::int64_t record : order) {
+      const std::uint64_t offset = index.offsets[static_cast<std::size_t>(record)];
+      benchmark::DoNotOptimize(file.record(record, offset, index.length(record), window).data());
+    }
+  }
+  count(state, index.records(), file.size());
+}
+
+/// Read, checksums, parse: pixels and label of every image; `range` 1: in a shuffled order.
+void read_images(benchmark::State& state) {
+  const TFRecordSource source({files().images()}, {.input_shape = {28, 28, 1}, .classes = 10}, "images");
+  const auto order = order_of(source.size(), state.range(0) != 0);
+  std::vector<std::uint8_t> pixels(kPixels);
+  for ([[maybe_unused]] auto each : state) {
+    for (const std::int64_t record : order) {
+      Sample sample;
+      sample.pixels = pixels;
+      source.read(record, sample);
+      benchmark::DoNotOptimize(pixels.data());
+    }
+  }
+  count(state, source.size(), std::filesystem::file_size(files().images()));
+}
+
+/// The same work on records in memory that need neither reading nor a checksum.
+void parse_images(benchmark::State& state) {
+  std::vector<std::string> records;
+  TFRecordReader reader(files().images());
+  for (std::string_view record; records.size() < 1000 && reader.next(record);) records.emplace_back(record);
+  const ExampleDecoder decoder({{28, 28, 1}, 10, 0}, InputKind::pixels, "image", "label");
+  std::vector<std::uint8_t> pixels(kPixels);
+  for ([[maybe_unused]] auto each : state) {
+    for (const std::string& record : records) {
+      Sample sample;
+      sample.pixels = pixels;
+      benchmark::DoNotOptimize(decoder.decode(record, sample));
+    }
+  }
+  count(state, static_cast<std::int64_t>(records.size()), records.size() * records[0].size());
+}
+
+void build_index(benchmark::State& state, const std::filesystem::path& path) {
+  const RecordFile file(path);
+  std::int64_t records = 0;
+  for ([[maybe_unused]] auto each : state) records = build_record_index(file).records();
+  count(state, records, file.size());
+}
+
+void open_indexed(benchmark::State& state, const std::filesystem::path& path) {
+  const std::filesystem::path kept = record_index_path(path, {});
+  {
+    const RecordFile file(path);
+    save_record_index(kept, file.stamp(), build_record_index(file));
+  }
+  std::int64_t records = 0;
+  for ([[maybe_unused]] auto each : state) records = load_record_index(kept, RecordFile(path).stamp())->records();
+  count(state, records, 0);
+}
+
+BENCHMARK_CAPTURE(floor_pread, large, files().large())->Arg(100 << 10)->Arg(1 << 18)->Arg(1 << 20);
+BENCHMARK_CAPTURE(floor_memcpy, large, files().large())->Arg(100 << 10)->Arg(1 << 18)->Arg(1 << 20);
+BENCHMARK_CAPTURE(read_stream, large, files().large());
+BENCHMARK_CAPTURE(read_by_index, large, files().large())->Arg(0)->Arg(1);
+BENCHMARK_CAPTURE(floor_pread, images, files().images())->Arg(1 << 18);
+BENCHMARK_CAPTURE(floor_memcpy, images, files().images())->Arg(1 << 18);
+BENCHMARK_CAPTURE(read_stream, images, files().images());
+BENCHMARK_CAPTURE(read_by_index, images, files().images())->Arg(0)->Arg(1);
+BENCHMARK(read_images)->Arg(0)->Arg(1);
+BENCHMARK(parse_images);
+BENCHMARK_CAPTURE(build_index, small, files().small());
+BENCHMARK_CAPTURE(build_index, images, files().images());
+BENCHMARK_CAPTURE(open_indexed, small, files().small());
+
+}  // namespace
+
+BENCHMARK_MAIN();

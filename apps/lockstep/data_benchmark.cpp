@@ -1,0 +1,212 @@
+#include "apps/lockstep/data_benchmark.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "apps/lockstep/page_cache.h"
+#include "apps/lockstep/stand_in_sources.h"
+#include "data/dataset.h"
+#include "data/image/recipe.h"
+#include "data/source/tfrecord_source.h"
+#include "device/cpu.h"
+#include "device/error.h"
+
+namespace lockstep::apps {
+namespace {
+
+constexpr std::int64_t kMostSampleBytes = std::int64_t{1} << 28;  // kept decoded in memory
+constexpr std::int64_t kRecordsWeighed = 1000;
+constexpr double kHonouredShare = 0.05;  // of pages that may stay where the rest was dropped
+
+std::string_view meaning(std::string_view stage) {
+  if (stage == "synthetic") return "synthetic: nothing read or decoded";
+  if (stage == "decoded") return "decoded: samples in memory";
+  if (stage == "stored") return "stored: records in memory, decoded";
+  if (stage == "warm") return "warm: read from the page cache";
+  return "cold: read from the disk";
+}
+
+/// Batches of `dataset` in a shuffled order for `seconds`; `once`: for one epoch at most, whose first read counts too.
+DataRate time_batches(const data::Dataset& dataset, const DataBenchmarkOptions& options, int threads, bool once) {
+  using Clock = std::chrono::steady_clock;
+  auto start = Clock::now();
+  const data::Dataset batches = dataset.shuffle().batch(options.data.global_batch);
+  const auto stream = batches.stream(
+      {.last_step = once ? batches.steps_per_epoch() : -1, .prefetch = options.data.prefetch, .threads = threads});
+  std::vector<data::Batch> parts;
+  if (!once) {
+    stream->next(parts);
+    start = Clock::now();
+  }
+  DataRate rate{.stage = {}, .threads = threads};
+  while (rate.seconds < options.seconds && stream->next(parts)) {
+    rate.records += parts.front().samples;
+    rate.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  return rate;
+}
+
+double mean_bytes(const data::TFRecordSource& source, std::int64_t records) {
+  const std::int64_t weighed = std::min(records, kRecordsWeighed);
+  double bytes = 0;
+  for (std::int64_t record = 0; record < weighed; ++record) bytes += static_cast<double>(source.stored(record).size());
+  return bytes / static_cast<double>(weighed);
+}
+
+/// 1, 2, 4 and so on, and all cores.
+std::vector<int> thread_counts(int cores) {
+  std::vector<int> counts;
+  for (int count = 1; count < cores; count *= 2) counts.push_back(count);
+  counts.push_back(cores);
+  return counts;
+}
+
+class DataBenchmark {
+ public:
+  explicit DataBenchmark(const DataBenchmarkOptions& options)
+      : options_(options),
+        dataset_(open_dataset(options.data, options.data.data, "train", 1)),
+        files_(dynamic_cast<const data::TFRecordSource*>(&dataset_.source())),
+        sample_bytes_((dataset_.spec().feature_count() + dataset_.spec().targets) *
+                      static_cast<std::int64_t>(sizeof(float))),
+        records_(std::clamp(kMostSampleBytes / sample_bytes_, std::int64_t{1}, dataset_.size())),
+        stored_bytes_(files_ == nullptr ? static_cast<double>(sample_bytes_) : mean_bytes(*files_, records_)) {}
+
+  void run() {
+    print_head();
+    const data::Dataset warm = over(std::make_shared<FirstRecords>(dataset_.source(), records_));
+    const int threads = options_.data.threads;
+    add("synthetic", data::Dataset::from_source(std::make_shared<BlankSource>(warm.spec(), records_)), threads);
+    // Reads all records that are measured, so that the files are warm from here on.
+    add("decoded", data::Dataset::from_source(std::make_shared<DecodedSamples>(warm.batch(options_.data.global_batch))),
+        threads);
+    if (files_ != nullptr) add("stored", over(std::make_shared<StoredRecords>(*files_, records_)), threads);
+    add("warm", warm, threads);
+    const DataLimit limit = find_limit(rates_);
+    for (const int count : thread_counts(device::available_cores()))
+      if (count != threads) add("warm", warm, count);
+    if (files_ != nullptr) measure_cold(warm);
+    print_limit(limit);
+  }
+
+ private:
+  /// `source` in the place of the data set's own, its samples prepared in the same way.
+  data::Dataset over(std::shared_ptr<const data::RecordSource> source) const {
+    const data::Dataset stored = data::Dataset::from_source(std::move(source));
+    const std::string& images = options_.data.images;
+    return images == "none" ? stored : stored.images(data::ImageRecipe::parse(images + "-train"));
+  }
+
+  void add(const char* stage, const data::Dataset& dataset, int threads, bool once = false) {
+    DataRate rate = time_batches(dataset, options_, threads, once);
+    rate.stage = stage;
+    const bool reads_nothing = rate.stage == "synthetic" || rate.stage == "decoded";
+    rate.bytes_per_record = reads_nothing ? static_cast<double>(sample_bytes_) : stored_bytes_;
+    print(rate);
+    rates_.push_back(std::move(rate));
+  }
+
+  void measure_cold(const data::Dataset& warm) {
+    const auto files = files_->unpacked_files(records_);
+    double resident = 0;
+    for (const auto& file : files) resident = std::max(resident, drop_from_page_cache(file));
+    if (files.empty())
+      return note("packed files are inflated into memory when they are opened; there is no cold reading");
+    if (resident > kHonouredShare)
+      return note(
+          fmt::format("the system keeps {:.0f} % of a file in memory although it was asked to drop it; cold "
+                      "reading was not measured",
+                      100 * resident));
+    add("cold", warm, options_.data.threads, true);
+  }
+
+  void print_head() const {
+    if (options_.output.json() || options_.output.quiet) return;
+    fmt::print("{}: {} records", dataset_.description(), dataset_.size());
+    if (records_ < dataset_.size()) fmt::print(", of which the first {} are measured", records_);
+    fmt::print("; shuffled, batches of {}\n{:<40} {:>7} {:>13} {:>10}\n", options_.data.global_batch, "rate", "threads",
+               "records/s", "MB/s");
+  }
+
+  void print(const DataRate& rate) const {
+    if (options_.output.json()) {
+      const nlohmann::ordered_json event = {{"event", "data_rate"},
+                                            {"stage", rate.stage},
+                                            {"threads", rate.threads},
+                                            {"records", rate.records},
+                                            {"seconds", rate.seconds},
+                                            {"records_per_second", rate.records_per_second()},
+                                            {"megabytes_per_second", rate.megabytes_per_second()}};
+      fmt::print("{}\n", event.dump());
+    } else if (!options_.output.quiet) {
+      fmt::print("{:<40} {:>7} {:>13.0f} {:>10.1f}\n", meaning(rate.stage), rate.threads, rate.records_per_second(),
+                 rate.megabytes_per_second());
+    }
+    std::fflush(stdout);
+  }
+
+  void note(const std::string& text) const {
+    if (options_.output.json())
+      fmt::print("{}\n", nlohmann::ordered_json{{"event", "data_note"}, {"text", text}}.dump());
+    else
+      fmt::print("{}\n", text);
+  }
+
+  void print_limit(const DataLimit& limit) const {
+    if (options_.output.json())
+      fmt::print("{}\n", nlohmann::ordered_json{{"event", "data_limit"},
+                                                {"stage", limit.stage},
+                                                {"threads", options_.data.threads},
+                                                {"share", limit.share}}
+                             .dump());
+    else
+      fmt::print("the limit with warm files and {} thread{}: {}, {:.0f} % of a record's time\n", options_.data.threads,
+                 options_.data.threads == 1 ? "" : "s", limit.stage, 100 * limit.share);
+  }
+
+  DataBenchmarkOptions options_;
+  data::Dataset dataset_;
+  const data::TFRecordSource* files_;  // null: the records are in memory, or made up
+  std::int64_t sample_bytes_;
+  std::int64_t records_;
+  double stored_bytes_;
+  std::vector<DataRate> rates_;
+};
+
+}  // namespace
+
+DataLimit find_limit(std::span<const DataRate> rates) {
+  const auto seconds_of = [&](std::string_view stage) -> std::optional<double> {
+    const auto rate = std::ranges::find(rates, stage, &DataRate::stage);
+    return rate == rates.end() ? std::nullopt : std::optional(1 / rate->records_per_second());
+  };
+  const double synthetic = seconds_of("synthetic").value();
+  const double decoded = seconds_of("decoded").value();
+  const double warm = seconds_of("warm").value();
+  std::vector<DataLimit> parts = {{"batching", synthetic}, {"copying", decoded - synthetic}};
+  if (const auto stored = seconds_of("stored")) {
+    parts.push_back({"decoding", *stored - decoded});
+    parts.push_back({"reading", warm - *stored});
+  } else {
+    parts.push_back({"reading and decoding", warm - decoded});
+  }
+  DataLimit limit = *std::ranges::max_element(parts, {}, &DataLimit::share);
+  limit.share = std::min(limit.share / warm, 1.0);
+  return limit;
+}
+
+void benchmark_data(const DataBenchmarkOptions& options) {
+  if (options.data.data.empty())
+    throw Error(ErrorCategory::input, "command line", "needed --data, the records to read", "it was not given");
+  require_at_least("--data-threads", options.data.threads, 1);
+  require_at_least("--prefetch", options.data.prefetch, 1);
+  require_at_least("--global-batch", options.data.global_batch, 1);
+  DataBenchmark(options).run();
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,140 @@
+// Images on their way from files into batches.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/image/transform.h"
+#include "tests/data/image/encode.h"
+#include "tests/data/support.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+
+std::string encoded_record(const Bytes& file, std::int64_t label) {
+  return serialize_example({{"image/encoded", BytesList{text_of(file)}}, {"image/class/label", Int64List{label}}});
+}
+
+class ImageBatches : public testing::Test {
+ protected:
+  /// Records of JPEG and PNG images in turn, all of `height` x `width`.
+  Dataset images(int count, int height = 12, int width = 10) {
+    std::vector<std::string> records;
+    for (int i = 0; i < count; ++i) {
+      const Image image = i % 3 == 0 ? noisy_image(height, width) : smooth_image(height, width);
+      records.push_back(encoded_record(i % 2 == 0 ? encode_jpeg(image.view()) : encode_png(image.view()), i % 4));
+    }
+    write_records(directory_ / "images", records);
+    return open();
+  }
+  Dataset open() const { return Dataset::from_tfrecords((directory_ / "images").string()); }
+
+  static std::vector<Batch> batches_of(const Dataset& dataset, StreamOptions options = {}) {
+    if (options.last_step < 0) options.last_step = dataset.steps_per_epoch();
+    const auto stream = dataset.stream(options);
+    std::vector<Batch> batches;
+    for (std::vector<Batch> parts; stream->next(parts);) batches.insert(batches.end(), parts.begin(), parts.end());
+    return batches;
+  }
+
+  static ImageRecipe small_crops() {
+    ImageRecipe recipe = ImageRecipe::parse("cifar10-train");
+    recipe.height = 8;
+    recipe.width = 6;
+    return recipe;
+  }
+
+  const TemporaryDirectory directory_;
+};
+
+TEST_F(ImageBatches, HaveTheShapeOfTheFirstImage) {
+  const Dataset dataset = images(5);
+  EXPECT_EQ(dataset.spec(), (SampleSpec{{12, 10, 3}, 4, 0}));
+  const std::vector<Batch> batches = batches_of(dataset.batch(5));
+  const Image second = smooth_image(12, 10);  // a PNG, which loses nothing
+  const Bytes pixels = pixels_of(second.view());
+  for (std::size_t i = 0; i < pixels.size(); ++i)
+    ASSERT_EQ(batches[0].features[pixels.size() + i], static_cast<float>(pixels[i]) / 255.0f) << i;
+}
+
+TEST_F(ImageBatches, HaveTheShapeOfTheRecipe) {
+  const Dataset dataset = images(7).images(small_crops()).batch(3);
+  EXPECT_EQ(dataset.spec().shape, (std::vector<std::int64_t>{8, 6, 3}));
+  EXPECT_THAT(dataset.description(), HasSubstr(", images cifar10-train"));
+  const std::vector<Batch> batches = batches_of(dataset);
+  EXPECT_EQ(batches[0].features.size(), 3u * 8 * 6 * 3);
+  EXPECT_EQ(batches[2].features.size(), 1u * 8 * 6 * 3);
+}
+
+TEST_F(ImageBatches, AreThoseOfTheTransformForTheirKeys) {
+  const Dataset plain = images(7).batch(7);
+  const Dataset dataset = open().images(small_crops()).batch(7);
+  const std::vector<Batch> epochs = batches_of(dataset, {.seed = 5, .last_step = 2});
+  const std::vector<Batch> stored = batches_of(plain, {.last_step = 1, .pixels = true});
+  const ImageTransform transform(small_crops());
+  ImageScratch scratch;
+  const std::size_t size = transform.output_size();
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch)
+    for (std::size_t i = 0; i < 7; ++i) {
+      const ImageView image = view_of(std::span(stored[0].pixels).subspan(i * 360, 360), 12, 10, 3);
+      std::vector<float> expected(size);
+      transform.apply(image, {5, epoch, static_cast<std::int64_t>(i)}, expected, scratch);
+      const auto given = std::span(epochs[static_cast<std::size_t>(epoch)].features).subspan(i * size, size);
+      EXPECT_EQ(std::vector<float>(given.begin(), given.end()), expected) << epoch << " " << i;
+    }
+  EXPECT_NE(epochs[0].features, epochs[1].features) << "an epoch has crops of its own";
+}
+
+TEST_F(ImageBatches, AreTheSameForAnyNumberOfReplicasAndThreads) {
+  const Dataset dataset = images(20).images(small_crops()).shuffle().batch(6);
+  const auto all_features = [&](StreamOptions options) {
+    std::vector<float> features;
+    for (const Batch& batch : batches_of(dataset, std::move(options)))
+      features.insert(features.end(), batch.features.begin(), batch.features.end());
+    return features;
+  };
+  const std::vector<float> expected = all_features({.seed = 9});
+  EXPECT_EQ(all_features({.seed = 9, .replicas = 3, .local_replicas = 3, .threads = 2}), expected);
+}
+
+TEST_F(ImageBatches, StayBytesForADeviceThatNormalizes) {
+  const Dataset dataset = images(7).images(small_crops()).batch(7);
+  const std::vector<Batch> pixels = batches_of(dataset, {.pixels = true});
+  const std::vector<Batch> features = batches_of(dataset);
+  EXPECT_TRUE(pixels[0].features.empty());
+  std::vector<float> converted(pixels[0].pixels.size());
+  device::pixels_to_features(pixels[0].pixels, pixels[0].normalization, converted);
+  EXPECT_EQ(converted, features[0].features);
+  const Dataset twice = dataset.normalize({.channels = 3, .deviation = {2, 2, 2}});
+  EXPECT_TRUE(batches_of(twice, {.pixels = true})[0].pixels.empty()) << "a device normalizes once";
+}
+
+TEST_F(ImageBatches, NameTheImageThatDoesNotFit) {
+  write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(4, 4).view()), 0),
+                                        encoded_record(encode_png(smooth_image(4, 5).view()), 1)});
+  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }), HasSubstr("record 1 at byte "));
+  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }),
+              HasSubstr("] needed an image in image/encoded that can be used; [image recipe none] needed images of 4 x "
+                        "4; one is 4 x 5"));
+  Bytes cut = encode_jpeg(smooth_image(4, 4).view());
+  cut.resize(cut.size() / 2);
+  write_records(directory_ / "images",
+                {encoded_record(encode_png(smooth_image(4, 4).view()), 0), encoded_record(cut, 1)});
+  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }), HasSubstr("[JPEG image] needed an intact image"));
+}
+
+TEST_F(ImageBatches, AreNotMadeOfNumbers) {
+  const Dataset numbers = Dataset::synthetic({8, 8, 3}, 2, 4);
+  EXPECT_EQ(input_error_of([&] { numbers.images(small_crops()); }),
+            "[images] needed records that are images; those of 4 synthetic samples of 8x8x3 are not");
+}
+
+}  // namespace
+}  // namespace lockstep::data
