@@ -12,6 +12,7 @@
 #include "model/backend.h"
 #include "model/compiled_model.h"
 #include "model/zoo/zoo.h"
+#include "tests/model/support/reference_devices.h"
 #include "tests/model/support/reference_file.h"
 
 namespace lockstep::model {
@@ -177,8 +178,7 @@ const Case kCases[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, Reference,
-                         ::testing::Combine(::testing::ValuesIn(kCases),
-                                            ::testing::Values(device::DeviceKind::cpu, device::DeviceKind::gpu)),
+                         ::testing::Combine(::testing::ValuesIn(kCases), ::testing::ValuesIn(reference_devices())),
                          name_of);
 
 // Inference uses other kernels than training; without normalization their logits are the same.
