@@ -70,8 +70,8 @@ void train(const Options& options) {
   std::vector<std::int32_t> labels(static_cast<std::size_t>(options.batch));
   for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % kClasses);
   for (int step = 0; step < options.steps; ++step)
-    replica.train_batch({options.batch, images, {labels, {}}}, {.step = step, .global_samples = options.batch},
-                        model::SparseCategoricalCrossentropy{});
+    replica.train_batch({.samples = options.batch, .features = images, .targets = {.labels = labels}},
+                        {.step = step, .global_samples = options.batch}, model::SparseCategoricalCrossentropy{});
 }
 
 // Lines are comma separated: "onednn_verbose,exec,cpu,KIND,IMPLEMENTATION,…,MILLISECONDS".

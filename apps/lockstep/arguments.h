@@ -65,6 +65,9 @@ inline constexpr const char* kPrecisionHelp =
 /// Reads "28x28x1". Throws Error (input).
 std::vector<std::int64_t> parse_shape(const std::string& text);
 
+/// `dataset` with its images prepared as --images says, for the part "train" or "test". Throws Error (input).
+data::Dataset prepared(const data::Dataset& dataset, const std::string& images, const std::string& part);
+
 /// The data set called `spec`, not batched; `part`, "train" or "test", is meant where it names none, and its recipe is
 /// what images are prepared by. `seed` makes synthetic data up.
 data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec, const std::string& part,

@@ -11,7 +11,6 @@
 #include "apps/lockstep/page_cache.h"
 #include "apps/lockstep/stand_in_sources.h"
 #include "data/dataset.h"
-#include "data/image/recipe.h"
 #include "data/source/tfrecord_source.h"
 #include "device/cpu.h"
 #include "device/error.h"
@@ -98,8 +97,7 @@ class DataBenchmark {
   /// `source` in the place of the data set's own, its samples prepared in the same way.
   data::Dataset over(std::shared_ptr<const data::RecordSource> source) const {
     const data::Dataset stored = data::Dataset::from_source(std::move(source));
-    const std::string& images = options_.data.images;
-    return images == "none" ? stored : stored.images(data::ImageRecipe::parse(images + "-train"));
+    return prepared(stored, options_.data.images, "train");
   }
 
   void add(const char* stage, const data::Dataset& dataset, int threads, bool once = false) {
