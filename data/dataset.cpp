@@ -49,6 +49,11 @@ Dataset Dataset::images(const ImageRecipe& recipe) const {
   if (!source().has_images())
     throw Error(ErrorCategory::input, "images", "needed records that are images",
                 "those of " + description() + " are not");
+  const std::vector<std::int64_t>& stored = source().spec().shape;
+  if (!source().has_encoded_images() && (stored.size() != 3 || stored.back() != recipe.channels))
+    throw Error(ErrorCategory::input, "images",
+                fmt::format("needed images [H, W, {}] for the recipe {}", recipe.channels, recipe.name),
+                fmt::format("those of {} are [{}]", description(), fmt::join(stored, ", ")));
   Description changed = *description_;
   changed.images = std::make_shared<const ImageTransform>(recipe);
   changed.spec.shape = {recipe.height, recipe.width, recipe.channels};

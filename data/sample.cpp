@@ -1,5 +1,7 @@
 #include "data/sample.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "device/error.h"
@@ -11,6 +13,20 @@ std::int64_t SampleSpec::feature_count() const {
   std::int64_t count = 1;
   for (const std::int64_t extent : shape) count *= extent;
   return count;
+}
+
+void check_shape(std::span<const std::int64_t> shape, const std::string& where) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 28;
+  std::int64_t count = 1;
+  bool is_sensible = !shape.empty();
+  for (const std::int64_t extent : shape) {
+    is_sensible = is_sensible && extent > 0 && extent <= kMost / count;
+    if (!is_sensible) break;
+    count *= extent;
+  }
+  if (!is_sensible)
+    throw Error(ErrorCategory::input, where, "needed a shape of extents above 0 and up to 2^28 elements",
+                fmt::format("got [{}]", fmt::join(shape, ", ")));
 }
 
 void Sample::set_image(std::span<const std::uint8_t> image) {

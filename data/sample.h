@@ -33,6 +33,9 @@ class ImageStep {
   virtual void take_encoded(std::span<const std::uint8_t> file, Sample& sample) = 0;
 };
 
+/// Throws Error (input) unless there are extents, each above 0, whose product is at most 2^28.
+void check_shape(std::span<const std::int64_t> shape, const std::string& where);
+
 /// One decoded record, seen through the memory of the batch it becomes part of.
 struct Sample {
   std::span<float> features;  ///< [shape...], row-major; uint8 images arrive as value / 255
@@ -65,6 +68,8 @@ class RecordSource {
   virtual std::int64_t size() const = 0;
   /// Whether the records are images of uint8, so that read() may be asked for pixels and given an ImageStep.
   virtual bool has_images() const { return false; }
+  /// Whether those images are JPEG or PNG files, which may have any size.
+  virtual bool has_encoded_images() const { return false; }
   /// Decodes record `record_id` into `sample`, whose spans have the spec's sizes. Thread-safe. Throws Error (data) with
   /// file, record, byte offset and kind of damage; also for a label outside 0 .. classes-1.
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;

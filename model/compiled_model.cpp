@@ -120,7 +120,7 @@ MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext&
 
 void CompiledModel::load(const BatchView& batch, const StepContext& context, const Loss& loss, bool staged) {
   check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
-  if (batch.samples == 0) return;
+  if (batch.samples == 0) return prepare(0, true);             // not in the step, where the others wait
   const TensorView input = plan(batch.samples, true).input();  // first, since the backend learns of its layers here
   backend_->begin_pass(
       {.training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,8 @@ struct ComputeOptions {
   /// Batch normalization in training takes the statistics of all its members; it outlives the model. None: those of the
   /// model's own samples.
   StatisticsExchange* statistics = nullptr;
+  /// Called now and then while plans are made, which can take long where algorithms are measured.
+  std::function<void()> progress = {};
 };
 
 }  // namespace lockstep::model

@@ -85,6 +85,11 @@ void FitLoop::check_position(const RestoredCheckpoint& restored) const {
   if (const std::string precision = to_string(trainer_.precision); state.precision != precision && strategy_.is_chief())
     strategy_.session().logger()->warn("{} was computed in {}; from here on it is {}", restored.path.string(),
                                        state.precision, precision);
+  if (const auto saved = state.configuration->value("preparation", dataset_.preparation());
+      saved != dataset_.preparation())
+    throw Error(ErrorCategory::checkpoint, "resume",
+                fmt::format("needed samples prepared as for {} (\"{}\")", restored.path.string(), saved),
+                fmt::format("got \"{}\"; --resume never starts over", dataset_.preparation()));
   check_same(restored.path, "number of records", state.configuration->value("records", dataset_.size()),
              dataset_.size());
 }
@@ -127,6 +132,7 @@ TrainingState FitLoop::state() const {
   if (scaler.is_dynamic()) state.metrics[kGoodStepsKey] = static_cast<double>(scaler.good_steps());
   state.configuration = fit_.checkpoint.configuration;
   (*state.configuration)["records"] = dataset_.size();
+  (*state.configuration)["preparation"] = dataset_.preparation();
   remember_route(*state.configuration, strategy_.selection().route);
   if (tuned_bytes_ > 0) (*state.configuration)[kBucketKey] = tuned_bytes_;
   (*state.configuration)["schedule_steps"] = schedule_.total_steps;

@@ -77,11 +77,7 @@ void FitLoop::begin() {
     set_bucket_bytes(tuned_bytes_);
   else if (trainer_.tune_buckets && strategy_.group(0).overlaps())
     tuner_.emplace(replicas_.network().parameters().element_count() * sizeof(float));
-  // What does not fit is known before hours of training.
-  replicas_.run([this](Replica& replica, int) {
-    replica.prepare(std::min(dataset_.global_batch(), dataset_.size()), true);
-    if (fit_.validation) replica.prepare(std::min(fit_.validation->global_batch(), fit_.validation->size()), false);
-  });
+  if (step_ < last_step_) prepare();
   // Ranks may have different callbacks: the chief alone writes logs.
   callbacks_may_stop_ = strategy_.ranks().any(
       std::ranges::any_of(fit_.callbacks, [](const auto& callback) { return callback->may_stop_at_batches(); }));
@@ -96,6 +92,20 @@ void FitLoop::begin() {
                                .threads = fit_.data_threads,
                                .pixels = strategy_.has_gpu()});
   announce();
+}
+
+// What does not fit is known before hours of training. Batches are whole, but for the last one of an epoch.
+void FitLoop::prepare() {
+  const bool ends_an_epoch = last_step_ >= (epochs_done_ + 1) * steps_per_epoch_;
+  replicas_.run([&](Replica& replica, int) {
+    const auto prepare = [&](const data::Dataset& dataset, bool training, bool to_the_end) {
+      const std::int64_t batch = std::min(dataset.global_batch(), dataset.size());
+      replica.prepare(batch, training);
+      if (to_the_end && dataset.size() % batch > 0) replica.prepare(dataset.size() % batch, training);
+    };
+    prepare(dataset_, true, ends_an_epoch);
+    if (fit_.validation) prepare(*fit_.validation, false, true);
+  });
 }
 
 std::string FitLoop::plan() const {

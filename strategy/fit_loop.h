@@ -33,6 +33,7 @@ class FitLoop {
   void begin();
   void restore();
   void initialize();
+  void prepare();
   void check_position(const RestoredCheckpoint& restored) const;
   /// What all ranks must have in common, for people.
   std::string plan() const;

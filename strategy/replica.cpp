@@ -85,7 +85,8 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
              {.precision = options.precision,
               .tf32 = options.tf32,
               .deterministic = options.deterministic,
-              .statistics = statistics_.get()}),
+              .statistics = statistics_.get(),
+              .progress = [this] { tick(); }}),
       loss_scaler_(options.loss_scaling),
       buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets,
                kPassengerEntries, device.kind == device::DeviceKind::gpu ? &model_.backend().stream() : nullptr),
@@ -192,7 +193,14 @@ void Replica::prepare(std::int64_t global_samples, bool training) {
   data::Batch part;
   part.samples = samples.size();
   part.global_samples = global_samples;
-  model_.prepare(training ? micro_batch(part, 0).size() : part.samples, training);
+  if (!training) return model_.prepare(part.samples, false);
+  // Micro-batches have two sizes at most.
+  for (const std::int64_t piece : {std::int64_t{0}, micro_batches(part) - 1})
+    model_.prepare(micro_batch(part, piece).size(), true);
+}
+
+void Replica::tick() const {
+  if (group_.activity() != nullptr) group_.activity()->tick();
 }
 
 StepResult Replica::train_step(const data::Batch& part, const StepRequest& request, const data::Batch* next) {

@@ -65,10 +65,10 @@ target_include_directories(lockstep_random123 SYSTEM INTERFACE ${RANDOM123_INCLU
 
 set(cuda_found FALSE)
 if(NOT LOCKSTEP_CUDA STREQUAL "OFF")
-  find_package(CUDAToolkit QUIET)
+  find_package(CUDAToolkit 12.5 QUIET)  # with cudaGetDriverEntryPointByVersion
   if(CUDAToolkit_FOUND)
     set(cuda_found TRUE)
   elseif(LOCKSTEP_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "LOCKSTEP_CUDA=ON needs the CUDA toolkit; none was found. Set CUDAToolkit_ROOT, or use LOCKSTEP_CUDA=AUTO.")
+    message(FATAL_ERROR "LOCKSTEP_CUDA=ON needs the CUDA toolkit 12.5 or newer; none was found. Set CUDAToolkit_ROOT, or use LOCKSTEP_CUDA=AUTO.")
   endif()
 endif()

@@ -17,9 +17,10 @@ if(cuda_found)
 endif()
 
 # lockstep_loads(SOURCE DEFINITION LIBRARY): SOURCE loads a library, and looks for it last in the folder that DEFINITION names, where
-# LIBRARY was found.
+# LIBRARY was found. The functions that it defines have the library's names, and must not be found by others who link that library.
 function(lockstep_loads SOURCE DEFINITION LIBRARY)
   file(REAL_PATH ${LIBRARY} library)
   get_filename_component(folder ${library} DIRECTORY)
   set_property(SOURCE ${SOURCE} APPEND PROPERTY COMPILE_DEFINITIONS ${DEFINITION}="${folder}")
+  set_property(SOURCE ${SOURCE} APPEND PROPERTY COMPILE_OPTIONS -fvisibility=hidden)
 endfunction()

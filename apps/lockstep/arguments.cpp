@@ -46,8 +46,7 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
           "--images", arguments.images,
           "How images are prepared: none (as stored, divided by 255); cifar10 (normalized; training with crops of "
           "a border of 4 pixels and flips); imagenet (224x224, normalized; training with random resized crops and "
-          "flips)")
-      ->capture_default_str()
+          "flips). Else as the model of a checkpoint was trained, or none")
       ->group(group);
   command.add_option("--global-batch", arguments.global_batch, "Samples of a step over all replicas")
       ->capture_default_str()
@@ -118,7 +117,7 @@ std::vector<std::int64_t> parse_shape(const std::string& text) {
 }
 
 data::Dataset prepared(const data::Dataset& dataset, const std::string& images, const std::string& part) {
-  if (images == "none") return dataset;
+  if (images.empty() || images == "none") return dataset;
   if (images != "cifar10" && images != "imagenet")
     throw Error(ErrorCategory::input, "images", "needed none, cifar10 or imagenet", fmt::format("got \"{}\"", images));
   return dataset.images(data::ImageRecipe::parse(fmt::format("{}-{}", images, part)));

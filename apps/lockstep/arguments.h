@@ -28,9 +28,9 @@ struct DataArguments {
   std::string index_dir;
   std::string input_feature;
   std::string label_feature;
-  std::string input_shape;      ///< "28x28x1"
-  std::int64_t classes = 0;     ///< 0: what the data say
-  std::string images = "none";  ///< whose recipes images are prepared by
+  std::string input_shape;   ///< "28x28x1"
+  std::int64_t classes = 0;  ///< 0: what the data say
+  std::string images;        ///< whose recipes images are prepared by; empty: as the model was trained, else as stored
   std::int64_t global_batch = 64;
   int threads = 1;
   int prefetch = 2;
@@ -65,7 +65,8 @@ inline constexpr const char* kPrecisionHelp =
 /// Reads "28x28x1". Throws Error (input).
 std::vector<std::int64_t> parse_shape(const std::string& text);
 
-/// `dataset` with its images prepared as --images says, for the part "train" or "test". Throws Error (input).
+/// `dataset` with its images prepared as --images says (empty: none), for the part "train" or "test". Throws Error
+/// (input).
 data::Dataset prepared(const data::Dataset& dataset, const std::string& images, const std::string& part);
 
 /// The data set called `spec`, not batched; `part`, "train" or "test", is meant where it names none, and its recipe is

@@ -35,9 +35,11 @@ Restored restore(strategy::Session& session, const RestoredArguments& arguments)
   check_arguments(arguments);
   auto strategy = choose_strategy(session, arguments.place);
   ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint);
-  // Records that say no shape or number of classes of their own are read as the model wants them.
+  // Records that say no number of classes of their own are read as the model wants them, and images are prepared as
+  // they were for its training.
   DataArguments data = arguments.data;
   if (data.classes == 0 && source.loss != "mean-squared-error") data.classes = source.outputs;
+  if (data.images.empty()) data.images = source.images;
   data::Dataset dataset = open_dataset(data, data.data, "test", 1).batch(data.global_batch);
   auto trainer = std::make_unique<strategy::Trainer>(
       *strategy, source.make(),

@@ -45,8 +45,13 @@ model::Network ModelSource::make() const {
 }
 
 nlohmann::json ModelSource::to_json() const {
-  return {{"name", name}, {"description", description},        {"input_shape", input_shape}, {"outputs", outputs},
-          {"loss", loss}, {"label_smoothing", label_smoothing}};
+  return {{"name", name},
+          {"description", description},
+          {"input_shape", input_shape},
+          {"outputs", outputs},
+          {"loss", loss},
+          {"label_smoothing", label_smoothing},
+          {"images", images}};
 }
 
 ModelSource ModelSource::from_json(const nlohmann::json& json, const std::string& where) {
@@ -56,7 +61,8 @@ ModelSource ModelSource::from_json(const nlohmann::json& json, const std::string
             .input_shape = json.at("input_shape").get<model::Shape>(),
             .outputs = json.at("outputs").get<std::int64_t>(),
             .loss = json.at("loss").get<std::string>(),
-            .label_smoothing = json.at("label_smoothing").get<double>()};
+            .label_smoothing = json.at("label_smoothing").get<double>(),
+            .images = json.value("images", "none")};
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCategory::checkpoint, where, "needed the description of the model, as `lockstep train` writes it",
                 error.what());
@@ -70,7 +76,8 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec, 
                      .input_shape = spec.shape,
                      .outputs = spec.classes > 0 ? spec.classes : spec.targets,
                      .loss = loss,
-                     .label_smoothing = label_smoothing};
+                     .label_smoothing = label_smoothing,
+                     .images = "none"};
   if (name.ends_with(".json")) source.description = read_description(name);
   return source;
 }

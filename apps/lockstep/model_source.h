@@ -23,6 +23,7 @@ struct ModelSource {
   std::int64_t outputs = 0;  ///< classes, or targets of a regression
   std::string loss = "sparse-categorical-crossentropy";
   double label_smoothing = 0;
+  std::string images = "none";  ///< how images were prepared (--images)
 
   model::Network make() const;
   nlohmann::json to_json() const;

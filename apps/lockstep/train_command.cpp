@@ -82,7 +82,8 @@ int train(strategy::Session& session, const TrainArguments& arguments, const std
   check_places(arguments.place);
   // Before the strategy, whose watchdog knows nothing of indexes that take their time.
   data::Dataset dataset = open_dataset(arguments.data, arguments.data.data, "train", arguments.seed);
-  const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss, arguments.label_smoothing);
+  ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss, arguments.label_smoothing);
+  if (!arguments.data.images.empty()) source.images = arguments.data.images;
   if (arguments.shuffle) dataset = dataset.shuffle();
   dataset = dataset.batch(arguments.data.global_batch);
 

@@ -39,10 +39,15 @@ struct ErrorExit {
   std::longjmp(exit->jump, 1);
 }
 
-/// A warning (level -1) says that libjpeg met corrupt data and made something up. Training on made-up pixels is worse
-/// than stopping, or skipping the record where the user allows it. Levels from 0 are traces.
+/// Of the file about the pixels, not of the pixels: bytes between two markers, versions that nobody reads.
+bool is_harmless(int warning) {
+  return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_JFIF_MAJOR || warning == JWRN_ADOBE_XFORM;
+}
+
+/// Of most warnings (level -1) the cause is corrupt data, for which libjpeg has made something up. Training on made-up
+/// pixels is worse than stopping. Levels from 0 are traces.
 void leave_on_warning(j_common_ptr codec, int level) {
-  if (level < 0) leave(codec);
+  if (level < 0 && !is_harmless(codec->err->msg_code)) leave(codec);
 }
 
 void ignore(j_decompress_ptr) {}

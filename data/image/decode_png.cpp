@@ -98,7 +98,10 @@ class PngReader {
     png_set_strip_alpha(png_);
     const int stored = header().channels;
     if (stored == 1 && channels == 3) png_set_gray_to_rgb(png_);
-    if (stored == 3 && channels == 1) png_set_rgb_to_gray_fixed(png_, PNG_ERROR_ACTION_NONE, kRedOfLuma, kGreenOfLuma);
+    if (stored != 3 || channels != 1) return;
+    // Values as they are, whatever the file says of their gamma.
+    png_set_gamma_fixed(png_, PNG_FP_1, PNG_FP_1);
+    png_set_rgb_to_gray_fixed(png_, PNG_ERROR_ACTION_NONE, kRedOfLuma, kGreenOfLuma);
   }
 
   std::span<const std::uint8_t> left_;

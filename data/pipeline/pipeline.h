@@ -29,7 +29,7 @@ struct Pipeline {
   }
 
   /// Global batches of an epoch; the last one may be smaller.
-  std::int64_t steps_per_epoch() const { return (source->size() + global_batch - 1) / global_batch; }
+  std::int64_t steps_per_epoch() const { return source->size() == 0 ? 0 : 1 + (source->size() - 1) / global_batch; }
 };
 
 }  // namespace lockstep::data

@@ -82,6 +82,11 @@ std::optional<RecordIndex> from_bytes(std::string_view bytes, const FileStamp& s
   if (integer_at(head, "records") != static_cast<std::int64_t>(offsets) - 1) return std::nullopt;
   index.offsets.resize(offsets);
   std::memcpy(index.offsets.data(), bytes.data(), bytes.size());
+  constexpr std::uint64_t kLeast = kRecordHeaderBytes + kRecordFooterBytes;
+  if (index.offsets.front() != 0) return std::nullopt;
+  for (std::size_t i = 1; i < offsets; ++i)
+    if (index.offsets[i] < index.offsets[i - 1] || index.offsets[i] - index.offsets[i - 1] < kLeast)
+      return std::nullopt;
   if (const auto labels = head.find("labels"); labels != head.end()) {
     index.labels = LabelRange{labels->at("feature"), integer_at(*labels, "lowest"), integer_at(*labels, "highest")};
   }

@@ -44,6 +44,8 @@ std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sam
     return decode_label(found[1], sample);
   } catch (const MalformedExample& error) {
     return SampleProblem{"needed a tf.train.Example", error.what()};
+  } catch (const Error& error) {
+    return SampleProblem{fmt::format("needed an image in {} that can be used", input_feature()), error.what()};
   }
 }
 
@@ -61,7 +63,8 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
   if (input_ == InputKind::encoded_image) {
     if (!bytes)
       return SampleProblem{fmt::format("needed a JPEG or PNG image in {}", input_feature()), values_of(feature)};
-    return decode_image(*bytes, sample);
+    decode_image(*bytes, sample);
+    return std::nullopt;
   }
   const auto count = static_cast<std::size_t>(spec_.feature_count());
   if (bytes && bytes->size() == count) {
@@ -73,19 +76,14 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
       bytes ? fmt::format("it has {} bytes", bytes->size()) : values_of(feature)};
 }
 
-std::optional<SampleProblem> ExampleDecoder::decode_image(std::string_view bytes, Sample& sample) const {
+void ExampleDecoder::decode_image(std::string_view bytes, Sample& sample) const {
   thread_local ImageScratch scratch;
-  try {
-    if (sample.images != nullptr)
-      sample.images->take_encoded(bytes_of(bytes), sample);
-    else if (!sample.pixels.empty())
-      as_stored_->apply(bytes_of(bytes), {}, sample.pixels, scratch);
-    else
-      as_stored_->apply(bytes_of(bytes), {}, sample.features, scratch);
-    return std::nullopt;
-  } catch (const Error& error) {
-    return SampleProblem{fmt::format("needed an image in {} that can be used", input_feature()), error.what()};
-  }
+  if (sample.images != nullptr)
+    sample.images->take_encoded(bytes_of(bytes), sample);
+  else if (!sample.pixels.empty())
+    as_stored_->apply(bytes_of(bytes), {}, sample.pixels, scratch);
+  else
+    as_stored_->apply(bytes_of(bytes), {}, sample.features, scratch);
 }
 
 std::optional<SampleProblem> ExampleDecoder::decode_label(const FeatureView& feature, Sample& sample) const {

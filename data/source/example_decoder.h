@@ -43,7 +43,8 @@ class ExampleDecoder {
 
  private:
   std::optional<SampleProblem> decode_input(const FeatureView& feature, Sample& sample) const;
-  std::optional<SampleProblem> decode_image(std::string_view bytes, Sample& sample) const;
+  /// Throws Error for an image that cannot be used.
+  void decode_image(std::string_view bytes, Sample& sample) const;
   std::optional<SampleProblem> decode_label(const FeatureView& feature, Sample& sample) const;
 
   SampleSpec spec_;

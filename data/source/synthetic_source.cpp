@@ -64,6 +64,7 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options)
   if (options.shape.empty())
     throw Error(ErrorCategory::input, "synthetic data", "needed a shape", "it has no dimension");
   for (const std::int64_t extent : options.shape) check_positive(extent, "element in every dimension");
+  check_shape(options.shape, "synthetic data");
   if (options.images && (options.shape.size() != 3 || options.shape.back() > 4))
     throw Error(ErrorCategory::input, "synthetic data", "needed a shape HxWxC of 1 to 4 channels for images",
                 fmt::format("{} was given", fmt::join(options.shape, "x")));

@@ -56,13 +56,21 @@ std::vector<std::int64_t> shape_of_image(std::string_view bytes, const std::stri
   }
 }
 
-/// An image that is not encoded may begin as if it were.
-InputKind kind_of(const FeatureView& input, const SampleSpec& spec) {
+/// An image that is not encoded may begin as if it were: then somebody says its shape.
+InputKind kind_of(const FeatureView& input, const std::vector<std::int64_t>& told_shape) {
   if (input.kind() != FeatureKind::bytes) return InputKind::floats;
-  if (input.size() != 1) return InputKind::pixels;
-  if (static_cast<std::int64_t>(input.bytes().size()) == spec.feature_count()) return InputKind::pixels;
-  return encoded_image_kind(input.bytes()) ? InputKind::encoded_image : InputKind::pixels;
+  if (input.size() != 1 || !encoded_image_kind(input.bytes())) return InputKind::pixels;
+  const bool is_stored = !told_shape.empty() && static_cast<std::int64_t>(input.bytes().size()) ==
+                                                    SampleSpec{told_shape, 0, 0}.feature_count();
+  return is_stored ? InputKind::pixels : InputKind::encoded_image;
 }
+
+/// Looks at the header of an image alone: what becomes of it is not known yet.
+class HeaderStep final : public ImageStep {
+ public:
+  void take_stored(std::span<const std::uint8_t> /*pixels*/, Sample& /*sample*/) override {}
+  void take_encoded(std::span<const std::uint8_t> file, Sample& /*sample*/) override { ImageDecoder().open(file); }
+};
 
 std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& name, std::string_view record,
                                    const std::string& where) {
@@ -86,9 +94,11 @@ void check_record(const RecordSchema& schema, std::string_view record, const std
   SampleSpec spec = schema.spec;
   if (spec.targets == 0 && spec.classes == 0) spec.classes = std::numeric_limits<std::int32_t>::max();
   const ExampleDecoder decoder(spec, schema.input, schema.input_feature, schema.label_feature);
-  std::vector<float> features(static_cast<std::size_t>(spec.feature_count()));
+  HeaderStep header;
+  std::vector<float> features(schema.input == InputKind::floats ? static_cast<std::size_t>(spec.feature_count()) : 0);
   std::vector<float> targets(static_cast<std::size_t>(spec.targets));
   Sample sample{features, 0, targets};
+  sample.images = &header;
   if (const auto problem = decoder.decode(record, sample))
     throw Error(ErrorCategory::data, where, problem->needed, problem->given);
 }
@@ -138,11 +148,16 @@ RecordSchema find_schema(const TFRecordOptions& options, const std::optional<Par
   }
   schema.spec.shape = options.input_shape;
   if (schema.spec.shape.empty() && schema.input_feature == known.input_feature) schema.spec.shape = known.shape;
+  if (!schema.spec.shape.empty()) check_shape(schema.spec.shape, where);
   const FeatureView input = find_feature(record, schema.input_feature);
+  schema.input = kind_of(input, schema.spec.shape);
   if (schema.spec.shape.empty() && input.kind() != FeatureKind::missing) {
     schema.spec.shape = shape_of(input, schema.input_feature, record, where);
   }
-  schema.input = kind_of(input, schema.spec);
+  if (schema.input == InputKind::encoded_image && schema.spec.shape.size() != 3)
+    throw Error(ErrorCategory::input, where,
+                fmt::format("needed a shape HxWxC for the images in {}", schema.input_feature),
+                fmt::format("got [{}]", fmt::join(schema.spec.shape, ", ")));
   const FeatureView label = find_feature(record, schema.label_feature);
   if (label.kind() == FeatureKind::floats && options.classes == 0) {
     schema.spec.targets = static_cast<std::int64_t>(label.size());

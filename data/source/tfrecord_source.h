@@ -32,6 +32,7 @@ class TFRecordSource final : public RecordSource {
   const SampleSpec& spec() const override { return decoder_->spec(); }
   std::int64_t size() const override { return shards_.back().first_record + shards_.back().index.records(); }
   bool has_images() const override { return decoder_->input() != InputKind::floats; }
+  bool has_encoded_images() const override { return decoder_->input() == InputKind::encoded_image; }
   void read(std::int64_t record_id, Sample& sample) const override;
   std::string description() const override { return description_; }
 

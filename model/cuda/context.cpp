@@ -27,13 +27,14 @@ Context::Context(int gpu, const ComputeOptions& options)
       allocator_(device::make_gpu_allocator(gpu)),
       algorithms_(AlgorithmCache::default_file()) {
   const device::cuda::DeviceScope scope(gpu);
+  // First, since cuDNN uses it too, and may not find it by itself.
+  cublasLtHandle_t cublas = nullptr;
+  check(cublasLtCreate(&cublas), "cuBLASLt");
+  cublas_.reset(cublas);
   cudnnHandle_t cudnn = nullptr;
   check(cudnnCreate(&cudnn), "cuDNN");
   cudnn_.reset(cudnn);
   check(cudnnSetStream(cudnn, native_), "cuDNN on a stream");
-  cublasLtHandle_t cublas = nullptr;
-  check(cublasLtCreate(&cublas), "cuBLASLt");
-  cublas_.reset(cublas);
 }
 
 cudnnDataType_t Context::cudnn_type() const {

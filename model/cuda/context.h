@@ -33,6 +33,10 @@ class Context {
   Context(int gpu, const ComputeOptions& options);
 
   int gpu() const { return gpu_; }
+  /// For work that takes long and puts nothing on the stream that anybody waits for.
+  void made_progress() const {
+    if (options_.progress) options_.progress();
+  }
   const ComputeOptions& options() const { return options_; }
   device::Stream& stream() { return stream_; }
   /// For what comes from the host, beside the computation.

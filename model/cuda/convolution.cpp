@@ -73,9 +73,16 @@ Convolution::Convolution(Context& context, const Conv2DSpec& spec, const WindowG
         description_);
   check(cudnnSetConvolutionGroupCount(convolution_.get(), static_cast<int>(spec.groups)), description_);
   description_ += fmt::format(", padding {}x{}, {} groups", w.pad_top, w.pad_left, spec.groups);
-  const bool is_exact = context.options().precision == Precision::float32 && !context.options().tf32;
-  check(cudnnSetConvolutionMathType(convolution_.get(), is_exact ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH),
+  allow_all_mathematics();
+}
+
+void Convolution::allow_all_mathematics() {
+  check(cudnnSetConvolutionMathType(convolution_.get(), is_exact() ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH),
         description_);
+}
+
+bool Convolution::is_exact() const {
+  return context_.options().precision == Precision::float32 && !context_.options().tf32;
 }
 
 std::string Convolution::key(std::string_view work) const {
@@ -86,13 +93,16 @@ std::string Convolution::key(std::string_view work) const {
 }
 
 ConvolutionAlgorithm Convolution::choose(ConvolutionPass pass) {
+  context_.made_progress();
+  allow_all_mathematics();  // another algorithm may have been used since
   if (context_.options().deterministic) return by_rules(pass);
   AlgorithmCache& cache = context_.algorithms();
   constexpr std::array<std::string_view, 3> kPasses{"forward", "backward data", "backward filter"};
   const std::string name = key(kPasses[static_cast<std::size_t>(pass)]);
   if (const auto known = cache.find(name)) return *known;
-  if (!fits_for_trying()) return by_rules(pass);
-  const ConvolutionAlgorithm chosen = try_out(pass);
+  const std::optional<Tried> memory = memory_for_trying();
+  if (!memory) return by_rules(pass);
+  const ConvolutionAlgorithm chosen = try_out(pass, *memory);
   cache.add(name, chosen);
   return chosen;
 }
@@ -147,11 +157,20 @@ ConvolutionAlgorithm Convolution::by_rules(ConvolutionPass pass) {
   return first_of(results, count, deterministic, description_);
 }
 
-ConvolutionAlgorithm Convolution::try_out(ConvolutionPass pass) {
+std::optional<Convolution::Tried> Convolution::memory_for_trying() {
+  if (!fits_for_trying()) return std::nullopt;
   device::Allocator& allocator = context_.allocator();
   const std::size_t room = std::min(kMostWorkspace, device::gpu_free_bytes(context_.gpu()) / 4);
-  const Tried on{allocator.allocate(bytes_.input), allocator.allocate(bytes_.kernel), allocator.allocate(bytes_.output),
+  try {
+    return Tried{allocator.allocate(bytes_.input), allocator.allocate(bytes_.kernel), allocator.allocate(bytes_.output),
                  allocator.allocate(room)};
+  } catch (const Error&) {  // another replica on this GPU was quicker
+    return std::nullopt;
+  }
+}
+
+ConvolutionAlgorithm Convolution::try_out(ConvolutionPass pass, const Tried& on) {
+  const std::size_t room = on.workspace.size();
   int count = 0;
   if (pass == ConvolutionPass::forward) {
     std::array<cudnnConvolutionFwdAlgoPerf_t, kMostTried> results;
@@ -179,9 +198,8 @@ ConvolutionAlgorithm Convolution::try_out(ConvolutionPass pass) {
 
 void Convolution::use(const ConvolutionAlgorithm& algorithm) {
   // Whatever the trial called the algorithm's mathematics: any but this may round float32 to 10 bits.
-  const bool is_exact = context_.options().precision == Precision::float32 && !context_.options().tf32;
   check(cudnnSetConvolutionMathType(convolution_.get(),
-                                    is_exact ? CUDNN_FMA_MATH : static_cast<cudnnMathType_t>(algorithm.math)),
+                                    is_exact() ? CUDNN_FMA_MATH : static_cast<cudnnMathType_t>(algorithm.math)),
         description_);
 }
 

@@ -4,6 +4,7 @@
 #include <cudnn.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -54,8 +55,11 @@ class Convolution {
 
  private:
   struct Tried;
+  bool is_exact() const;
+  void allow_all_mathematics();
   ConvolutionAlgorithm by_rules(ConvolutionPass pass);
-  ConvolutionAlgorithm try_out(ConvolutionPass pass);
+  std::optional<Tried> memory_for_trying();
+  ConvolutionAlgorithm try_out(ConvolutionPass pass, const Tried& on);
   void use(const ConvolutionAlgorithm& algorithm);
 
   Context& context_;

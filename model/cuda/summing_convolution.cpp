@@ -165,6 +165,7 @@ class Trial {
     ConvolutionAlgorithm best{.number = kApart};
     float shortest = time_apart(algorithm);
     for (int number = 0; number < std::min(summing.ways(), kMostWays); ++number) {
+      context_.made_progress();
       float time = shortest;
       const bool works = succeeds([&] {
         if (!summing.take(number) || summing.workspace_bytes() > kMostWorkspace) return false;

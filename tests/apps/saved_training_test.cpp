@@ -39,6 +39,23 @@ TEST_F(Saved, KilledInMidEpochAndStartedAgainEndsAlike) {
   EXPECT_EQ(again.event("epoch")["samples"], 1003);
 }
 
+TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
+  const std::string images = " --data synthetic-images:32x32x3:4:60 --global-batch 20 ";
+  const std::string train = "train --model mlp --log-format json --checkpoint-dir " + directory() + images;
+  ASSERT_EQ(run_lockstep(train + "--images cifar10 --epochs 1").status, 0);
+  const auto evaluated = [&](const std::string& options) -> double {
+    return run_lockstep("evaluate --log-format json --checkpoint " + directory() + images + options)
+        .event("evaluate")["loss"];
+  };
+  EXPECT_EQ(evaluated(""), evaluated("--images cifar10"));
+  EXPECT_NE(evaluated(""), evaluated("--images none"));
+  const Result otherwise = run_lockstep(train + "--epochs 2");
+  EXPECT_EQ(otherwise.status, 3);
+  EXPECT_THAT(otherwise.errors, HasSubstr("[resume] needed samples prepared as for " + directory()));
+  EXPECT_THAT(otherwise.errors, HasSubstr("(\", images cifar10-train\"); got \"\"; --resume never starts over"));
+  EXPECT_EQ(run_lockstep(train + "--images cifar10 --epochs 2").status, 0);
+}
+
 TEST_F(Saved, OfBfloat16GoesOnAlikeAndIsEvaluatedInEitherType) {
   const std::string precision = "--precision bfloat16 ";
   const Result straight = run_lockstep(train("straight") + precision);

@@ -128,16 +128,28 @@ TEST(JpegDecoder, RefusesMorePixelsThanAllowed) {
   JpegDecoder(110).open(bytes);
 }
 
-TEST(JpegDecoder, RefusesWhatLibjpegOnlyWarnsOf) {
-  Bytes bytes = encode_jpeg(smooth_image(16, 16).view());
-  bytes.insert(bytes.end() - 2, 40, 1);
+TEST(JpegDecoder, RefusesPixelsThatLibjpegOnlyWarnsOf) {
+  Bytes bytes = encode_jpeg(noisy_image(16, 16).view());
+  bytes.erase(bytes.end() - 40, bytes.end() - 2);
   JpegDecoder decoder;
   Image memory;
   EXPECT_THAT(data_error_of([&] {
                 decoder.open(bytes);
                 decoder.decode(3, memory);
               }),
-              HasSubstr("extraneous bytes before marker 0xd9"));
+              HasSubstr("premature end of data segment"));
+}
+
+TEST(JpegDecoder, TakesPixelsWithPaddingBehindThem) {
+  const Bytes bytes = encode_jpeg(smooth_image(16, 16).view());
+  Bytes padded = bytes;
+  padded.insert(padded.end() - 2, 40, 1);
+  JpegDecoder decoder;
+  Image memory;
+  decoder.open(bytes);
+  const Bytes expected = pixels_of(decoder.decode(3, memory));
+  decoder.open(padded);
+  EXPECT_EQ(pixels_of(decoder.decode(3, memory)), expected);
 }
 
 TEST(JpegDecoder, FailsWhereverTheFileIsCutShort) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "data/image/decode_image.h"
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
@@ -98,6 +99,23 @@ TEST(DecodePng, FailsOrIgnoresAFlippedBitAnywhere) {
       }
     }
   }
+}
+
+// A chunk that says how the file's values relate to light changes nothing.
+TEST(DecodePng, MakesGrayOfTheValuesAsTheyAre) {
+  const Image image = constant_image(4, 4, {200, 0, 0});
+  const Bytes plain = encode_png(image.view());
+  const Bytes gamma = {0, 0, 0, 4, 'g', 'A', 'M', 'A', 0, 0, 0xb1, 0x8f, 0x0b, 0xfc, 0x61, 0x05};
+  constexpr std::ptrdiff_t kBehindHeader = 33;
+  Bytes corrected = plain;
+  corrected.insert(corrected.begin() + kBehindHeader, gamma.begin(), gamma.end());
+  ImageDecoder decoder;
+  const auto gray = [&](const Bytes& bytes) {
+    decoder.open(bytes);
+    return pixels_of(decoder.decode(1));
+  };
+  EXPECT_EQ(gray(corrected), gray(plain));
+  EXPECT_NEAR(gray(plain)[0], 60, 1);
 }
 
 }  // namespace

@@ -130,6 +130,47 @@ TEST_F(ImageBatches, NameTheImageThatDoesNotFit) {
   EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }), HasSubstr("[JPEG image] needed an intact image"));
 }
 
+TEST_F(ImageBatches, OfAnySizeAreForRecipesThatChangeIt) {
+  write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(20, 30).view()), 0),
+                                        encoded_record(encode_jpeg(smooth_image(31, 22).view()), 1)});
+  const TFRecordOptions told{.input_shape = {224, 224, 3}};
+  const Dataset dataset = Dataset::from_tfrecords((directory_ / "images").string(), told);
+  EXPECT_EQ(batches_of(dataset.images(ImageRecipe::parse("imagenet-test")).batch(2))[0].samples, 2);
+  EXPECT_THAT(data_error_of([&] { batches_of(dataset.batch(2)); }),
+              HasSubstr("needed images of 224 x 224; one is 20 x 30"));
+  EXPECT_THAT(input_error_of([&] {
+                Dataset::from_tfrecords((directory_ / "images").string(), {.input_shape = {672, 224}});
+              }),
+              HasSubstr("needed a shape HxWxC for the images in image/encoded; got [672, 224]"));
+}
+
+TEST_F(ImageBatches, OfFilesAsLongAsTheirImagesHaveElementsAreDecoded) {
+  const Image image = constant_image(30, 30, {7});
+  Bytes file = encode_png(image.view());
+  ASSERT_LT(file.size(), 900U);
+  file.resize(900);  // what follows the end is nobody's
+  write_records(directory_ / "images", {encoded_record(file, 0), encoded_record(encode_png(image.view()), 1)});
+  const std::vector<Batch> batches = batches_of(open().batch(2), {.pixels = true});
+  EXPECT_THAT(batches[0].pixels, testing::Each(7));
+}
+
+TEST_F(ImageBatches, NeedTheChannelsOfTheRecipe) {
+  std::vector<std::string> records = {image_record(0, 36, 1)};
+  write_records(directory_ / "gray", records);
+  const Dataset gray = Dataset::from_tfrecords((directory_ / "gray").string(), {.input_shape = {6, 6, 1}});
+  EXPECT_THAT(input_error_of([&] { gray.images(small_crops()); }),
+              HasSubstr("[images] needed images [H, W, 3] for the recipe cifar10-train; those of "));
+  EXPECT_THAT(input_error_of([&] { gray.images(small_crops()); }), HasSubstr(" are [6, 6, 1]"));
+}
+
+TEST_F(ImageBatches, OfAbsurdSizeAreRefused) {
+  write_records(directory_ / "images", {image_record(0, 36, 1)});
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{1 << 20, 1 << 20}, {1L << 40, 1L << 40}})
+    EXPECT_THAT(
+        input_error_of([&] { Dataset::from_tfrecords((directory_ / "images").string(), {.input_shape = shape}); }),
+        HasSubstr("needed a shape of extents above 0 and up to 2^28 elements; got ["));
+}
+
 TEST_F(ImageBatches, AreNotMadeOfNumbers) {
   const Dataset numbers = Dataset::synthetic({8, 8, 3}, 2, 4);
   EXPECT_EQ(input_error_of([&] { numbers.images(small_crops()); }),
