@@ -17,6 +17,7 @@
 #include "device/recording.h"
 #include "model/backend.h"
 #include "strategy/moving_statistics.h"
+#include "strategy/record_step.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -40,32 +41,6 @@ std::unique_ptr<ReplicaStatistics> shared_statistics(const allreduce::Communicat
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
-
-/// Recorded operations do not meet the other members.
-class RecordingScope {
- public:
-  explicit RecordingScope(const allreduce::Communicator& group) : group_(group) { group_.set_recording(true); }
-  ~RecordingScope() { group_.set_recording(false); }
-  RecordingScope(const RecordingScope&) = delete;
-  RecordingScope& operator=(const RecordingScope&) = delete;
-
- private:
-  const allreduce::Communicator& group_;
-};
-
-/// The host's part of reductions comes between pieces of a recording.
-class PausingScope {
- public:
-  PausingScope(allreduce::GradientBuckets& buckets, device::Recorder& recorder) : buckets_(buckets) {
-    buckets_.set_aside([&recorder](std::function<void()> on_host) { recorder.pause(std::move(on_host)); });
-  }
-  ~PausingScope() { buckets_.set_aside({}); }
-  PausingScope(const PausingScope&) = delete;
-  PausingScope& operator=(const PausingScope&) = delete;
-
- private:
-  allreduce::GradientBuckets& buckets_;
-};
 
 /// Page-locked where a GPU is to read and write it.
 std::unique_ptr<device::Allocator> host_memory_for(device::Device device) {
@@ -104,8 +79,11 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
       busy_(static_cast<std::size_t>(group_.size())) {
   // Each micro-batch is loaded in the middle of its step.
   if (options.records_steps && options.accumulate == 1 && device::Recording::is_possible(model_.backend().stream()))
-    recordings_.emplace([this](const StepRecordings::Put& put) { return record(put); },
-                        [this](StepKind mine) { return agreed(mine); });
+    recordings_.emplace(
+        [this](const StepRecordings::Put& put) {
+          return record_step(model_.backend().stream(), buckets_, group_, put);
+        },
+        [this](StepKind mine) { return agreed(mine); });
   if (statistics_) statistics_->attach(buckets_, model_.backend());
   describe_buckets();
 }
@@ -115,25 +93,6 @@ Replica::~Replica() {
     model_.backend().stream().synchronize();
   } catch (const Error&) {  // the device has failed, and has said so before
   }
-}
-
-// Sums over replicas are part of the recording where GPUs alone see to them; else the recording pauses for them.
-StepRecordings::Put Replica::record(const StepRecordings::Put& put) try {
-  device::Stream& stream = model_.backend().stream();
-  device::Recorder recorder(stream);
-  if (group_.can_be_recorded()) {
-    const RecordingScope scope(group_);
-    put();
-  } else {
-    const PausingScope scope(buckets_, recorder);
-    put();
-  }
-  const auto recording = std::make_shared<device::Recording>(recorder.finish());
-  return [recording, &stream] { recording->launch(stream); };
-} catch (const Error& error) {
-  if (error.category() != ErrorCategory::device) throw;
-  throw Error(ErrorCategory::device, "recording", "needed a step that can be recorded; --no-graph does without",
-              error.what());
 }
 
 // Recorded sums of one replica go with recorded ones of the others alone, and so do the times that are compared.

@@ -126,7 +126,6 @@ class Replica {
  private:
   model::BatchView view(const data::Batch& part, std::int64_t begin, std::int64_t end) const;
   void tick() const;
-  StepRecordings::Put record(const StepRecordings::Put& put);
   StepKind agreed(StepKind mine);
   void put_step(const data::Batch& part, const StepRequest& request);
   void put_work(const data::Batch& part, const StepRequest& request, bool is_loaded);

@@ -9,6 +9,7 @@
 #include "device/gpu.h"
 #include "model/zoo/zoo.h"
 #include "tests/model/support/sides.h"
+#include "tests/support/device_error.h"
 #include "tests/support/pretend_cuda/machine.h"
 
 namespace lockstep::model {
@@ -20,17 +21,6 @@ constexpr device::Device kGpu{device::DeviceKind::gpu, 0};
 const Loss kLoss = SparseCategoricalCrossentropy{};
 
 std::shared_ptr<const Network> small_network() { return std::make_shared<const Network>(zoo::cnn({12, 12, 1}, 5)); }
-
-template <typename Call>
-std::string device_error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(exit_status(error.category()), 5);
-    return error.what();
-  }
-  return "no error";
-}
 
 // An evaluation of a batch like those of training, after some of them.
 std::size_t taken_by_evaluation(bool prepare) {

@@ -9,6 +9,7 @@
 #include "strategy/device_share.h"
 #include "strategy/make_strategy.h"
 #include "strategy/trainer.h"
+#include "tests/support/device_error.h"
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/ranks.h"
@@ -37,17 +38,6 @@ float sum_over(Strategy& strategy) {
   });
   EXPECT_EQ(sums, std::vector<float>(sums.size(), sums.front()));
   return sums.front();
-}
-
-template <typename Call>
-std::string device_error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(exit_status(error.category()), 5);
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(GpuStrategy, OfOneGpuHasNothingToReduce) {
