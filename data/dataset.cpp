@@ -38,7 +38,9 @@ Dataset Dataset::from_idx(const std::filesystem::path& directory, const std::str
   return from_source(std::make_shared<IdxSource>(directory, part));
 }
 
-Dataset Dataset::from_csv(const std::filesystem::path& file) { return from_source(std::make_shared<CsvSource>(file)); }
+Dataset Dataset::from_csv(const std::filesystem::path& file, const CsvOptions& options) {
+  return from_source(std::make_shared<CsvSource>(file, options));
+}
 
 Dataset Dataset::synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,
                            std::uint64_t seed, const std::string& part) {

@@ -10,6 +10,7 @@
 
 #include "data/image/recipe.h"
 #include "data/sample.h"
+#include "data/source/csv_options.h"
 #include "device/pixels.h"
 
 namespace lockstep::data {
@@ -76,8 +77,8 @@ class Dataset {
   static Dataset from_tfrecords(const std::string& glob, const TFRecordOptions& options = {});
   /// The `train` or `test` part of an IDX data set (files named as MNIST's, gzip or not) in `directory`.
   static Dataset from_idx(const std::filesystem::path& directory, const std::string& part);
-  /// Numeric columns, header line optional, label (a class number) in the last column.
-  static Dataset from_csv(const std::filesystem::path& file);
+  /// A table of numbers and words (source/csv_source.h).
+  static Dataset from_csv(const std::filesystem::path& file, const CsvOptions& options = {});
   /// Random images with labels that a model can learn; a pure function of (seed, record id).
   /// Another `part` has other samples of the same classes.
   static Dataset synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,
@@ -119,7 +120,8 @@ class Dataset {
 
 /// The data set of a `--data` option: a glob of TFRecord files; a directory with a dataset.json;
 /// `fashion-mnist[:train|:test]`, looked for in `data_dir`, then where Debian's package puts it;
-/// `idx:DIRECTORY[:train|:test]`; `csv:FILE`; `synthetic:HxWxC:CLASSES:COUNT[:train|:test]`, and
+/// `idx:DIRECTORY[:train|:test]`; `csv:FILE[?label=COLUMN&...]`
+/// (CsvOptions::parse); `synthetic:HxWxC:CLASSES:COUNT[:train|:test]`, and
 /// `synthetic-images:...` for images of uint8 (source/synthetic_source.h). `part` is used where the text names none.
 /// Throws Error (input) for a text that is none of these, Error (data) where files are missing or damaged; both say
 /// what to do.

@@ -22,7 +22,7 @@ constexpr std::string_view kSynthetic = "synthetic:";
 constexpr std::string_view kSyntheticImages = "synthetic-images:";
 constexpr const char* kSpecs =
     "a glob of TFRecord files, a directory with a dataset.json, fashion-mnist[:train|:test], "
-    "idx:DIRECTORY[:train|:test], csv:FILE or "
+    "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS] or "
     "synthetic:HxWxC:CLASSES:COUNT[:train|:test] (synthetic-images: the same in uint8)";
 
 std::vector<std::string> pieces_of(std::string_view text, char separator) {
@@ -85,6 +85,11 @@ Dataset open_synthetic(const std::string& spec, const DataSpecOptions& options) 
                                                          .images = word == kSyntheticImages}));
 }
 
+Dataset open_csv(const std::string& spec) {
+  const CsvSpec table = CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec);
+  return Dataset::from_csv(table.file, table.options);
+}
+
 Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
   std::vector<std::filesystem::path> directories;
   if (!options.data_dir.empty()) directories = {options.data_dir, options.data_dir / kFashionMnist};
@@ -139,7 +144,7 @@ Dataset open_files(const std::string& spec, const DataSpecOptions& options) {
 Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
   std::string text = spec;
   if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages)) return open_synthetic(spec, options);
-  if (spec.starts_with("csv:")) return Dataset::from_csv(text.substr(4));
+  if (spec.starts_with("csv:")) return open_csv(spec);
   const std::string part = take_part(text, options.part);
   if (text == kFashionMnist) return open_fashion_mnist(part, options);
   if (text.starts_with("idx:")) return Dataset::from_idx(text.substr(4), part);

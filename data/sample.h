@@ -73,6 +73,8 @@ class RecordSource {
   /// Decodes record `record_id` into `sample`, whose spans have the spec's sizes. Thread-safe. Throws Error (data) with
   /// file, record, byte offset and kind of damage; also for a label outside 0 .. classes-1.
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;
+  /// The classes by number; empty where their names are not known.
+  virtual std::vector<std::string> class_names() const { return {}; }
   /// For people: "fashion-mnist train", "12 TFRecord files in data/".
   virtual std::string description() const = 0;
 };

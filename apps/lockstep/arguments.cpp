@@ -17,7 +17,8 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
   command
       .add_option("--data", arguments.data,
                   "A glob of TFRecord files, a directory with a dataset.json, fashion-mnist[:train|:test], "
-                  "idx:DIRECTORY[:train|:test], csv:FILE, synthetic:HxWxC:CLASSES:COUNT (floats), or "
+                  "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS] (such as label=species&categorical=color,shape), "
+                  "synthetic:HxWxC:CLASSES:COUNT (floats), or "
                   "synthetic-images:HxWxC:CLASSES:COUNT (bytes, as images have)")
       ->group(group);
   command

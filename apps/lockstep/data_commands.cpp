@@ -92,8 +92,8 @@ void add_data_commands(CLI::App& program) {
   convert->require_subcommand(1);
   add_convert_command(*convert, "idx", "From IDX files, named as MNIST's, gzip or not", "Directory of the IDX files",
                       ConvertSource::idx);
-  add_convert_command(*convert, "csv", "From a table of numbers with the class in the last column", "The file",
-                      ConvertSource::csv);
+  add_convert_command(*convert, "csv", "From a table of numbers and words with a class",
+                      "FILE, or FILE?OPTIONS as in --data csv:FILE?OPTIONS", ConvertSource::csv);
   add_index_command(*data);
   add_inspect_command(*data);
   add_verify_command(*data);

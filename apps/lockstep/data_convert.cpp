@@ -23,7 +23,8 @@ void convert_data(const ConvertOptions& options) {
   if (options.source == ConvertSource::idx) {
     source = std::make_unique<data::IdxSource>(options.input, options.part);
   } else {
-    source = std::make_unique<data::CsvSource>(options.input);
+    const data::CsvSpec table = data::CsvSpec::parse(options.input, "--input " + options.input);
+    source = std::make_unique<data::CsvSource>(table.file, table.options);
     shards.encoding = data::FeatureEncoding::floats;
     shards.input_feature = "features";
   }

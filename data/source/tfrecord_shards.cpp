@@ -58,7 +58,9 @@ void check_options(const RecordSource& source, const ShardOptions& options) {
     throw Error(ErrorCategory::input, "shards", "needed a part name that can begin a file name",
                 fmt::format("\"{}\" was given", options.part));
   }
-  LOCKSTEP_CHECK_OP(source.spec().classes, >, 0);
+  if (source.spec().classes == 0)
+    throw Error(ErrorCategory::input, source.description(), "needed records with a label to write as TFRecord shards",
+                "they have targets");
 }
 
 /// Turns samples into records; keeps its buffers.
@@ -112,8 +114,12 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
                 fmt::format("needed a directory without shards of {}, or --overwrite", options.part),
                 fmt::format("it has {}", old_shards.front().filename().string()));
   }
-  PartDescription part{
-      {}, source.size(), options.input_feature, options.label_feature, source.spec().shape, source.spec().classes};
+  PartDescription part{.records = source.size(),
+                       .input_feature = options.input_feature,
+                       .label_feature = options.label_feature,
+                       .shape = source.spec().shape,
+                       .classes = source.spec().classes,
+                       .class_names = source.class_names()};
   std::vector<std::unique_ptr<TFRecordWriter>> writers;
   for (int shard = 0; shard < options.shards; ++shard) {
     writers.push_back(write_shard(source, options, shard, progress));

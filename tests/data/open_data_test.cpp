@@ -71,6 +71,10 @@ TEST(OpenData, Csv) {
   EXPECT_EQ(open_data("csv:" + (directory / "a.csv").string()).size(), 2);
   EXPECT_THAT(data_error_of([] { open_data("csv:nowhere.csv"); }),
               HasSubstr("[nowhere.csv] needed a file that can be read"));
+  EXPECT_EQ(open_data("csv:" + (directory / "a.csv").string() + "?label=1&leave_out=3").spec(),
+            (SampleSpec{{1}, 4, 0}));
+  EXPECT_THAT(input_error_of([] { open_data("csv:a.csv?color=red"); }),
+              HasSubstr("[--data csv:a.csv?color=red] needed label=COLUMN, "));
 }
 
 TEST(OpenData, Idx) {
@@ -202,7 +206,7 @@ TEST(OpenData, NamesWhatItCannotFind) {
   EXPECT_EQ(input_error_of([] { open_data("fashion-mnits"); }),
             "[--data fashion-mnits] needed a glob of TFRecord files, a directory with a dataset.json, "
             "fashion-mnist[:train|:test], "
-            "idx:DIRECTORY[:train|:test], csv:FILE or synthetic:HxWxC:CLASSES:COUNT[:train|:test] "
+            "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS] or synthetic:HxWxC:CLASSES:COUNT[:train|:test] "
             "(synthetic-images: the same in uint8); it is none of them");
 }
 
