@@ -10,6 +10,7 @@
 #include "data/pipeline/prefetch_stream.h"
 #include "data/source/csv_source.h"
 #include "data/source/idx_source.h"
+#include "data/source/image_folder_source.h"
 #include "data/source/synthetic_source.h"
 #include "data/source/tfrecord_source.h"
 #include "device/error.h"
@@ -40,6 +41,10 @@ Dataset Dataset::from_idx(const std::filesystem::path& directory, const std::str
 
 Dataset Dataset::from_csv(const std::filesystem::path& file, const CsvOptions& options) {
   return from_source(std::make_shared<CsvSource>(file, options));
+}
+
+Dataset Dataset::from_images(const std::filesystem::path& directory, const std::vector<std::int64_t>& shape) {
+  return from_source(std::make_shared<ImageFolderSource>(directory, shape));
 }
 
 Dataset Dataset::synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,

@@ -79,6 +79,9 @@ class Dataset {
   static Dataset from_idx(const std::filesystem::path& directory, const std::string& part);
   /// A table of numbers and words (source/csv_source.h).
   static Dataset from_csv(const std::filesystem::path& file, const CsvOptions& options = {});
+  /// JPEG and PNG files in `directory`, in one folder for each class (source/image_folder_source.h). `shape`: [H, W, C]
+  /// of images that no recipe changes; empty: that of the first.
+  static Dataset from_images(const std::filesystem::path& directory, const std::vector<std::int64_t>& shape = {});
   /// Random images with labels that a model can learn; a pure function of (seed, record id).
   /// Another `part` has other samples of the same classes.
   static Dataset synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,
@@ -118,7 +121,8 @@ class Dataset {
   std::shared_ptr<const Description> description_;
 };
 
-/// The data set of a `--data` option: a glob of TFRecord files; a directory with a dataset.json;
+/// The data set of a `--data` option: a glob of TFRecord files; a directory with a dataset.json, or with
+/// folders of images (also as `images:DIRECTORY`);
 /// `fashion-mnist[:train|:test]`, looked for in `data_dir`, then where Debian's package puts it;
 /// `idx:DIRECTORY[:train|:test]`; `csv:FILE[?label=COLUMN&...]`
 /// (CsvOptions::parse); `synthetic:HxWxC:CLASSES:COUNT[:train|:test]`, and
