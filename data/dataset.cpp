@@ -112,7 +112,7 @@ std::string Dataset::description() const { return description_->source->descript
 
 std::string Dataset::preparation() const {
   std::string text;
-  if (description_->images) text += fmt::format(", images {}", description_->images->recipe().name);
+  if (description_->images) text += fmt::format(", images {}", description_->images->recipe().description());
   const device::ChannelNormalization& normalization = description_->normalization;
   const auto channels = static_cast<std::size_t>(normalization.channels);
   if (channels > 0)
