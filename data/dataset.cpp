@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/image/mixup.h"
 #include "data/pipeline/pipeline.h"
 #include "data/pipeline/prefetch_stream.h"
 #include "data/source/csv_source.h"
@@ -88,6 +89,15 @@ Dataset Dataset::normalize(const device::ChannelNormalization& normalization) co
   return Dataset(std::make_shared<const Description>(std::move(changed)));
 }
 
+Dataset Dataset::mixup(double alpha) const {
+  if (alpha != 0) check_mixup(alpha);
+  if (alpha != 0 && spec().classes == 0)
+    throw Error(ErrorCategory::input, "mixup", "needed a data set with classes", description() + " has none");
+  Description changed = *description_;
+  changed.mixup_alpha = alpha;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
 Dataset Dataset::shuffle() const {
   Description changed = *description_;
   changed.shuffled = true;
@@ -108,6 +118,7 @@ const SampleSpec& Dataset::spec() const { return description_->spec; }
 std::int64_t Dataset::size() const { return description_->source->size(); }
 std::int64_t Dataset::global_batch() const { return description_->global_batch; }
 std::int64_t Dataset::steps_per_epoch() const { return global_batch() == 0 ? 0 : description_->steps_per_epoch(); }
+double Dataset::mixup_alpha() const { return description_->mixup_alpha; }
 std::string Dataset::description() const { return description_->source->description() + preparation(); }
 
 std::string Dataset::preparation() const {
@@ -118,6 +129,7 @@ std::string Dataset::preparation() const {
   if (channels > 0)
     text += fmt::format(", normalized by ({}) and ({})", fmt::join(std::span(normalization.mean).first(channels), ", "),
                         fmt::join(std::span(normalization.deviation).first(channels), ", "));
+  if (mixup_alpha() > 0) text += fmt::format(", mixup {}", mixup_alpha());
   return text;
 }
 const RecordSource& Dataset::source() const { return *description_->source; }

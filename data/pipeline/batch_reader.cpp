@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "data/order/epoch_order.h"
+#include "data/pipeline/mixup_step.h"
 #include "data/pipeline/recipe_step.h"
 
 namespace lockstep::data {
@@ -35,6 +37,9 @@ void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
     part.pixels.resize(gives_pixels_ ? features : 0);
     part.normalization = gives_pixels_ ? pipeline_.pixel_normalization() : device::ChannelNormalization();
     part.labels.resize(spec.classes > 0 ? samples : 0);
+    const std::size_t mixed = pipeline_.mixup_alpha > 0 ? samples : 0;
+    part.partner_labels.resize(mixed);
+    part.label_weights.resize(mixed);
     part.targets.resize(samples * static_cast<std::size_t>(spec.targets));
   }
 }
@@ -64,6 +69,16 @@ void BatchReader::fill_part(Range samples, Batch& part, const std::stop_token& s
   thread_local ImageScratch scratch;
   std::optional<RecipeStep> recipe;
   if (pipeline_.images) recipe.emplace(*pipeline_.images, source.spec(), scratch);
+  const auto read = [&](const SampleKey& key, Sample& sample) {
+    if (recipe) {
+      recipe->set_key(key);
+      sample.images = &*recipe;
+    }
+    source.read(key.record_id, sample);
+    for (const SampleMap& map : pipeline_.maps) map(sample, key);
+    device::normalize(pipeline_.normalization, sample.features);
+  };
+  MixupStep mixup(pipeline_);
   for (auto i = static_cast<std::size_t>(samples.begin); i < static_cast<std::size_t>(samples.end); ++i) {
     if (stop.stop_requested()) return;
     const std::int64_t position = first_position + static_cast<std::int64_t>(i);
@@ -75,13 +90,10 @@ void BatchReader::fill_part(Range samples, Batch& part, const std::stop_token& s
       sample.features = std::span(part.features).subspan(i * features, features);
     sample.targets = std::span(part.targets).subspan(i * targets, targets);
     const SampleKey key = {options_.seed, part.epoch, record_id};
-    if (recipe) {
-      recipe->set_key(key);
-      sample.images = &*recipe;
-    }
-    source.read(record_id, sample);
-    for (const SampleMap& map : pipeline_.maps) map(sample, key);
-    device::normalize(pipeline_.normalization, sample.features);
+    if (pipeline_.mixup_alpha > 0)
+      std::tie(part.partner_labels[i], part.label_weights[i]) = mixup.read(key, sample, read);
+    else
+      read(key, sample);
     part.record_ids[i] = record_id;
     if (!part.labels.empty()) part.labels[i] = sample.label;
   }

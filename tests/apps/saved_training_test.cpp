@@ -56,6 +56,20 @@ TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
   EXPECT_EQ(run_lockstep(train + "--images cifar10 --epochs 2").status, 0);
 }
 
+TEST_F(Saved, RemembersThatItsSamplesWereMixed) {
+  const std::string train = kTrain + "--checkpoint-dir " + directory();
+  const Result mixed = run_lockstep(train + " --epochs 1 --mixup 0.2");
+  EXPECT_EQ(mixed.status, 0) << mixed.errors;
+  EXPECT_NE(hash_of(mixed), hash_of(run_lockstep(kTrain + "--epochs 1")));
+  const Result otherwise = run_lockstep(train + " --epochs 2");
+  EXPECT_EQ(otherwise.status, 3);
+  EXPECT_THAT(otherwise.errors, HasSubstr("(\", mixup 0.2\"); got \"\"; --resume never starts over"));
+  EXPECT_EQ(run_lockstep(train + " --epochs 2 --mixup 0.2").status, 0);
+  const Result refused = run_lockstep(kTrain + "--mixup 5");
+  EXPECT_EQ(refused.status, 2) << refused.errors;
+  EXPECT_THAT(refused.errors, HasSubstr("--mixup needs a number from 0 to 4; got 5"));
+}
+
 TEST_F(Saved, OfBfloat16GoesOnAlikeAndIsEvaluatedInEitherType) {
   const std::string precision = "--precision bfloat16 ";
   const Result straight = run_lockstep(train("straight") + precision);
