@@ -8,6 +8,7 @@
 
 #include "data/pipeline/pipeline.h"
 #include "data/pipeline/prefetch_stream.h"
+#include "data/pipeline/sharding.h"
 #include "data/source/csv_source.h"
 #include "data/source/idx_source.h"
 #include "data/source/synthetic_source.h"
@@ -97,10 +98,31 @@ Dataset Dataset::batch(std::int64_t global_batch) const {
   return Dataset(std::make_shared<const Description>(std::move(changed)));
 }
 
+Dataset Dataset::shard(ShardPolicy policy) const {
+  Description changed = *description_;
+  changed.policy = policy;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::skip_bad_records(std::int64_t limit) const {
+  if (limit < 0)
+    throw Error(ErrorCategory::input, "bad records", "needed a limit from 0", fmt::format("{} was given", limit));
+  Description changed = *description_;
+  changed.bad_records = limit;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
 const SampleSpec& Dataset::spec() const { return description_->spec; }
 std::int64_t Dataset::size() const { return description_->source->size(); }
 std::int64_t Dataset::global_batch() const { return description_->global_batch; }
-std::int64_t Dataset::steps_per_epoch() const { return global_batch() == 0 ? 0 : description_->steps_per_epoch(); }
+std::int64_t Dataset::steps_per_epoch(ReplicaLayout layout) const {
+  return global_batch() == 0 ? 0 : Sharding(*description_, layout).plan().steps_per_epoch();
+}
+ShardPolicy Dataset::shard_policy() const { return description_->policy; }
+std::optional<std::int64_t> Dataset::bad_records_allowed() const { return description_->bad_records; }
+std::vector<WorkerShare> Dataset::shares(ReplicaLayout layout, std::uint64_t seed, std::int64_t epoch) const {
+  return Sharding(*description_, layout).shares(seed, epoch);
+}
 std::string Dataset::description() const { return description_->source->description() + preparation(); }
 
 std::string Dataset::preparation() const {

@@ -5,10 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/image/recipe.h"
+#include "data/order/batch_plan.h"
+#include "data/order/shard_policy.h"
+#include "data/pipeline/bad_records.h"
 #include "data/sample.h"
 #include "device/pixels.h"
 
@@ -40,6 +44,8 @@ struct StreamOptions {
   int prefetch = 2;             ///< global batches read ahead, at most
   int threads = 1;              ///< background threads that read and map
   bool pixels = false;          ///< images of uint8 that no map changes come as pixels, a quarter of the bytes
+
+  ReplicaLayout layout() const { return {replicas, local_replicas}; }
 };
 
 /// Batches of one process, in step order, made by background threads ahead of their use. Destroying it stops them
@@ -55,6 +61,8 @@ class BatchStream {
   virtual bool next_if_ready(std::vector<Batch>& parts) = 0;
   /// Seconds that next() has waited since the start.
   virtual double seconds_waited() const = 0;
+  /// Records that could not be read and were replaced, of those read so far; each once.
+  virtual std::vector<BadRecord> bad_records() const = 0;
 };
 
 /// Where a TFRecord data set's features are and what they mean. Empty or 0 means: take it from `dataset.json` beside
@@ -97,11 +105,22 @@ class Dataset {
   Dataset shuffle() const;
   /// Groups into global batches of `global_batch` samples; the last one of an epoch may be smaller.
   Dataset batch(std::int64_t global_batch) const;
+  /// Deals records to ranks by `policy`; ShardPolicy::automatic without it.
+  Dataset shard(ShardPolicy policy) const;
+  /// Puts up with so many records that cannot be read on each rank: each is replaced by the next one that can, by its
+  /// id, so that batches and steps stay as they are. Without it the first one is an error.
+  Dataset skip_bad_records(std::int64_t limit) const;
 
-  const SampleSpec& spec() const;        ///< of the samples
-  std::int64_t size() const;             ///< records
-  std::int64_t global_batch() const;     ///< 0 before batch()
-  std::int64_t steps_per_epoch() const;  ///< size / global_batch, rounded up
+  const SampleSpec& spec() const;     ///< of the samples
+  std::int64_t size() const;          ///< records
+  std::int64_t global_batch() const;  ///< 0 before batch()
+  /// size / global_batch, rounded up; with policies that give each worker records of its own (file, off), until the
+  /// last one is done.
+  std::int64_t steps_per_epoch(ReplicaLayout layout = {}) const;
+  ShardPolicy shard_policy() const;
+  std::optional<std::int64_t> bad_records_allowed() const;
+  /// What each worker will read in `epoch`.
+  std::vector<WorkerShare> shares(ReplicaLayout layout, std::uint64_t seed, std::int64_t epoch) const;
   std::string description() const;
   /// ", images cifar10-train, normalized ...": what is done to samples, as far as it can be told; for people, and to
   /// see whether ranks do the same.

@@ -3,10 +3,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "data/order/batch_split.h"
 
 namespace lockstep::data {
 
@@ -59,6 +60,13 @@ struct SampleKey {
 /// Changes one sample in place. Called from several threads at once.
 using SampleMap = std::function<void(Sample&, const SampleKey&)>;
 
+/// A file of records that follow each other.
+struct StoredFile {
+  std::string name;
+  std::int64_t records = 0;
+  std::int64_t bytes = 0;  ///< on the disk
+};
+
 /// Records in a fixed order, each readable by its id. Implementations read files, memory, or make samples up.
 class RecordSource {
  public:
@@ -73,6 +81,11 @@ class RecordSource {
   /// Decodes record `record_id` into `sample`, whose spans have the spec's sizes. Thread-safe. Throws Error (data) with
   /// file, record, byte offset and kind of damage; also for a label outside 0 .. classes-1.
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;
+  /// The files that hold the records, in the order of ids; none where records are not read from files as they are
+  /// needed.
+  virtual std::vector<StoredFile> files() const { return {}; }
+  /// Says that these records will be read soon. Thread-safe; does not block.
+  virtual void will_need(Range /*record_ids*/) const {}
   /// For people: "fashion-mnist train", "12 TFRecord files in data/".
   virtual std::string description() const = 0;
 };

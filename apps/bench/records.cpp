@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/order/epoch_order.h"
+#include "data/order/permutation.h"
 #include "data/record/example.h"
 #include "data/record/record_frame.h"
 #include "data/record/record_index.h"
@@ -99,7 +99,7 @@ void count(benchmark::State& state, std::int64_t records, std::uint64_t bytes) {
 std::vector<std::int64_t> order_of(std::int64_t records, bool shuffled) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(records));
   std::iota(order.begin(), order.end(), 0);
-  const EpochOrder epoch(1, 0, records);
+  const Permutation epoch(1, records);
   if (shuffled) std::ranges::transform(order, order.begin(), [&](std::int64_t i) { return epoch[i]; });
   return order;
 }

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "data/image/sample_random.h"
-#include "data/order/epoch_order.h"
+#include "data/order/permutation.h"
 #include "device/error.h"
 #include "device/random.h"
 
@@ -33,7 +33,8 @@ Mixup choose_mixup(const SampleKey& key, std::int64_t records, double alpha) {
   if (!(alpha > 0 && alpha <= 4)) {
     throw Error(ErrorCategory::input, "mixup", "needed an alpha above 0 and up to 4", fmt::format("got {}", alpha));
   }
-  const EpochOrder partners(device::random_key(key.seed, "mixup partners"), key.epoch, records);
+  const Permutation partners(device::random_key(key.seed, "mixup partners", static_cast<std::uint64_t>(key.epoch)),
+                             records);
   SampleRandom random("mixup", key);
   const double weight = choose_beta(random, alpha);
   // Rounded to what is far coarser than libm's differences between machines.

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "data/image/transform.h"
+#include "data/order/shard_policy.h"
 #include "data/sample.h"
 #include "device/pixels.h"
 
@@ -20,6 +22,8 @@ struct Pipeline {
   device::ChannelNormalization normalization = {};  ///< after the maps
   bool shuffled = false;
   std::int64_t global_batch = 0;
+  ShardPolicy policy = ShardPolicy::automatic;
+  std::optional<std::int64_t> bad_records;  ///< that may be replaced by their neighbours; none: the first is an error
 
   /// Whether samples can stay bytes until they are on the model's device, which normalizes them at most once.
   bool gives_pixels() const { return source->has_images() && maps.empty() && (!images || normalization.channels == 0); }
@@ -27,9 +31,6 @@ struct Pipeline {
   device::ChannelNormalization pixel_normalization() const {
     return images ? images->recipe().normalization : normalization;
   }
-
-  /// Global batches of an epoch; the last one may be smaller.
-  std::int64_t steps_per_epoch() const { return source->size() == 0 ? 0 : 1 + (source->size() - 1) / global_batch; }
 };
 
 }  // namespace lockstep::data

@@ -28,6 +28,7 @@ class PrefetchStream final : public BatchStream {
   bool next(std::vector<Batch>& parts) override;
   bool next_if_ready(std::vector<Batch>& parts) override;
   double seconds_waited() const override { return seconds_waited_; }
+  std::vector<BadRecord> bad_records() const override { return reader_.bad_records(); }
 
  private:
   struct Slot {

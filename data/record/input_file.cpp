@@ -64,4 +64,8 @@ std::size_t InputFile::read_at(std::uint64_t offset, char* into, std::size_t cou
   return done;
 }
 
+void InputFile::will_need(std::uint64_t offset, std::uint64_t count) const {
+  ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(count), POSIX_FADV_WILLNEED);
+}
+
 }  // namespace lockstep::data

@@ -38,6 +38,9 @@ class InputFile {
   /// Error.
   std::size_t read_at(std::uint64_t offset, char* into, std::size_t count) const;
 
+  /// Has the system begin to read `count` bytes from byte `offset` into its cache. A hint, which may be lost.
+  void will_need(std::uint64_t offset, std::uint64_t count) const;
+
  private:
   std::filesystem::path path_;
   ErrorCategory category_;

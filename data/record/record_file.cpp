@@ -51,6 +51,10 @@ std::string_view RecordFile::record(std::int64_t record, std::uint64_t offset, s
   return data;
 }
 
+void RecordFile::will_need(std::uint64_t offset, std::uint64_t count) const {
+  if (compression_ == Compression::none) file_.will_need(offset, count);
+}
+
 RecordLocation RecordFile::location(std::int64_t record, std::uint64_t offset) const {
   return {path().string(), record, static_cast<std::int64_t>(offset)};
 }

@@ -34,6 +34,9 @@ class RecordFile {
   /// `window` or the file's own memory.
   std::string_view record(std::int64_t record, std::uint64_t offset, std::uint64_t length, ReadWindow& window) const;
 
+  /// Says that `count` bytes from `offset` will be read soon. Does not block.
+  void will_need(std::uint64_t offset, std::uint64_t count) const;
+
   RecordLocation location(std::int64_t record, std::uint64_t offset) const;
 
  private:

@@ -169,6 +169,25 @@ std::vector<std::filesystem::path> TFRecordSource::unpacked_files(std::int64_t r
   return files;
 }
 
+std::vector<StoredFile> TFRecordSource::files() const {
+  std::vector<StoredFile> files;
+  for (const Shard& shard : shards_)
+    files.push_back({shard.path.filename().string(), shard.index.records(), shard.stamp.size});
+  return files;
+}
+
+void TFRecordSource::will_need(Range record_ids) const {
+  while (record_ids.begin < record_ids.end) {
+    const Shard& shard = shard_of(record_ids.begin);
+    const auto first = static_cast<std::size_t>(record_ids.begin - shard.first_record);
+    const std::int64_t end = std::min(record_ids.end, shard.first_record + shard.index.records());
+    const std::vector<std::uint64_t>& offsets = shard.index.offsets;
+    const auto after = static_cast<std::size_t>(end - shard.first_record);
+    if (shard.file) shard.file->will_need(offsets[first], offsets[after] - offsets[first]);
+    record_ids.begin = end;
+  }
+}
+
 void TFRecordSource::read(std::int64_t record_id, Sample& sample) const {
   const Shard& shard = shard_of(record_id);
   const std::int64_t record = record_id - shard.first_record;

@@ -34,6 +34,8 @@ class TFRecordSource final : public RecordSource {
   bool has_images() const override { return decoder_->input() != InputKind::floats; }
   bool has_encoded_images() const override { return decoder_->input() == InputKind::encoded_image; }
   void read(std::int64_t record_id, Sample& sample) const override;
+  std::vector<StoredFile> files() const override;
+  void will_need(Range record_ids) const override;
   std::string description() const override { return description_; }
 
   const ExampleDecoder& decoder() const { return *decoder_; }
