@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/image/recipe.h"
 #include "data/sample.h"
+#include "data/source/memory_source.h"
 #include "device/pixels.h"
 
 namespace lockstep::data {
@@ -70,6 +72,11 @@ struct TFRecordOptions {
 };
 
 /// A description of a data set; a cheap value. Nothing is read before stream() but headers and indexes.
+///
+/// Words on records (take, skip, repeat, concatenate, interleave) stand before shuffle() and batch(), which have the
+/// last word on order, and throw Error (input) after them. What stands before such a word is done to the records that
+/// it is about: a map there sees their ids, one behind it the ids that the word gives. Every record can be read by its
+/// id at any time, whatever the words, so that the position in the data remains the step number.
 class Dataset {
  public:
   /// All TFRecord files that match `glob` (plain, gzip or zlib, found by content), in the order of their names.
@@ -82,7 +89,28 @@ class Dataset {
   /// Another `part` has other samples of the same classes.
   static Dataset synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,
                            std::uint64_t seed = 1, const std::string& part = "train");
+  /// Samples that the program has: `features` [N, spec.shape...] as floats or as images of uint8, and `labels` [N] or
+  /// targets [N, spec.targets] as the spec has classes or targets. Throws Error (input) where sizes do not fit; Error
+  /// (data) for a label outside 0 .. classes-1.
+  static Dataset from_memory(MemoryFeatures features, MemoryLabels labels, SampleSpec spec);
+  /// Samples that a function makes, each from its record id alone. It is no coroutine or iterator, as tf.data's is:
+  /// a stream that resumes at step 1000, or one of 64 ranks, asks for its own records and not for those before them.
+  static Dataset from_generator(SampleSpec spec, std::int64_t count, SampleGenerator generate);
+  /// Blocks of `block_length` records from `cycle_length` of the data sets in turn; one that ends makes room for the
+  /// next. The order is that of tf.data (order/interleave_order.h). Throws Error (input) where their samples differ.
+  static Dataset interleave(const std::vector<Dataset>& datasets, std::int64_t cycle_length,
+                            std::int64_t block_length = 1);
   static Dataset from_source(std::shared_ptr<const RecordSource> source);
+
+  /// The first `count` records; all where there are not so many, or for -1.
+  Dataset take(std::int64_t count) const;
+  /// All but the first `count` records; none where there are not more, or for -1.
+  Dataset skip(std::int64_t count) const;
+  /// All records `times` times, which then is one epoch. Each time is an epoch of its own for maps and recipes before
+  /// this word, and has its own ids for those behind it, so that they choose anew.
+  Dataset repeat(std::int64_t times) const;
+  /// The records of `other` after those of this data set. Throws Error (input) where their samples differ.
+  Dataset concatenate(const Dataset& other) const;
 
   /// Makes every image what `recipe` says, before all maps. Throws Error (input) where the records are no images, or
   /// the recipe makes no sense.
@@ -114,6 +142,8 @@ class Dataset {
  private:
   struct Description;
   explicit Dataset(std::shared_ptr<const Description> description);
+  std::shared_ptr<const RecordSource> records_for(std::string_view word) const;
+  Dataset with_records(std::shared_ptr<const RecordSource> source) const;
   std::shared_ptr<const Description> description_;
 };
 

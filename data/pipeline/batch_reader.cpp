@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "data/order/epoch_order.h"
-#include "data/pipeline/recipe_step.h"
+#include "data/pipeline/sample_reader.h"
 
 namespace lockstep::data {
 
@@ -55,15 +55,12 @@ void BatchReader::fill(Range piece, std::vector<Batch>& parts, const std::stop_t
 }
 
 void BatchReader::fill_part(Range samples, Batch& part, const std::stop_token& stop) const {
-  const RecordSource& source = *pipeline_.source;
   const std::int64_t first_position = part.step % steps_per_epoch_ * pipeline_.global_batch + part.first_sample;
   std::optional<EpochOrder> order;
-  if (pipeline_.shuffled) order.emplace(options_.seed, part.epoch, source.size());
+  if (pipeline_.shuffled) order.emplace(options_.seed, part.epoch, pipeline_.source->size());
   const auto features = static_cast<std::size_t>(pipeline_.spec.feature_count());
   const auto targets = static_cast<std::size_t>(pipeline_.spec.targets);
-  thread_local ImageScratch scratch;
-  std::optional<RecipeStep> recipe;
-  if (pipeline_.images) recipe.emplace(*pipeline_.images, source.spec(), scratch);
+  SampleReader reader(pipeline_);
   for (auto i = static_cast<std::size_t>(samples.begin); i < static_cast<std::size_t>(samples.end); ++i) {
     if (stop.stop_requested()) return;
     const std::int64_t position = first_position + static_cast<std::int64_t>(i);
@@ -74,14 +71,7 @@ void BatchReader::fill_part(Range samples, Batch& part, const std::stop_token& s
     else
       sample.features = std::span(part.features).subspan(i * features, features);
     sample.targets = std::span(part.targets).subspan(i * targets, targets);
-    const SampleKey key = {options_.seed, part.epoch, record_id};
-    if (recipe) {
-      recipe->set_key(key);
-      sample.images = &*recipe;
-    }
-    source.read(record_id, sample);
-    for (const SampleMap& map : pipeline_.maps) map(sample, key);
-    device::normalize(pipeline_.normalization, sample.features);
+    reader.read({options_.seed, part.epoch, record_id}, sample);
     part.record_ids[i] = record_id;
     if (!part.labels.empty()) part.labels[i] = sample.label;
   }
