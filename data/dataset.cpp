@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "data/pipeline/pipeline.h"
 #include "data/pipeline/prefetch_stream.h"
 #include "data/source/concatenated_source.h"
 #include "data/source/csv_source.h"
+#include "data/source/filtered_source.h"
 #include "data/source/generator_source.h"
 #include "data/source/idx_source.h"
 #include "data/source/interleaved_source.h"
@@ -107,6 +109,14 @@ Dataset Dataset::repeat(std::int64_t times) const {
 Dataset Dataset::concatenate(const Dataset& other) const {
   return with_records(
       std::make_shared<ConcatenatedSource>(std::vector{records_for("concatenate"), other.records_for("concatenate")}));
+}
+
+Dataset Dataset::filter(const SamplePredicate& keep, int threads) const {
+  if (threads < 0)
+    throw Error(ErrorCategory::input, "filter", "needed a number of threads from 0",
+                fmt::format("{} was given", threads));
+  const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return with_records(std::make_shared<FilteredSource>(records_for("filter"), keep, threads == 0 ? all : threads));
 }
 
 Dataset Dataset::images(const ImageRecipe& recipe) const {

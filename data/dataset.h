@@ -73,10 +73,10 @@ struct TFRecordOptions {
 
 /// A description of a data set; a cheap value. Nothing is read before stream() but headers and indexes.
 ///
-/// Words on records (take, skip, repeat, concatenate, interleave) stand before shuffle() and batch(), which have the
-/// last word on order, and throw Error (input) after them. What stands before such a word is done to the records that
-/// it is about: a map there sees their ids, one behind it the ids that the word gives. Every record can be read by its
-/// id at any time, whatever the words, so that the position in the data remains the step number.
+/// Words on records (take, skip, repeat, concatenate, interleave, filter) stand before shuffle() and batch(), which
+/// have the last word on order, and throw Error (input) after them. What stands before such a word is done to the
+/// records that it is about: a map there sees their ids, one behind it the ids that the word gives. Every record can be
+/// read by its id at any time, whatever the words, so that the position in the data remains the step number.
 class Dataset {
  public:
   /// All TFRecord files that match `glob` (plain, gzip or zlib, found by content), in the order of their names.
@@ -111,6 +111,11 @@ class Dataset {
   Dataset repeat(std::int64_t times) const;
   /// The records of `other` after those of this data set. Throws Error (input) where their samples differ.
   Dataset concatenate(const Dataset& other) const;
+  /// The records that `keep` is true for, looking at their features, label and targets after all that stands before
+  /// this word. Unlike tf.data's it reads all records here and now, once, by `threads` threads (0: one for each core),
+  /// so that size and order are known; random maps before it choose as in epoch 0 of seed 0. No record may be left, but
+  /// then stream() throws. Throws what reading throws, the first in the order of the records.
+  Dataset filter(const SamplePredicate& keep, int threads = 0) const;
 
   /// Makes every image what `recipe` says, before all maps. Throws Error (input) where the records are no images, or
   /// the recipe makes no sense.

@@ -66,6 +66,9 @@ struct SampleKey {
 /// Changes one sample in place. Called from several threads at once.
 using SampleMap = std::function<void(Sample&, const SampleKey&)>;
 
+/// Whether a sample is to be kept. Called from several threads at once.
+using SamplePredicate = std::function<bool(const Sample&)>;
+
 /// Writes all of record `record_id` into the sample's features, and its label or targets. Called from several threads
 /// at once, in any order, perhaps more than once for a record: a pure function of the record id.
 using SampleGenerator = std::function<void(std::int64_t record_id, Sample& sample)>;

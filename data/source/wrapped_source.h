@@ -21,9 +21,10 @@ class WrappedSource : public RecordSource {
   std::string preparation() const override { return source_->preparation() + ", " + word_; }
 
  protected:
-  /// `word` tells what is done: "the first 100 records".
-  WrappedSource(std::shared_ptr<const RecordSource> source, std::string word)
+  /// `word` tells what is done: "the first 100 records"; it may be set once that is known.
+  explicit WrappedSource(std::shared_ptr<const RecordSource> source, std::string word = "")
       : source_(std::move(source)), word_(std::move(word)) {}
+  void set_word(std::string word) { word_ = std::move(word); }
 
   const RecordSource& source() const { return *source_; }
 

@@ -57,17 +57,25 @@ TEST(InterleaveOrder, IsThatOfTfData) {
       testing::ElementsAre(1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 3, 3, 4, 4, 5, 5, 5, 5, 5, 5));
 }
 
-// Its kernel's tests: inputs of 4, 5 and 6 elements of their own value, that many times.
+// What tf.data 2 gives for inputs of 4, 5 and 6 elements, twice.
 TEST(InterleaveOrder, LetsAnInputThatEndsMakeRoomInTheNextRound) {
-  const auto values = [](std::int64_t cycle_length, std::int64_t block_length) {
-    auto inputs = inputs_of(by_formula({4, 5, 6}, cycle_length, block_length));
-    for (std::size_t& input : inputs) input += 3;
-    return inputs;
+  const auto sizes_of = [](const std::vector<std::int64_t>& sizes, std::int64_t cycle_length,
+                           std::int64_t block_length) {
+    std::vector<std::int64_t> values;
+    for (const auto& place : by_formula(sizes, cycle_length, block_length)) values.push_back(sizes[place.input]);
+    return values;
   };
-  EXPECT_THAT(values(1, 1), testing::ElementsAre(4, 4, 4, 4, 5, 5, 5, 5, 5, 6, 6, 6, 6, 6, 6));
-  EXPECT_THAT(values(2, 1), testing::ElementsAre(4, 5, 4, 5, 4, 5, 4, 5, 5, 6, 6, 6, 6, 6, 6));
-  EXPECT_THAT(values(2, 3), testing::ElementsAre(4, 4, 4, 5, 5, 5, 4, 5, 5, 6, 6, 6, 6, 6, 6));
-  EXPECT_THAT(values(7, 2), testing::ElementsAre(4, 4, 5, 5, 6, 6, 4, 4, 5, 5, 6, 6, 5, 6, 6));
+  const std::vector<std::int64_t> twice = {4, 5, 6, 4, 5, 6};
+  EXPECT_THAT(sizes_of(twice, 1, 1), testing::ElementsAre(4, 4, 4, 4, 5, 5, 5, 5, 5, 6, 6, 6, 6, 6, 6, 4, 4, 4, 4, 5, 5,
+                                                          5, 5, 5, 6, 6, 6, 6, 6, 6));
+  EXPECT_THAT(sizes_of(twice, 2, 1), testing::ElementsAre(4, 5, 4, 5, 4, 5, 4, 5, 5, 6, 6, 4, 6, 4, 6, 4, 6, 4, 6, 5, 6,
+                                                          5, 6, 5, 6, 5, 6, 5, 6, 6));
+  EXPECT_THAT(sizes_of(twice, 2, 3), testing::ElementsAre(4, 4, 4, 5, 5, 5, 4, 5, 5, 6, 6, 6, 4, 4, 4, 6, 6, 6, 4, 5, 5,
+                                                          5, 6, 6, 6, 5, 5, 6, 6, 6));
+  EXPECT_THAT(sizes_of(twice, 7, 2), testing::ElementsAre(4, 4, 5, 5, 6, 6, 4, 4, 5, 5, 6, 6, 4, 4, 5, 5, 6, 6, 4, 4, 5,
+                                                          5, 6, 6, 5, 6, 6, 5, 6, 6));
+  EXPECT_THAT(sizes_of({4, 0, 6, 4, 0, 6}, 2, 1),
+              testing::ElementsAre(4, 4, 6, 4, 6, 4, 6, 6, 4, 6, 4, 6, 4, 4, 6, 6, 6, 6, 6, 6));
 }
 
 TEST(InterleaveOrder, ReadsEachInputFromItsBeginningToItsEnd) {
