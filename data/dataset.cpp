@@ -9,6 +9,7 @@
 
 #include "data/pipeline/pipeline.h"
 #include "data/pipeline/prefetch_stream.h"
+#include "data/source/cached_source.h"
 #include "data/source/concatenated_source.h"
 #include "data/source/csv_source.h"
 #include "data/source/filtered_source.h"
@@ -21,6 +22,7 @@
 #include "data/source/synthetic_source.h"
 #include "data/source/tfrecord_source.h"
 #include "device/error.h"
+#include "device/host_memory.h"
 
 namespace lockstep::data {
 
@@ -117,6 +119,14 @@ Dataset Dataset::filter(const SamplePredicate& keep, int threads) const {
                 fmt::format("{} was given", threads));
   const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return with_records(std::make_shared<FilteredSource>(records_for("filter"), keep, threads == 0 ? all : threads));
+}
+
+Dataset Dataset::cache() const {
+  return with_records(std::make_shared<CachedSource>(records_for("cache"), device::available_host_memory()));
+}
+
+Dataset Dataset::cache(const std::filesystem::path& file) const {
+  return with_records(std::make_shared<CachedSource>(records_for("cache"), file));
 }
 
 Dataset Dataset::images(const ImageRecipe& recipe) const {

@@ -73,8 +73,8 @@ struct TFRecordOptions {
 
 /// A description of a data set; a cheap value. Nothing is read before stream() but headers and indexes.
 ///
-/// Words on records (take, skip, repeat, concatenate, interleave, filter) stand before shuffle() and batch(), which
-/// have the last word on order, and throw Error (input) after them. What stands before such a word is done to the
+/// Words on records (take, skip, repeat, concatenate, interleave, filter, cache) stand before shuffle() and batch(),
+/// which have the last word on order, and throw Error (input) after them. What stands before such a word is done to the
 /// records that it is about: a map there sees their ids, one behind it the ids that the word gives. Every record can be
 /// read by its id at any time, whatever the words, so that the position in the data remains the step number.
 class Dataset {
@@ -116,6 +116,14 @@ class Dataset {
   /// so that size and order are known; random maps before it choose as in epoch 0 of seed 0. No record may be left, but
   /// then stream() throws. Throws what reading throws, the first in the order of the records.
   Dataset filter(const SamplePredicate& keep, int threads = 0) const;
+  /// Makes each record once, when it is first read, and keeps it in memory: pixels where they are images that no map
+  /// changes, else floats. As in tf.data, random choices before this word are then the same in every epoch: those of
+  /// epoch 0, of seed 0. Throws Error (input) where all records together do not fit into the memory that is free.
+  Dataset cache() const;
+  /// The same, kept in `file`, which another run can use once it holds all records; until then they lie in a temporary
+  /// file beside it. Several processes may share the name. Throws Error (data) where the file is there and is no cache
+  /// of these records: it is never removed.
+  Dataset cache(const std::filesystem::path& file) const;
 
   /// Makes every image what `recipe` says, before all maps. Throws Error (input) where the records are no images, or
   /// the recipe makes no sense.

@@ -36,9 +36,9 @@ void check_spec(const SampleSpec& spec, const std::string& where) {
                 fmt::format("{} classes and {} targets were given", spec.classes, spec.targets));
 }
 
-void Sample::set_image(std::span<const std::uint8_t> image) {
+void Sample::set_image(std::span<const std::uint8_t> image, const device::ChannelNormalization& normalization) {
   if (images != nullptr) return images->take_stored(image, *this);
-  if (pixels.empty()) return device::pixels_to_features(image, {}, features);
+  if (pixels.empty()) return device::pixels_to_features(image, normalization, features);
   LOCKSTEP_CHECK_OP(image.size(), ==, pixels.size());
   std::ranges::copy(image, pixels.begin());
 }

@@ -52,8 +52,8 @@ struct Sample {
   std::uint64_t seed = 0;       ///< with the epoch, the pass that the record is read for: what sources that hold maps
   std::int64_t epoch = 0;       ///< or recipes make a SampleKey of, with the record id that they are asked for
 
-  /// Takes an image of uint8.
-  void set_image(std::span<const std::uint8_t> image);
+  /// Takes an image of uint8; `normalization` is for features alone.
+  void set_image(std::span<const std::uint8_t> image, const device::ChannelNormalization& normalization = {});
 };
 
 /// What a map function may depend on, so that its result is the same on every rank and after a resume.
