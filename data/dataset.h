@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/image/recipe.h"
@@ -14,6 +15,7 @@
 #include "data/order/shard_policy.h"
 #include "data/pipeline/bad_records.h"
 #include "data/sample.h"
+#include "data/source/memory_source.h"
 #include "device/pixels.h"
 
 namespace lockstep::data {
@@ -78,6 +80,11 @@ struct TFRecordOptions {
 };
 
 /// A description of a data set; a cheap value. Nothing is read before stream() but headers and indexes.
+///
+/// Words on records (take, skip, repeat, concatenate, interleave, filter, cache) stand before shuffle() and batch(),
+/// which have the last word on order, and throw Error (input) after them. What stands before such a word is done to the
+/// records that it is about: a map there sees their ids, one behind it the ids that the word gives. Every record can be
+/// read by its id at any time, whatever the words, so that the position in the data remains the step number.
 class Dataset {
  public:
   /// All TFRecord files that match `glob` (plain, gzip or zlib, found by content), in the order of their names.
@@ -90,7 +97,41 @@ class Dataset {
   /// Another `part` has other samples of the same classes.
   static Dataset synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,
                            std::uint64_t seed = 1, const std::string& part = "train");
+  /// Samples that the program has: `features` [N, spec.shape...] as floats or as images of uint8, and `labels` [N] or
+  /// targets [N, spec.targets] as the spec has classes or targets. Throws Error (input) where sizes do not fit; Error
+  /// (data) for a label outside 0 .. classes-1.
+  static Dataset from_memory(MemoryFeatures features, MemoryLabels labels, SampleSpec spec);
+  /// Samples that a function makes, each from its record id alone. It is no coroutine or iterator, as tf.data's is:
+  /// a stream that resumes at step 1000, or one of 64 ranks, asks for its own records and not for those before them.
+  static Dataset from_generator(SampleSpec spec, std::int64_t count, SampleGenerator generate);
+  /// Blocks of `block_length` records from `cycle_length` of the data sets in turn; one that ends makes room for the
+  /// next. The order is that of tf.data (order/interleave_order.h). Throws Error (input) where their samples differ.
+  static Dataset interleave(const std::vector<Dataset>& datasets, std::int64_t cycle_length,
+                            std::int64_t block_length = 1);
   static Dataset from_source(std::shared_ptr<const RecordSource> source);
+
+  /// The first `count` records; all where there are not so many, or for -1.
+  Dataset take(std::int64_t count) const;
+  /// All but the first `count` records; none where there are not more, or for -1.
+  Dataset skip(std::int64_t count) const;
+  /// All records `times` times, which then is one epoch. Each time is an epoch of its own for maps and recipes before
+  /// this word, and has its own ids for those behind it, so that they choose anew.
+  Dataset repeat(std::int64_t times) const;
+  /// The records of `other` after those of this data set. Throws Error (input) where their samples differ.
+  Dataset concatenate(const Dataset& other) const;
+  /// The records that `keep` is true for, looking at their features, label and targets after all that stands before
+  /// this word. Unlike tf.data's it reads all records here and now, once, by `threads` threads (0: one for each core),
+  /// so that size and order are known; random maps before it choose as in epoch 0 of seed 0. No record may be left, but
+  /// then stream() throws. Throws what reading throws, the first in the order of the records.
+  Dataset filter(const SamplePredicate& keep, int threads = 0) const;
+  /// Makes each record once, when it is first read, and keeps it in memory: pixels where they are images that no map
+  /// changes, else floats. As in tf.data, random choices before this word are then the same in every epoch: those of
+  /// epoch 0, of seed 0. Throws Error (input) where all records together do not fit into the memory that is free.
+  Dataset cache() const;
+  /// The same, kept in `file`, which another run can use once it holds all records; until then they lie in a temporary
+  /// file beside it. Several processes may share the name. Throws Error (data) where the file is there and is no cache
+  /// of these records: it is never removed.
+  Dataset cache(const std::filesystem::path& file) const;
 
   /// Makes every image what `recipe` says, before all maps. Throws Error (input) where the records are no images, or
   /// the recipe makes no sense.
@@ -133,6 +174,8 @@ class Dataset {
  private:
   struct Description;
   explicit Dataset(std::shared_ptr<const Description> description);
+  std::shared_ptr<const RecordSource> records_for(std::string_view word) const;
+  Dataset with_records(std::shared_ptr<const RecordSource> source) const;
   std::shared_ptr<const Description> description_;
 };
 

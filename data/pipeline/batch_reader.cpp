@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "data/pipeline/recipe_step.h"
+#include "data/pipeline/sample_reader.h"
 
 namespace lockstep::data {
 
@@ -58,53 +58,44 @@ void BatchReader::fill(Range piece, std::vector<Batch>& parts, const std::stop_t
 }
 
 void BatchReader::fill_part(int replica, Range samples, Batch& part, const std::stop_token& stop) const {
-  const RecordSource& source = *pipeline_.source;
   const std::int64_t first_position = sharding_.plan().share(part.step % steps_per_epoch_, replica).positions.begin;
   const RecordSequence sequence = sharding_.sequence(replica / options_.local_replicas, options_.seed, part.epoch);
   const auto features = static_cast<std::size_t>(pipeline_.spec.feature_count());
   const auto targets = static_cast<std::size_t>(pipeline_.spec.targets);
-  thread_local ImageScratch scratch;
-  std::optional<RecipeStep> recipe;
-  if (pipeline_.images) recipe.emplace(*pipeline_.images, source.spec(), scratch);
+  SampleReader reader(pipeline_);
   for (auto i = static_cast<std::size_t>(samples.begin); i < static_cast<std::size_t>(samples.end); ++i) {
     if (stop.stop_requested()) return;
     const std::int64_t position = first_position + static_cast<std::int64_t>(i);
     const std::int64_t record_id = sequence[position];
-    sequence.for_each_block_ahead(position, [&](Range ids) { source.will_need(ids); });
+    sequence.for_each_block_ahead(position, [&](Range ids) { pipeline_.source->will_need(ids); });
     Sample sample;
     if (gives_pixels_)
       sample.pixels = std::span(part.pixels).subspan(i * features, features);
     else
       sample.features = std::span(part.features).subspan(i * features, features);
     sample.targets = std::span(part.targets).subspan(i * targets, targets);
-    const SampleKey key = {options_.seed, part.epoch, record_id};
-    if (recipe) {
-      recipe->set_key(key);
-      sample.images = &*recipe;
-    }
-    part.record_ids[i] = read(record_id, sample);
-    for (const SampleMap& map : pipeline_.maps) map(sample, key);
-    device::normalize(pipeline_.normalization, sample.features);
+    part.record_ids[i] = read(reader, {options_.seed, part.epoch, record_id}, sample);
     if (!part.labels.empty()) part.labels[i] = sample.label;
   }
 }
 
-/// The id of the record that `sample` holds then: `record_id`, or the next one that can be read where bad records are
-/// put up with. So batches and steps stay as they are on all ranks, whoever meets which.
-std::int64_t BatchReader::read(std::int64_t record_id, Sample& sample) const {
-  const RecordSource& source = *pipeline_.source;
-  for (std::int64_t candidate = record_id;;) {
+/// The id of the record that `sample` holds then: the key's, or the next one that can be read where bad records are put
+/// up with. So batches and steps stay as they are on all ranks, whoever meets which.
+std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& sample) const {
+  const std::int64_t asked = key.record_id;
+  const std::int64_t records = pipeline_.source->size();
+  for (;;) {
     try {
-      source.read(candidate, sample);
-      return candidate;
+      reader.read(key, sample);
+      return key.record_id;
     } catch (const Error& error) {
       if (error.category() != ErrorCategory::data) throw;
-      bad_records_->note(candidate, error);
+      bad_records_->note(key.record_id, error);
     }
-    candidate = (candidate + 1) % source.size();
-    if (candidate == record_id)
-      throw Error(ErrorCategory::data, source.description(), "needed a record that can be read",
-                  fmt::format("all {} are bad", source.size()));
+    key.record_id = (key.record_id + 1) % records;
+    if (key.record_id == asked)
+      throw Error(ErrorCategory::data, pipeline_.source->description(), "needed a record that can be read",
+                  fmt::format("all {} are bad", records));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "data/order/batch_split.h"
 #include "data/pipeline/bad_records.h"
 #include "data/pipeline/pipeline.h"
+#include "data/pipeline/sample_reader.h"
 #include "data/pipeline/sharding.h"
 
 namespace lockstep::data {
@@ -36,7 +37,7 @@ class BatchReader {
 
  private:
   void fill_part(int replica, Range samples, Batch& part, const std::stop_token& stop) const;
-  std::int64_t read(std::int64_t record_id, Sample& sample) const;
+  std::int64_t read(SampleReader& reader, SampleKey key, Sample& sample) const;
 
   Pipeline pipeline_;
   StreamOptions options_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "data/image/transform.h"
@@ -24,13 +25,17 @@ struct Pipeline {
   std::int64_t global_batch = 0;
   ShardPolicy policy = ShardPolicy::automatic;
   std::optional<std::int64_t> bad_records;  ///< that may be replaced by their neighbours; none: the first is an error
+  int prefetch = 0;                         ///< global batches read ahead; 0: as a stream's options say
 
   /// Whether samples can stay bytes until they are on the model's device, which normalizes them at most once.
-  bool gives_pixels() const { return source->has_images() && maps.empty() && (!images || normalization.channels == 0); }
+  bool gives_pixels() const;
   /// What is to be done to them there.
-  device::ChannelNormalization pixel_normalization() const {
-    return images ? images->recipe().normalization : normalization;
-  }
+  device::ChannelNormalization pixel_normalization() const;
+
+  /// Whether samples are the records of the source as they are.
+  bool is_plain() const { return !images && maps.empty() && normalization.channels == 0; }
+  /// ", images cifar10-train, 2 maps, normalized ...": what is done to the records of the source.
+  std::string preparation() const;
 };
 
 }  // namespace lockstep::data
