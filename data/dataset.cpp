@@ -16,6 +16,7 @@
 #include "data/source/filtered_source.h"
 #include "data/source/generator_source.h"
 #include "data/source/idx_source.h"
+#include "data/source/image_folder_source.h"
 #include "data/source/interleaved_source.h"
 #include "data/source/prepared_source.h"
 #include "data/source/range_source.h"
@@ -46,7 +47,13 @@ Dataset Dataset::from_idx(const std::filesystem::path& directory, const std::str
   return from_source(std::make_shared<IdxSource>(directory, part));
 }
 
-Dataset Dataset::from_csv(const std::filesystem::path& file) { return from_source(std::make_shared<CsvSource>(file)); }
+Dataset Dataset::from_csv(const std::filesystem::path& file, const CsvOptions& options) {
+  return from_source(std::make_shared<CsvSource>(file, options));
+}
+
+Dataset Dataset::from_images(const std::filesystem::path& directory, const std::vector<std::int64_t>& shape) {
+  return from_source(std::make_shared<ImageFolderSource>(directory, shape));
+}
 
 Dataset Dataset::synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,
                            std::uint64_t seed, const std::string& part) {

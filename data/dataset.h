@@ -15,6 +15,7 @@
 #include "data/order/shard_policy.h"
 #include "data/pipeline/bad_records.h"
 #include "data/sample.h"
+#include "data/source/csv_options.h"
 #include "data/source/memory_source.h"
 #include "device/pixels.h"
 
@@ -91,8 +92,11 @@ class Dataset {
   static Dataset from_tfrecords(const std::string& glob, const TFRecordOptions& options = {});
   /// The `train` or `test` part of an IDX data set (files named as MNIST's, gzip or not) in `directory`.
   static Dataset from_idx(const std::filesystem::path& directory, const std::string& part);
-  /// Numeric columns, header line optional, label (a class number) in the last column.
-  static Dataset from_csv(const std::filesystem::path& file);
+  /// A table of numbers and words (source/csv_source.h).
+  static Dataset from_csv(const std::filesystem::path& file, const CsvOptions& options = {});
+  /// JPEG and PNG files in `directory`, in one folder for each class (source/image_folder_source.h). `shape`: [H, W, C]
+  /// of images that no recipe changes; empty: that of the first.
+  static Dataset from_images(const std::filesystem::path& directory, const std::vector<std::int64_t>& shape = {});
   /// Random images with labels that a model can learn; a pure function of (seed, record id).
   /// Another `part` has other samples of the same classes.
   static Dataset synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,
@@ -179,9 +183,11 @@ class Dataset {
   std::shared_ptr<const Description> description_;
 };
 
-/// The data set of a `--data` option: a glob of TFRecord files; a directory with a dataset.json;
+/// The data set of a `--data` option: a glob of TFRecord files; a directory with a dataset.json, or with
+/// folders of images (also as `images:DIRECTORY`);
 /// `fashion-mnist[:train|:test]`, looked for in `data_dir`, then where Debian's package puts it;
-/// `idx:DIRECTORY[:train|:test]`; `csv:FILE`; `synthetic:HxWxC:CLASSES:COUNT[:train|:test]`, and
+/// `idx:DIRECTORY[:train|:test]`; `csv:FILE[?label=COLUMN&...]`
+/// (CsvOptions::parse); `synthetic:HxWxC:CLASSES:COUNT[:train|:test]`, and
 /// `synthetic-images:...` for images of uint8 (source/synthetic_source.h). `part` is used where the text names none.
 /// Throws Error (input) for a text that is none of these, Error (data) where files are missing or damaged; both say
 /// what to do.

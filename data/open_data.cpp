@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "data/source/dataset_json.h"
 #include "data/source/idx_source.h"
+#include "data/source/image_folder_source.h"
 #include "data/source/synthetic_source.h"
 #include "data/source/tfrecord_source.h"
 #include "device/error.h"
@@ -21,8 +22,8 @@ constexpr const char* kFashionMnist = "fashion-mnist";
 constexpr std::string_view kSynthetic = "synthetic:";
 constexpr std::string_view kSyntheticImages = "synthetic-images:";
 constexpr const char* kSpecs =
-    "a glob of TFRecord files, a directory with a dataset.json, fashion-mnist[:train|:test], "
-    "idx:DIRECTORY[:train|:test], csv:FILE or "
+    "a glob of TFRecord files, a directory with a dataset.json or with folders of images, fashion-mnist[:train|:test], "
+    "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], images:DIRECTORY or "
     "synthetic:HxWxC:CLASSES:COUNT[:train|:test] (synthetic-images: the same in uint8)";
 
 std::vector<std::string> pieces_of(std::string_view text, char separator) {
@@ -85,6 +86,11 @@ Dataset open_synthetic(const std::string& spec, const DataSpecOptions& options) 
                                                          .images = word == kSyntheticImages}));
 }
 
+Dataset open_csv(const std::string& spec) {
+  const CsvSpec table = CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec);
+  return Dataset::from_csv(table.file, table.options);
+}
+
 Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
   std::vector<std::filesystem::path> directories;
   if (!options.data_dir.empty()) directories = {options.data_dir, options.data_dir / kFashionMnist};
@@ -107,10 +113,12 @@ Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& optio
 
 Dataset open_described(const std::filesystem::path& directory, const DataSpecOptions& options) {
   const auto parts = read_dataset_json(directory);
+  if (!parts && is_image_folder(directory)) return Dataset::from_images(directory, options.tfrecord.input_shape);
   if (!parts) {
     throw Error(ErrorCategory::data, directory.string(),
-                "needed a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a dataset.json",
-                "it is a directory without one");
+                "needed a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a dataset.json or "
+                "with folders of images",
+                "it is a directory without them");
   }
   const auto part = parts->find(options.part);
   if (part == parts->end() || part->second.files.empty()) {
@@ -139,7 +147,8 @@ Dataset open_files(const std::string& spec, const DataSpecOptions& options) {
 Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
   std::string text = spec;
   if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages)) return open_synthetic(spec, options);
-  if (spec.starts_with("csv:")) return Dataset::from_csv(text.substr(4));
+  if (spec.starts_with("csv:")) return open_csv(spec);
+  if (spec.starts_with("images:")) return Dataset::from_images(text.substr(7), options.tfrecord.input_shape);
   const std::string part = take_part(text, options.part);
   if (text == kFashionMnist) return open_fashion_mnist(part, options);
   if (text.starts_with("idx:")) return Dataset::from_idx(text.substr(4), part);

@@ -96,6 +96,8 @@ class RecordSource {
   /// Decodes record `record_id` into `sample`, whose spans have the spec's sizes. Thread-safe. Throws Error (data) with
   /// file, record, byte offset and kind of damage; also for a label outside 0 .. classes-1.
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;
+  /// The classes by number; empty where their names are not known.
+  virtual std::vector<std::string> class_names() const { return {}; }
   /// The files that hold the records, in the order of ids; none where records are not read from files as they are
   /// needed.
   virtual std::vector<StoredFile> files() const { return {}; }

@@ -16,8 +16,11 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
   const char* group = "Data";
   command
       .add_option("--data", arguments.data,
-                  "A glob of TFRecord files, a directory with a dataset.json, fashion-mnist[:train|:test], "
-                  "idx:DIRECTORY[:train|:test], csv:FILE, synthetic:HxWxC:CLASSES:COUNT (floats), or "
+                  "A glob of TFRecord files, a directory with a dataset.json or with a folder of JPEG and PNG files "
+                  "for each class (also "
+                  "images:DIRECTORY), fashion-mnist[:train|:test], "
+                  "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS] (such as label=species&categorical=color,shape), "
+                  "synthetic:HxWxC:CLASSES:COUNT (floats), or "
                   "synthetic-images:HxWxC:CLASSES:COUNT (bytes, as images have)")
       ->group(group);
   command

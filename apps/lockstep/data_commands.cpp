@@ -1,5 +1,7 @@
 #include "apps/lockstep/data_commands.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
@@ -34,6 +36,9 @@ void add_convert_command(CLI::App& convert, const char* name, const char* help, 
                    "none, gzip or zlib; packed files are inflated into memory when read")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "gzip", "zlib"}));
+  if (source == ConvertSource::images)
+    command->add_option("--seed", options->seed, "Of the order in which images of all classes are written")
+        ->capture_default_str();
   command->add_flag("--overwrite", options->overwrite, "Replace the shards of this part that are there");
   command->callback([options] { convert_data(*options); });
 }
@@ -55,7 +60,10 @@ void add_inspect_command(CLI::App& data) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
       data.add_subcommand("inspect", "Show files, records, features with their kinds and ranges, and label counts");
-  command->add_option("files", options->files, kFilesHelp)->required();
+  command
+      ->add_option("files", options->files,
+                   fmt::format("{}; or what --data takes: csv:FILE, images:DIRECTORY, idx:DIRECTORY...", kFilesHelp))
+      ->required();
   command->add_option("--records", options->records, "Read no more than this many records of each file; 0 for all")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
@@ -92,8 +100,10 @@ void add_data_commands(CLI::App& program) {
   convert->require_subcommand(1);
   add_convert_command(*convert, "idx", "From IDX files, named as MNIST's, gzip or not", "Directory of the IDX files",
                       ConvertSource::idx);
-  add_convert_command(*convert, "csv", "From a table of numbers with the class in the last column", "The file",
-                      ConvertSource::csv);
+  add_convert_command(*convert, "csv", "From a table of numbers and words with a class",
+                      "FILE, or FILE?OPTIONS as in --data csv:FILE?OPTIONS", ConvertSource::csv);
+  add_convert_command(*convert, "images", "From JPEG and PNG files, which stay as they are",
+                      "Directory with a folder of images for each class", ConvertSource::images);
   add_index_command(*data);
   add_inspect_command(*data);
   add_verify_command(*data);

@@ -7,6 +7,7 @@
 #include "apps/lockstep/data_progress.h"
 #include "data/source/csv_source.h"
 #include "data/source/idx_source.h"
+#include "data/source/image_folder_source.h"
 #include "data/source/tfrecord_shards.h"
 
 namespace lockstep::apps {
@@ -22,8 +23,15 @@ void convert_data(const ConvertOptions& options) {
   std::unique_ptr<data::RecordSource> source;
   if (options.source == ConvertSource::idx) {
     source = std::make_unique<data::IdxSource>(options.input, options.part);
+  } else if (options.source == ConvertSource::images) {
+    source = std::make_unique<data::ImageFolderSource>(options.input);
+    shards.encoding = data::FeatureEncoding::encoded;
+    shards.input_feature = "image/encoded";
+    shards.label_feature = "image/class/label";
+    shards.shuffle = options.seed;  // folder after folder, a reader that shuffles little would see one class at a time
   } else {
-    source = std::make_unique<data::CsvSource>(options.input);
+    const data::CsvSpec table = data::CsvSpec::parse(options.input, "--input " + options.input);
+    source = std::make_unique<data::CsvSource>(table.file, table.options);
     shards.encoding = data::FeatureEncoding::floats;
     shards.input_feature = "features";
   }

@@ -5,15 +5,17 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
 
+#include "apps/lockstep/data_inspect_source.h"
 #include "apps/lockstep/data_progress.h"
 #include "apps/lockstep/data_verify.h"
+#include "apps/lockstep/value_extent.h"
 #include "data/record/example.h"
 #include "data/record/tfrecord_reader.h"
+#include "data/source/dataset_json.h"
 #include "data/source/example_decoder.h"
 #include "device/error.h"
 
@@ -21,31 +23,16 @@ namespace lockstep::apps {
 namespace {
 
 constexpr std::int64_t kProgressEvery = 1000;
+constexpr const char* kUsualClassName = "image/class/text";
 constexpr std::array<const char*, 2> kUsualLabels = {"image/class/label", "label"};
-
-/// The lowest and highest of some values.
-template <typename T>
-struct Extent {
-  T lowest = std::numeric_limits<T>::max();
-  T highest = std::numeric_limits<T>::lowest();
-
-  void add(T value) {
-    lowest = std::min(lowest, value);
-    highest = std::max(highest, value);
-  }
-  std::string text() const {
-    if (lowest > highest) return "-";
-    return lowest == highest ? fmt::format("{}", lowest) : fmt::format("{} to {}", lowest, highest);
-  }
-};
 
 /// What has been seen of one feature under one kind.
 struct FeatureSummary {
   std::int64_t records = 0;
-  Extent<std::size_t> values;   // in a record
-  Extent<std::size_t> lengths;  // of bytes values
-  Extent<std::int64_t> integers;
-  Extent<float> floats;
+  ValueExtent<std::size_t> values;   // in a record
+  ValueExtent<std::size_t> lengths;  // of bytes values
+  ValueExtent<std::int64_t> integers;
+  ValueExtent<float> floats;
   std::string_view image_kind;  // of the first value that is an encoded image
 
   void add(const data::Feature& feature) {
@@ -91,9 +78,10 @@ class Inspection {
   explicit Inspection(const InspectOptions& options) : options_(options) {}
 
   void read_file(const std::filesystem::path& path) {
+    take_described_names(path.parent_path());
     data::TFRecordReader reader(path);
     DataProgress progress(path.filename().string(), 0);
-    Extent<std::size_t> lengths;
+    ValueExtent<std::size_t> lengths;
     std::string_view record;
     std::int64_t records = 0;
     while ((options_.records == 0 || records < options_.records) && reader.next(record)) {
@@ -117,18 +105,40 @@ class Inspection {
 
   void print_labels() const {
     for (const auto& [name, counts] : labels_) {
-      fmt::print("\nrecords of each {}\n", name);
-      for (const auto& [label, count] : counts) fmt::print("  {:<6}{:>10}\n", label, count);
+      const auto names = class_names_.find(name);
+      print_label_counts(name, counts, names == class_names_.end() ? ClassNames() : names->second);
     }
   }
 
  private:
+  using ClassNames = std::map<std::int64_t, std::string>;
+
+  void take_described_names(const std::filesystem::path& directory) {
+    const auto parts = data::read_dataset_json(directory);
+    if (!parts) return;
+    for (const auto& [part, description] : *parts)
+      for (const std::string& name : description.class_names) {
+        ClassNames& names = class_names_[description.label_feature];
+        if (names.size() < description.class_names.size()) names.emplace(names.size(), name);
+      }
+  }
+
+  /// The name that images have beside their class.
+  void take_name(const data::Example& example, const std::string& label_feature, std::int64_t label) {
+    const auto text = example.find(kUsualClassName);
+    if (label_feature != kUsualLabels[0] || text == example.end()) return;
+    const auto* names = std::get_if<data::BytesList>(&text->second);
+    if (names != nullptr && names->size() == 1) class_names_[label_feature].try_emplace(label, names->front());
+  }
+
   void add_record(std::string_view record, const data::TFRecordReader& reader) {
     const data::Example example = parse(record, reader);
     for (const auto& [name, feature] : example) {
       features_[{name, static_cast<data::FeatureKind>(feature.index())}].add(feature);
       const auto* integers = std::get_if<data::Int64List>(&feature);
-      if (integers != nullptr && integers->size() == 1 && is_label(name)) ++labels_[name][integers->front()];
+      if (integers == nullptr || integers->size() != 1 || !is_label(name)) continue;
+      ++labels_[name][integers->front()];
+      take_name(example, name, integers->front());
     }
   }
 
@@ -149,13 +159,20 @@ class Inspection {
   std::int64_t records_ = 0;
   std::map<std::pair<std::string, data::FeatureKind>, FeatureSummary> features_;
   std::map<std::string, std::map<std::int64_t, std::int64_t>> labels_;
+  std::map<std::string, ClassNames> class_names_;  // of each label feature
 };
 
 }  // namespace
 
 void inspect_data(const InspectOptions& options) {
+  std::vector<std::string> files = options.files;
+  const auto sources = std::stable_partition(
+      files.begin(), files.end(), [](const std::string& argument) { return !is_inspected_by_source(argument); });
+  for (auto source = sources; source != files.end(); ++source) inspect_source(*source, options.records);
+  files.erase(sources, files.end());
+  if (files.empty()) return;
   Inspection inspection(options);
-  for (const auto& file : files_of(options.files)) inspection.read_file(file);
+  for (const auto& file : files_of(files)) inspection.read_file(file);
   inspection.print_features();
   inspection.print_labels();
 }

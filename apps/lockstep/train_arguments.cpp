@@ -22,8 +22,10 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
   const char* group = "Model";
   const auto names = zoo::names();
   command
-      .add_option("--model", a.model,
-                  fmt::format("{}, or FILE.json with a description of layers", model::list_names(names)))
+      .add_option(
+          "--model", a.model,
+          fmt::format("{}; mlp:10,10 for hidden layers of these sizes; or FILE.json with a description of layers",
+                      model::list_names(names)))
       ->group(group);
   command
       .add_option("--init-from", a.init_from,

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "data/image/decode_png.h"
@@ -13,15 +12,10 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::array<std::uint8_t, 3> kJpegBegins = {0xff, 0xd8, 0xff};
-constexpr std::array<std::uint8_t, 8> kPngBegins = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-
-bool begins_with(std::span<const std::uint8_t> bytes, std::span<const std::uint8_t> beginning) {
-  return bytes.size() >= beginning.size() && std::ranges::equal(bytes.first(beginning.size()), beginning);
-}
+constexpr std::size_t kBytesShown = 8;
 
 [[noreturn]] void throw_unknown_format(std::span<const std::uint8_t> bytes) {
-  const auto first = bytes.first(std::min<std::size_t>(bytes.size(), kPngBegins.size()));
+  const auto first = bytes.first(std::min<std::size_t>(bytes.size(), kBytesShown));
   throw Error(ErrorCategory::data, "image", "needed a JPEG or a PNG image",
               bytes.empty() ? "there are no bytes"
                             : fmt::format("its {} bytes begin with {:02x}", bytes.size(), fmt::join(first, " ")));
@@ -48,23 +42,20 @@ Rectangle touched(const Rectangle& part, int denominator) {
 
 ImageHeader ImageDecoder::open(std::span<const std::uint8_t> bytes) {
   bytes_ = bytes;
-  if (begins_with(bytes, kJpegBegins)) {
-    format_ = Format::jpeg;
-    return jpeg_.open(bytes);
-  }
-  if (!begins_with(bytes, kPngBegins)) throw_unknown_format(bytes);
-  format_ = Format::png;
-  return read_png_header(bytes, max_pixels_);
+  const auto format = image_format_of(bytes);
+  if (!format) throw_unknown_format(bytes);
+  format_ = *format;
+  return format_ == ImageFormat::jpeg ? jpeg_.open(bytes) : read_png_header(bytes, max_pixels_);
 }
 
 ImageView ImageDecoder::decode(int channels) {
-  if (format_ == Format::png) return decode_png(bytes_, channels, memory_, max_pixels_);
+  if (format_ == ImageFormat::png) return decode_png(bytes_, channels, memory_, max_pixels_);
   return jpeg_.decode(channels, memory_);
 }
 
 DecodedPart ImageDecoder::decode(const WantedPart& wanted, int channels) {
   const Rectangle& part = wanted.part;
-  if (format_ == Format::png) {
+  if (format_ == ImageFormat::png) {
     return {decode(channels).crop(part), 0, 0, static_cast<double>(part.width), static_cast<double>(part.height)};
   }
   const int denominator = denominator_for(wanted);

@@ -45,9 +45,7 @@ class ImageDecoder {
   DecodedPart decode(const WantedPart& wanted, int channels);
 
  private:
-  enum class Format { jpeg, png };
-
-  Format format_ = Format::jpeg;
+  ImageFormat format_ = ImageFormat::jpeg;
   JpegDecoder jpeg_;
   std::int64_t max_pixels_;
   std::span<const std::uint8_t> bytes_;

@@ -2,9 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "device/error.h"
 
 namespace lockstep::data {
+namespace {
+
+constexpr std::array<std::uint8_t, 3> kJpegBegins = {0xff, 0xd8, 0xff};
+constexpr std::array<std::uint8_t, 8> kPngBegins = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+
+bool begins_with(std::span<const std::uint8_t> bytes, std::span<const std::uint8_t> beginning) {
+  return bytes.size() >= beginning.size() && std::ranges::equal(bytes.first(beginning.size()), beginning);
+}
+
+}  // namespace
+
+std::optional<ImageFormat> image_format_of(std::span<const std::uint8_t> bytes) {
+  if (begins_with(bytes, kJpegBegins)) return ImageFormat::jpeg;
+  if (begins_with(bytes, kPngBegins)) return ImageFormat::png;
+  return std::nullopt;
+}
+
+std::string_view image_format_name(ImageFormat format) { return format == ImageFormat::jpeg ? "jpeg" : "png"; }
 
 void throw_damaged_image(std::string_view format, std::string_view said) {
   throw Error(ErrorCategory::data, fmt::format("{} image", format), "needed an intact image",

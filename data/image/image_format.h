@@ -2,9 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string_view>
 
 namespace lockstep::data {
+
+enum class ImageFormat { jpeg, png };
+
+/// By the first bytes; nothing where they are those of no format that can be decoded.
+std::optional<ImageFormat> image_format_of(std::span<const std::uint8_t> bytes);
+
+/// "jpeg" or "png".
+std::string_view image_format_name(ImageFormat format);
 
 /// What an image's header says, before a pixel is decoded.
 struct ImageHeader {

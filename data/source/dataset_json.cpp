@@ -18,12 +18,14 @@ using Json = nlohmann::ordered_json;
 constexpr int kVersion = 1;
 
 Json to_json(const PartDescription& part) {
-  return {{"records", part.records},
-          {"input_feature", part.input_feature},
-          {"label_feature", part.label_feature},
-          {"shape", part.shape},
-          {"classes", part.classes},
-          {"files", part.files}};
+  Json json = {{"records", part.records},
+               {"input_feature", part.input_feature},
+               {"label_feature", part.label_feature},
+               {"shape", part.shape},
+               {"classes", part.classes}};
+  if (!part.class_names.empty()) json["class_names"] = part.class_names;
+  json["files"] = part.files;
+  return json;
 }
 
 PartDescription from_json(const Json& json) {
@@ -33,6 +35,7 @@ PartDescription from_json(const Json& json) {
   json.at("label_feature").get_to(part.label_feature);
   json.at("shape").get_to(part.shape);
   json.at("classes").get_to(part.classes);
+  if (json.contains("class_names")) json.at("class_names").get_to(part.class_names);
   json.at("files").get_to(part.files);
   return part;
 }

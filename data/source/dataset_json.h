@@ -14,12 +14,13 @@ inline constexpr const char* kDatasetJson = "dataset.json";
 
 /// One part ("train", "test") of a data set in a directory.
 struct PartDescription {
-  std::vector<std::string> files;  ///< names within the directory, in record order
+  std::vector<std::string> files = {};  ///< names within the directory, in record order
   std::int64_t records = 0;
   std::string input_feature;
   std::string label_feature;
   std::vector<std::int64_t> shape;
   std::int64_t classes = 0;
+  std::vector<std::string> class_names = {};  ///< by number; empty where they are not known
 
   /// Whether records of both can stand in one data set: the same features, shape and classes.
   bool fits(const PartDescription& other) const;

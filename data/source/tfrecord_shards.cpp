@@ -7,7 +7,9 @@
 #include <system_error>
 #include <utility>
 
+#include "data/image/decode_image.h"
 #include "data/order/batch_split.h"
+#include "data/order/epoch_order.h"
 #include "data/record/example.h"
 #include "data/record/tfrecord_writer.h"
 #include "device/error.h"
@@ -58,16 +60,42 @@ void check_options(const RecordSource& source, const ShardOptions& options) {
     throw Error(ErrorCategory::input, "shards", "needed a part name that can begin a file name",
                 fmt::format("\"{}\" was given", options.part));
   }
-  LOCKSTEP_CHECK_OP(source.spec().classes, >, 0);
+  if (source.spec().classes == 0)
+    throw Error(ErrorCategory::input, source.description(), "needed records with a label to write as TFRecord shards",
+                "they have targets");
 }
+
+/// Keeps the file of an image.
+class KeepingStep final : public ImageStep {
+ public:
+  explicit KeepingStep(std::string& file) : file_(file) {}
+  void take_stored(std::span<const std::uint8_t> /*pixels*/, Sample& /*sample*/) override {
+    LOCKSTEP_CHECK(false && "the images are encoded");
+  }
+  void take_encoded(std::span<const std::uint8_t> file, Sample& /*sample*/) override {
+    (void)ImageDecoder().open(file);  // what has no header that can be read is of no use to anybody
+    file_.assign(file.begin(), file.end());
+  }
+
+ private:
+  std::string& file_;
+};
 
 /// Turns samples into records; keeps its buffers.
 class SampleEncoder {
  public:
   SampleEncoder(const RecordSource& source, const ShardOptions& options)
-      : source_(source), options_(options), features_(static_cast<std::size_t>(source.spec().feature_count())) {}
+      : source_(source), options_(options), class_names_(source.class_names()) {
+    if (options.encoding != FeatureEncoding::encoded)
+      features_.resize(static_cast<std::size_t>(source.spec().feature_count()));
+  }
 
   std::string encode(std::int64_t record_id) {
+    return options_.encoding == FeatureEncoding::encoded ? encode_image(record_id) : encode_features(record_id);
+  }
+
+ private:
+  std::string encode_features(std::int64_t record_id) {
     Sample sample{features_, 0, {}};
     source_.read(record_id, sample);
     Example example;
@@ -82,9 +110,29 @@ class SampleEncoder {
     return serialize_example(example);
   }
 
- private:
+  std::string encode_image(std::int64_t record_id) {
+    std::string file;
+    KeepingStep keeping(file);
+    Sample sample;
+    sample.images = &keeping;
+    source_.read(record_id, sample);
+    const std::span bytes(reinterpret_cast<const std::uint8_t*>(file.data()), file.size());
+    const ImageHeader header = ImageDecoder().open(bytes);
+    Example example;
+    example["image/format"] = BytesList{std::string(image_format_name(*image_format_of(bytes)))};
+    example["image/height"] = Int64List{header.height};
+    example["image/width"] = Int64List{header.width};
+    example["image/channels"] = Int64List{header.channels};
+    example[options_.label_feature] = Int64List{sample.label};
+    if (!class_names_.empty())
+      example["image/class/text"] = BytesList{class_names_[static_cast<std::size_t>(sample.label)]};
+    example[options_.input_feature] = BytesList{std::move(file)};
+    return serialize_example(example);
+  }
+
   const RecordSource& source_;
   const ShardOptions& options_;
+  std::vector<std::string> class_names_;
   std::vector<float> features_;
 };
 
@@ -93,8 +141,10 @@ std::unique_ptr<TFRecordWriter> write_shard(const RecordSource& source, const Sh
   SampleEncoder encoder(source, options);
   auto writer = std::make_unique<TFRecordWriter>(options.directory / shard_name(options, shard), options.compression);
   const Range records = split(source.size(), options.shards, shard);
+  std::optional<EpochOrder> order;
+  if (options.shuffle) order.emplace(*options.shuffle, 0, source.size());
   for (std::int64_t record = records.begin; record < records.end; ++record) {
-    writer->write(encoder.encode(record));
+    writer->write(encoder.encode(order ? (*order)[record] : record));
     if (progress && (record + 1) % kProgressEvery == 0) progress(record + 1);
   }
   writer->finish();
@@ -112,8 +162,13 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
                 fmt::format("needed a directory without shards of {}, or --overwrite", options.part),
                 fmt::format("it has {}", old_shards.front().filename().string()));
   }
-  PartDescription part{
-      {}, source.size(), options.input_feature, options.label_feature, source.spec().shape, source.spec().classes};
+  const bool is_encoded = options.encoding == FeatureEncoding::encoded;  // then each image has its own shape
+  PartDescription part{.records = source.size(),
+                       .input_feature = options.input_feature,
+                       .label_feature = options.label_feature,
+                       .shape = is_encoded ? std::vector<std::int64_t>{} : source.spec().shape,
+                       .classes = source.spec().classes,
+                       .class_names = source.class_names()};
   std::vector<std::unique_ptr<TFRecordWriter>> writers;
   for (int shard = 0; shard < options.shards; ++shard) {
     writers.push_back(write_shard(source, options, shard, progress));

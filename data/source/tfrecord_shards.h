@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,10 @@
 
 namespace lockstep::data {
 
-/// How features are written: as one value of raw bytes (what is value / 255 in a sample), or as floats.
-enum class FeatureEncoding { bytes, floats };
+/// How features are written: as one value of raw bytes (what is value / 255 in a sample), as floats, or, of images that
+/// are JPEG or PNG files, as these files with what others look for beside them: image/format, image/height,
+/// image/width, image/channels and, where the class has a name, image/class/text.
+enum class FeatureEncoding { bytes, floats, encoded };
 
 struct ShardOptions {
   std::filesystem::path directory;  ///< made where it is missing
@@ -24,13 +27,15 @@ struct ShardOptions {
   FeatureEncoding encoding = FeatureEncoding::bytes;
   std::string input_feature = "image";
   std::string label_feature = "label";
+  /// Records in an order of their own that depends on this seed; else in the order of the source.
+  std::optional<std::uint64_t> shuffle = {};
   bool overwrite = false;  ///< replace the shards of this part that are there
 };
 
 /// Called now and then with the number of records written so far.
 using Progress = std::function<void(std::int64_t records)>;
 
-/// Writes all records of `source` (which has classes) in order, cut into shards whose sizes differ by one at most, and
+/// Writes all records of `source` (which has classes), cut into shards whose sizes differ by one at most, and
 /// dataset.json beside them. The files get their names when all of them are whole, and dataset.json comes last, so a
 /// failure leaves the directory as it was. Throws Error (data) where something cannot be written; Error (input) where
 /// the directory has shards of this part already and `overwrite` is not set.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "device/error.h"
 #include "model/suggestion.h"
@@ -31,6 +32,25 @@ const std::array<Recipe, 9> kRecipes = {{
     {"resnet152", [](Shape input, std::int64_t classes) { return resnet152(std::move(input), classes); }},
 }};
 
+constexpr std::string_view kSizedMlp = "mlp:";
+
+/// Of "mlp:10,10".
+std::vector<std::int64_t> hidden_sizes(std::string_view name) {
+  std::vector<std::int64_t> sizes;
+  const char* const end = name.data() + name.size();
+  for (const char* begin = name.data() + kSizedMlp.size();; ++begin) {
+    std::int64_t size = 0;
+    const auto [stop, error] = std::from_chars(begin, end, size);
+    const bool ends_here = stop == end || *stop == ',';
+    if (error != std::errc() || !ends_here || size < 1)
+      throw Error(ErrorCategory::input, "model", "needed the sizes of hidden layers, such as mlp:128,128",
+                  fmt::format("got \"{}\"", name));
+    sizes.push_back(size);
+    if (stop == end) return sizes;
+    begin = stop;
+  }
+}
+
 }  // namespace
 
 std::vector<std::string_view> names() {
@@ -40,6 +60,7 @@ std::vector<std::string_view> names() {
 }
 
 Network make(std::string_view name, Shape input, std::int64_t classes) {
+  if (name.starts_with(kSizedMlp)) return mlp(std::move(input), classes, hidden_sizes(name));
   const auto* const recipe = std::ranges::find(kRecipes, name, &Recipe::name);
   if (recipe != kRecipes.end()) return recipe->make(std::move(input), classes);
   const std::vector<std::string_view> known = names();

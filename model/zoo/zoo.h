@@ -21,7 +21,8 @@ model::Network mlp(model::Shape input, std::int64_t classes, const std::vector<s
 /// of `classes`. 225,034 parameters for [28, 28, 1] and 10 classes. Needs an image of at least 10x10.
 model::Network cnn(model::Shape input, std::int64_t classes);
 
-/// The network called `name`, one of names(). Throws Error (input) for another name.
+/// The network called `name`, one of names(), or an mlp with other hidden layers, "mlp:10,10". Throws Error (input) for
+/// another name.
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
 
 /// The names that make() knows: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, resnet101, resnet152.

@@ -17,6 +17,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+/// One gray pixel.
+const std::string kPng = from_hex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c6360070000"
+    "0900082023c38c0000000049454e44ae426082");
+
 class DataCommands : public ::testing::Test {
  protected:
   DataCommands() {
@@ -124,6 +129,62 @@ TEST_F(DataCommands, Inspect) {
   EXPECT_THAT(output, HasSubstr("  label                   int64             5  1               0 to 2\n"));
   EXPECT_THAT(output, HasSubstr("records of each label\n  0              1\n  1              2\n  2              2\n"));
   EXPECT_THAT(run({"inspect", "--records", "1", path("out")}), HasSubstr("features of 2 records\n"));
+}
+
+TEST_F(DataCommands, InspectsTables) {
+  write_bytes(directory_ / "a.csv", "color,size,kind\nred,5,plum\ngreen,-2.5,apple\nred,0,plum\n");
+  EXPECT_EQ(run({"inspect", "csv:" + path("a.csv") + "?categorical=color"}),
+            path("a.csv") +
+                ": 3 records of [3], 2 classes\n\n"
+                "features of 3 records\n"
+                "  name                    kind     range\n"
+                "  color=green             float    0 to 1\n"
+                "  color=red               float    0 to 1\n"
+                "  size                    float    -2.5 to 5\n"
+                "\nrecords of each label\n"
+                "  0              1  apple\n"
+                "  1              2  plum\n");
+  write_bytes(directory_ / "b.csv", "size,price\n1,2\n3,4.5\n");
+  EXPECT_THAT(run({"inspect", "--records", "1", "csv:" + path("b.csv") + "?targets=price"}),
+              HasSubstr("2 records of [1]\n\nfeatures of 1 records\n"
+                        "  name                    kind     range\n"
+                        "  size                    float    1\n"
+                        "  target 1                float    2\n"));
+  run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output", path("out")});
+  EXPECT_THAT(run({"inspect", path("out")}), HasSubstr("records of each label\n  0              1  apple\n"));
+}
+
+TEST_F(DataCommands, InspectsIdxFiles) {
+  const std::string output = run({"inspect", "idx:" + path("idx")});
+  EXPECT_THAT(output, HasSubstr(": 5 records of [2, 2, 1], 3 classes\n\nimages of 5 records\n"));
+  EXPECT_THAT(output, HasSubstr("  input                   pixels   "));
+  EXPECT_THAT(output, HasSubstr("records of each label\n  0              1\n  1              2\n  2              2\n"));
+}
+
+TEST_F(DataCommands, ConvertsAndInspectsImagesInFolders) {
+  for (const char* name : {"images/bee/2.png", "images/ant/1.png", "images/bee/3.png"}) {
+    std::filesystem::create_directories((directory_ / name).parent_path());
+    write_bytes(directory_ / name, kPng);
+  }
+  EXPECT_EQ(run({"inspect", path("images")}), "3 images of 2 classes in " + path("images") +
+                                                  ": 3 records of [1, 1, 1], 2 classes\n\n"
+                                                  "images of 3 records\n"
+                                                  "  JPEG 0, PNG 3; height 1, width 1, channels 1\n"
+                                                  "\nrecords of each label\n"
+                                                  "  0              1  ant\n"
+                                                  "  1              2  bee\n");
+  EXPECT_EQ(run({"convert", "images", "--input", path("images"), "--output", path("out")}),
+            "3 records of train in 1 file: " + path("out/train-00000-of-00001.tfrecord") +
+                " to train-00000-of-00001.tfrecord, described in dataset.json\n");
+  const Dataset dataset = open_data(path("out"));
+  EXPECT_EQ(dataset.spec(), (SampleSpec{{1, 1, 1}, 2, 0}));
+  const std::string output = run({"inspect", path("out")});
+  EXPECT_THAT(output, HasSubstr("bytes, PNG\n"));
+  EXPECT_THAT(output,
+              HasSubstr("records of each image/class/label\n  0              1  ant\n  1              2  bee\n"));
+  std::filesystem::remove(directory_ / "out/dataset.json");
+  EXPECT_THAT(run({"inspect", path("out/*.tfrecord")}),
+              HasSubstr("records of each image/class/label\n  0              1  ant\n  1              2  bee\n"));
 }
 
 TEST_F(DataCommands, InspectShowsEveryKind) {

@@ -12,21 +12,33 @@ using ::testing::ElementsAre;
 
 class CsvTest : public ::testing::Test {
  protected:
-  CsvSource open(const std::string& text) const {
+  CsvSource open(const std::string& text, const CsvOptions& options = {}) const {
     write_bytes(path_, text);
-    return CsvSource(path_);
+    return CsvSource(path_, options);
   }
-  std::string error(const std::string& text) const {
-    return data_error_of([&] { open(text); });
+  std::string error(const std::string& text, const CsvOptions& options = {}) const {
+    return data_error_of([&] { open(text, options); });
+  }
+  std::string input_error(const std::string& text, const CsvOptions& options) const {
+    return input_error_of([&] { open(text, options); });
   }
   std::string at(const std::string& place) const { return "[" + path_.string() + ": " + place + "] "; }
+  std::string of_file() const { return "[" + path_.string() + "] "; }
 
   const TemporaryDirectory directory_;
   const std::filesystem::path path_ = directory_ / "table.csv";
 };
 
+constexpr const char* kFruit =
+    "color,size,kind\n"
+    "red,5,apple\n"
+    "green,6,pear\n"
+    "yellow,4,apple\n";
+
 TEST_F(CsvTest, ReadsRowsWithAndWithoutHeader) {
-  for (const char* header : {"", "120,4,setosa,versicolor,virginica\n", "a,b,class\n", "\"x\",\"y\",\"z\"\r\n"}) {
+  for (const char* header : {"", "3,2,setosa,versicolor,virginica\n", "a,b,class\n", "\"x\",\"y\",\"z\"\r\n",
+                             "\xef\xbb\xbf"
+                             "a,b,c\n"}) {
     const CsvSource source = open(std::string(header) + "6.4,-2.8,2\n+1e-3, 3 ,0\r\n\n7,8,1");
     EXPECT_EQ(source.size(), 3) << header;
     EXPECT_EQ(source.spec(), (SampleSpec{{2}, 3, 0}));
@@ -39,8 +51,9 @@ TEST_F(CsvTest, ReadsRowsWithAndWithoutHeader) {
 }
 
 TEST_F(CsvTest, NamesFileLineAndColumn) {
-  EXPECT_EQ(error("1,2,0\n1,x,0\n"), at("line 2, column 2") + "needed a finite number; \"x\" was given");
-  EXPECT_EQ(error("a,b,c\n1,2,0\n,2,0\n"), at("line 3, column 1") + "needed a finite number; \"\" was given");
+  const std::string needed_number = "needed a number, or a column of words: categorical=";
+  EXPECT_EQ(error("1,2,0\n1,x,0\n"), at("line 2, column 2") + needed_number + "2; \"x\" was given");
+  EXPECT_EQ(error("a,b,c\n1,2,0\n,2,0\n"), at("line 3, column 1") + needed_number + "a; \"\" was given");
   EXPECT_EQ(error("1,2,0\nnan,2,0\n"), at("line 2, column 1") + "needed a finite number; \"nan\" was given");
   EXPECT_EQ(error("1,2,0\n1e99,2,0\n"), at("line 2, column 1") + "needed a finite number; \"1e99\" was given");
   EXPECT_EQ(error("1,2,0\n1,2,setosa\n"),
@@ -51,14 +64,168 @@ TEST_F(CsvTest, NamesFileLineAndColumn) {
             at("line 1, column 3") + "needed a class number (an integer from 0); \"0.5\" was given");
   EXPECT_EQ(error("1,2,0\n1,2\n"), at("line 2, column 2") + "needed 3 columns, as in the first row; there are 2");
   EXPECT_EQ(error("1,2,0\n1,2,3,0\n"), at("line 2, column 3") + "needed 3 columns, as in the first row; there are 4");
-  EXPECT_EQ(error("1\n2\n"), at("line 1, column 1") + "needed a feature and a label; there is one column");
+  EXPECT_EQ(error("a,b\n1,2,0\n"), at("line 2, column 2") + "needed 2 columns, as in the first row; there are 3");
+  EXPECT_EQ(error("1\n2\n"), of_file() + "needed a feature and a label; there is one column");
 }
 
 TEST_F(CsvTest, NeedsRows) {
-  EXPECT_EQ(error(""), "[" + path_.string() + "] needed rows of numbers; the file has none");
-  EXPECT_EQ(error("a,b,c\n"), "[" + path_.string() + "] needed rows of numbers; the file has none");
+  EXPECT_EQ(error(""), of_file() + "needed rows; the file has none");
+  EXPECT_EQ(error("a,b,c\n"), of_file() + "needed rows; the file has a header alone");
   EXPECT_EQ(data_error_of([] { CsvSource source("nowhere.csv"); }),
             "[nowhere.csv] needed a file that can be read; No such file or directory");
+}
+
+TEST_F(CsvTest, WordsBecomeFeaturesAndClassesInAnOrderThatRowsDoNotChange) {
+  const CsvSource source = open(kFruit, {.categorical = {"color"}});
+  EXPECT_EQ(source.spec(), (SampleSpec{{4}, 2, 0}));
+  EXPECT_THAT(source.feature_names(), ElementsAre("color=green", "color=red", "color=yellow", "size"));
+  EXPECT_THAT(source.class_names(), ElementsAre("apple", "pear"));
+  EXPECT_THAT(read(source, 0).features, ElementsAre(0, 1, 0, 5));
+  EXPECT_THAT(read(source, 1).features, ElementsAre(1, 0, 0, 6));
+  EXPECT_THAT(read(source, 2).features, ElementsAre(0, 0, 1, 4));
+  EXPECT_EQ(read(source, 0).label, 0);
+  EXPECT_EQ(read(source, 1).label, 1);
+  const CsvSource turned = open("color,size,kind\nyellow,4,pear\ngreen,6,apple\nred,1,apple\n", {.categorical = {"1"}});
+  EXPECT_EQ(turned.feature_names(), source.feature_names());
+  EXPECT_EQ(turned.class_names(), source.class_names());
+}
+
+TEST_F(CsvTest, ColumnsAreChosenByNameOrNumber) {
+  const std::string text = "id,kind,width,height,price\n17,1,2,3,4.5\n18,0,5,6,7.5\n";
+  const CsvSource left = open(text, {.label = "kind", .leave_out = {"id", "price"}});
+  EXPECT_THAT(left.feature_names(), ElementsAre("width", "height"));
+  EXPECT_EQ(read(left, 0).label, 1);
+  const CsvSource chosen = open(text, {.label = "2", .columns = {"height", "3"}});
+  EXPECT_THAT(read(chosen, 1).features, ElementsAre(6, 5));
+  EXPECT_EQ(chosen.spec().classes, 2);
+}
+
+TEST_F(CsvTest, TargetsTakeThePlaceOfALabel) {
+  const CsvSource source = open("a,price,b,rate\n1,2,3,4\n5,6,7,8\n", {.targets = {"rate", "price"}});
+  EXPECT_EQ(source.spec(), (SampleSpec{{2}, 0, 2}));
+  std::vector<float> features(2);
+  std::vector<float> targets(2);
+  Sample sample{features, 0, targets};
+  source.read(1, sample);
+  EXPECT_THAT(features, ElementsAre(5, 7));
+  EXPECT_THAT(targets, ElementsAre(8, 6));
+  EXPECT_EQ(error("a,b\n1,x\n", {.targets = {"b"}}),
+            at("line 2, column 2") + "needed a number, or a column of words: categorical=b; \"x\" was given");
+}
+
+TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
+  EXPECT_EQ(open("red,5,1\nblue,6,0\n", {.categorical = {"1"}}).size(), 2);
+  EXPECT_EQ(open("color,size,class\nblue,6,0\n", {.categorical = {"1"}}).size(), 1);
+  EXPECT_EQ(open("red,5,1\n", {.categorical = {"1"}}).size(), 1);
+  EXPECT_EQ(open("color,kind\nred,apple\n", {.categorical = {"color"}}).size(), 1);  // the option names it
+  const std::string needed = of_file() + "needed to be told whether the first row is a header, by header=yes or no; ";
+  EXPECT_EQ(error("red,apple\nblue,pear\n", {.categorical = {"1"}}), needed + "neither it nor the second has a number");
+  EXPECT_EQ(error("NA,5,1\n3,6,0\n"),
+            needed + "it has numbers in some columns, and in others not where the second has");
+  EXPECT_EQ(open("red,apple\nblue,pear\n", {.header = CsvHeader::no, .categorical = {"1"}}).size(), 2);
+  EXPECT_EQ(open("2019,2020,2021\n1,2,0\n", {.header = CsvHeader::yes, .label = "2019"}).size(), 1);
+  EXPECT_EQ(error(",5,1\n3,6,0\n"),
+            at("line 1, column 1") + "needed a number, or a column of words: categorical=1; \"\" was given");
+}
+
+TEST_F(CsvTest, AHeaderMayTellRecordsFeaturesAndClasses) {
+  const CsvSource source = open("2,2,setosa,versicolor,virginica\n1,2,0\n3,4,1\n");
+  EXPECT_EQ(source.spec(), (SampleSpec{{2}, 3, 0}));
+  EXPECT_THAT(source.class_names(), ElementsAre("setosa", "versicolor", "virginica"));
+  EXPECT_EQ(open("1,5,yes,no\n1,2,3,4,5,0\n").spec(), (SampleSpec{{5}, 2, 0}));
+  EXPECT_EQ(error("3,2,setosa,versicolor\n1,2,0\n"), of_file() + "needed 3 rows, as the first line says; there are 1");
+  EXPECT_EQ(error("1,2,setosa,versicolor\n1,2,2\n"),
+            at("line 2, column 3") + "needed a class number below 2; \"2\" was given");
+}
+
+TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
+  const std::filesystem::path known = directory_ / "train.csv";
+  write_bytes(known, kFruit);
+  CsvOptions options{.categorical = {"color"}, .like = known};
+  const CsvSource source = open("color,size,kind\nyellow,4,pear\n", options);
+  EXPECT_EQ(source.spec(), (SampleSpec{{4}, 2, 0}));
+  EXPECT_THAT(read(source, 0).features, ElementsAre(0, 0, 1, 4));
+  EXPECT_EQ(read(source, 0).label, 1);
+  EXPECT_THAT(source.class_names(), ElementsAre("apple", "pear"));
+  EXPECT_EQ(error("color,size,kind\nblue,4,pear\n", options),
+            at("line 2, column 1") + "needed a value that the column color of " + known.string() +
+                " has (green, red, yellow), or unknown=column; \"blue\" was given");
+  EXPECT_EQ(error("color,size,kind\nred,4,plum\n", options),
+            at("line 2, column 3") + "needed one of the classes apple, pear; \"plum\" was given");
+  EXPECT_EQ(error("color,weight,kind\nred,4,pear\n", options),
+            of_file() + "needed the features color, size, as in " + known.string() + "; got color, weight");
+  options.unknown_column = true;
+  const CsvSource unknown = open("color,size,kind\nblue,4,pear\n", options);
+  EXPECT_THAT(read(unknown, 0).features, ElementsAre(0, 0, 0, 1, 4));
+  EXPECT_THAT(unknown.feature_names(),
+              ElementsAre("color=green", "color=red", "color=yellow", "color unknown", "size"));
+  write_bytes(known, "1,2,3\n");
+  EXPECT_EQ(open("5,6,1\n", {.like = known}).spec().classes, 4);
+  EXPECT_EQ(error("5,6,4\n", {.like = known}),
+            at("line 1, column 3") + "needed a class number below 4; \"4\" was given");
+}
+
+TEST_F(CsvTest, ReadsQuotedFields) {
+  const CsvSource source =
+      open("\"a, b\",\"say \"\"a\"\"\",\"two\nlines\"\n\"1\", \"2\" ,x\n\"3\",4,\"x, \"\"y\"\"\nz\"\n5,6,\"\"\"\"\n");
+  EXPECT_THAT(source.feature_names(), ElementsAre("a, b", "say \"a\""));
+  EXPECT_THAT(source.class_names(), ElementsAre("\"", "x", "x, \"y\"\nz"));
+  EXPECT_THAT(read(source, 0).features, ElementsAre(1, 2));
+  EXPECT_EQ(read(source, 1).label, 2);
+  EXPECT_EQ(error("1,\"2\n3\",0\n1,x,0\n"),
+            at("line 1, column 2") + "needed a number, or a column of words: categorical=2; \"2\n3\" was given");
+  EXPECT_EQ(error("1,2,\"a\nb\"\n1,y,b\n"),
+            at("line 3, column 2") + "needed a number, or a column of words: categorical=2; \"y\" was given");
+  EXPECT_EQ(error("1,2,0\n1,\"2,0\n"),
+            at("line 2, column 2") + "needed a quote that closes the field; the file ends without one");
+  EXPECT_EQ(error("1,\"2\"3,0\n"),
+            at("line 1, column 2") + "needed a comma or the end of the line after the closing quote; got 3");
+  EXPECT_EQ(error("1,2\"3\",0\n"),
+            at("line 1, column 2") + "needed quotes around a whole field, and doubled ones within it; got 2\"3\"");
+}
+
+TEST_F(CsvTest, RefusesOptionsThatDoNotFit) {
+  const std::string text = "a,b,c\n1,2,0\n";
+  EXPECT_EQ(input_error(text, {.label = "d"}),
+            of_file() + "needed label= with columns of the table: a, b, c; or their numbers from 1; got \"d\"");
+  EXPECT_EQ(input_error(text, {.categorical = {"4"}}),
+            of_file() + "needed categorical= with columns of the table: a, b, c; or their numbers from 1; got \"4\"");
+  EXPECT_EQ(input_error(text, {.label = "a", .leave_out = {"1"}}),
+            of_file() + "needed one meaning of the column a; got leave_out= and label=");
+  EXPECT_EQ(input_error(text, {.label = "a", .targets = {"b"}}),
+            of_file() + "needed a label or targets; both were given");
+  EXPECT_EQ(input_error(text, {.targets = {"b"}, .categorical = {"b"}}),
+            of_file() + "needed targets that are numbers; b is categorical");
+  EXPECT_EQ(error(text, {.leave_out = {"a", "b"}}),
+            of_file() + "needed a feature and a label; no column is left for features");
+  EXPECT_EQ(error("1,2,x\n1,2,\n"), at("line 2, column 3") + "needed a class; the field is empty");
+}
+
+TEST_F(CsvTest, RefusesNamesThatAreNoCategories) {
+  std::string text;
+  for (std::size_t i = 0; i <= CsvSource::kMostValues; ++i) text += std::to_string(i) + ",1,0\n";
+  EXPECT_EQ(
+      error(text, {.categorical = {"1"}}),
+      at("line 10001, column 1") + "needed at most 10000 different values in the column 1; \"10000\" is one more");
+}
+
+TEST(CsvOptions, AreReadFromText) {
+  const CsvOptions options = CsvOptions::parse(
+      "label=kind&columns=a,2&leave_out=id&categorical=a,b&header=no&unknown=column&like=train.csv&targets=p,q", "");
+  EXPECT_EQ(options.label, "kind");
+  EXPECT_THAT(options.columns, ElementsAre("a", "2"));
+  EXPECT_THAT(options.leave_out, ElementsAre("id"));
+  EXPECT_THAT(options.categorical, ElementsAre("a", "b"));
+  EXPECT_THAT(options.targets, ElementsAre("p", "q"));
+  EXPECT_EQ(options.header, CsvHeader::no);
+  EXPECT_TRUE(options.unknown_column);
+  EXPECT_EQ(options.like, "train.csv");
+  EXPECT_EQ(CsvOptions::parse("header=auto", "").header, CsvHeader::automatic);
+  for (const char* text : {"", "label", "label=", "header=maybe", "unknown=1", "color=red"})
+    EXPECT_EQ(input_error_of([&] { CsvOptions::parse(text, "here"); }),
+              std::string("[here] needed label=COLUMN, targets=, columns=, leave_out= or categorical=COLUMN,COLUMN..., "
+                          "header=yes|no|auto, unknown=column|error or like=FILE, with & between them; got \"") +
+                  text + "\"");
 }
 
 }  // namespace

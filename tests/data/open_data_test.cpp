@@ -71,6 +71,10 @@ TEST(OpenData, Csv) {
   EXPECT_EQ(open_data("csv:" + (directory / "a.csv").string()).size(), 2);
   EXPECT_THAT(data_error_of([] { open_data("csv:nowhere.csv"); }),
               HasSubstr("[nowhere.csv] needed a file that can be read"));
+  EXPECT_EQ(open_data("csv:" + (directory / "a.csv").string() + "?label=1&leave_out=3").spec(),
+            (SampleSpec{{1}, 4, 0}));
+  EXPECT_THAT(input_error_of([] { open_data("csv:a.csv?color=red"); }),
+              HasSubstr("[--data csv:a.csv?color=red] needed label=COLUMN, "));
 }
 
 TEST(OpenData, Idx) {
@@ -193,16 +197,18 @@ TEST_F(OpenShards, ByDirectory) {
                 "] needed a file that can be read; No such file or directory");
   std::filesystem::remove(directory_ / "dataset.json");
   EXPECT_THAT(data_error_of([&] { open_data(directory_.path().string(), options); }),
-              HasSubstr("it is a directory without one"));
+              HasSubstr("it is a directory without them"));
 }
 
 TEST(OpenData, NamesWhatItCannotFind) {
   EXPECT_EQ(data_error_of([] { open_data("nowhere/train-*.tfrecord"); }),
             "[nowhere/train-*.tfrecord] needed TFRecord files that match this pattern; there are none");
   EXPECT_EQ(input_error_of([] { open_data("fashion-mnits"); }),
-            "[--data fashion-mnits] needed a glob of TFRecord files, a directory with a dataset.json, "
+            "[--data fashion-mnits] needed a glob of TFRecord files, a directory with a dataset.json or with folders "
+            "of images, "
             "fashion-mnist[:train|:test], "
-            "idx:DIRECTORY[:train|:test], csv:FILE or synthetic:HxWxC:CLASSES:COUNT[:train|:test] "
+            "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], images:DIRECTORY or "
+            "synthetic:HxWxC:CLASSES:COUNT[:train|:test] "
             "(synthetic-images: the same in uint8); it is none of them");
 }
 

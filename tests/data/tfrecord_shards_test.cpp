@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "data/dataset.h"
+#include "data/source/csv_source.h"
 #include "data/source/dataset_json.h"
 #include "data/source/synthetic_source.h"
 #include "data/source/tfrecord_source.h"
@@ -19,7 +20,7 @@ TEST(DatasetJson, KeepsThePartsOfADirectory) {
   const TemporaryDirectory directory;
   EXPECT_EQ(read_dataset_json(directory.path()), std::nullopt);
   const PartDescription train = {{"train-0", "train-1"}, 60'000, "image", "label", {28, 28, 1}, 10};
-  const PartDescription test = {{"test-0"}, 10'000, "image", "label", {28, 28, 1}, 10};
+  const PartDescription test = {{"test-0"}, 10'000, "image", "label", {28, 28, 1}, 2, {"boot", "shoe"}};
   write_dataset_part(directory.path(), "train", test);
   write_dataset_part(directory.path(), "test", test);
   write_dataset_part(directory.path(), "train", train);
@@ -48,6 +49,18 @@ class ShardsTest : public ::testing::Test {
   const SyntheticSource source_{{{2, 2, 1}, 3, 11, 1, "train"}};
   ShardOptions options_;
 };
+
+TEST_F(ShardsTest, KeepTheNamesOfClasses) {
+  write_bytes(directory_ / "a.csv", "width,kind\n1,plum\n2,apple\n");
+  options_.encoding = FeatureEncoding::floats;
+  EXPECT_THAT(write_shards(CsvSource(directory_ / "a.csv"), options_).class_names, ElementsAre("apple", "plum"));
+  EXPECT_THAT(read_dataset_json(options_.directory)->at("train").class_names, ElementsAre("apple", "plum"));
+  EXPECT_EQ(input_error_of([&] {
+              write_shards(CsvSource(directory_ / "a.csv", {.targets = {"1"}, .categorical = {"2"}}), options_);
+            }),
+            "[" + (directory_ / "a.csv").string() +
+                "] needed records with a label to write as TFRecord shards; they have targets");
+}
 
 TEST_F(ShardsTest, AreNamedAndCutEvenly) {
   options_.shards = 4;

@@ -1,15 +1,29 @@
 #include "data/source/csv_source.h"
+#include "device/error.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {
 
 void read_untrusted(Bytes bytes) {
   const MemoryFile file(bytes);
-  const data::CsvSource source(file.path());
-  std::vector<float> features(static_cast<std::size_t>(source.spec().feature_count()));
-  data::Sample sample;
-  sample.features = features;
-  for (std::int64_t i = 0; i < source.size(); ++i) source.read(i, sample);
+  const auto read_as = [&](const data::CsvOptions& options) {
+    const data::CsvSource source(file.path(), options);
+    std::vector<float> features(static_cast<std::size_t>(source.spec().feature_count()));
+    std::vector<float> targets(static_cast<std::size_t>(source.spec().targets));
+    data::Sample sample;
+    sample.features = features;
+    sample.targets = targets;
+    for (std::int64_t i = 0; i < source.size(); ++i) source.read(i, sample);
+  };
+  try {
+    read_as({.header = data::CsvHeader::no, .categorical = {"1"}, .unknown_column = true, .like = file.path()});
+  } catch (const Error&) {  // what is no table of words may be one of numbers
+  }
+  try {
+    read_as({.targets = {"2"}});
+  } catch (const Error&) {
+  }
+  read_as({});
 }
 
 }  // namespace lockstep::fuzz

@@ -26,6 +26,8 @@ TEST(Linear, IsOneDenseLayer) {
 TEST(Mlp, HasTheHiddenLayersAskedFor) {
   EXPECT_EQ(mlp({28, 28, 1}, 10).parameters().element_count(), 784u * 128 + 128 + 128 * 128 + 128 + 1290);
   EXPECT_EQ(mlp({4}, 3, {7}).parameters().element_count(), 5u * 7 + 8 * 3);
+  EXPECT_EQ(make("mlp:7", {4}, 3).parameters().element_count(), 5u * 7 + 8 * 3);
+  EXPECT_EQ(make("mlp:10,20", {4}, 3).parameters().element_count(), 5u * 10 + 11 * 20 + 21 * 3);
 }
 
 TEST(Cnn, HasTheSizeItPromises) {
@@ -156,6 +158,12 @@ TEST(Make, RefusesAnUnknownNameWithTheNearest) {
             "[model] needed one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, resnet101, "
             "resnet152, or a FILE.json; got \"resnet-18\" "
             "(did you mean resnet18?)");
+}
+
+TEST(Make, RefusesSizesThatAreNone) {
+  for (const char* name : {"mlp:", "mlp:0", "mlp:10,", "mlp:10,,10", "mlp:10x10", "mlp:-1"})
+    EXPECT_EQ(input_error_of([&] { make(name, {4}, 3); }),
+              std::string("[model] needed the sizes of hidden layers, such as mlp:128,128; got \"") + name + "\"");
 }
 
 }  // namespace

@@ -1,0 +1,162 @@
+#include "data/source/csv_layout.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "device/error.h"
+
+namespace lockstep::data {
+namespace {
+
+using Row = std::vector<std::string>;
+
+bool is_number(std::string_view field) { return csv_number<double>(field).has_value(); }
+
+/// Whether `first` is "examples,features,class names...", as TensorFlow's Iris files begin.
+bool announces(const Row& first, const Row& second) {
+  if (first.size() < 4 || !std::ranges::all_of(second, is_number)) return false;
+  const auto records = csv_number<std::int64_t>(first[0]);
+  const auto features = csv_number<std::int64_t>(first[1]);
+  return records && *records > 0 && features && *features + 1 == static_cast<std::int64_t>(second.size()) &&
+         std::none_of(first.begin() + 2, first.end(), is_number);
+}
+
+bool names_columns_of(const CsvOptions& options, const Row& row) {
+  const auto is_name = [&](const std::string& text) {
+    return !text.empty() && !is_number(text) && std::ranges::count(row, text) > 0;
+  };
+  return is_name(options.label) || std::ranges::any_of(options.targets, is_name) ||
+         std::ranges::any_of(options.columns, is_name) || std::ranges::any_of(options.leave_out, is_name) ||
+         std::ranges::any_of(options.categorical, is_name);
+}
+
+/// A header has names where the rows have numbers.
+bool looks_like_header(const Row& first, const Row& second, const CsvOptions& options, const std::string& file) {
+  if (second.empty()) return std::ranges::none_of(first, is_number);
+  if (names_columns_of(options, first)) return true;
+  int numbers_under_names = 0;
+  int numbers_under_numbers = 0;
+  for (std::size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
+    if (!is_number(second[i]) || first[i].empty()) continue;
+    ++(is_number(first[i]) ? numbers_under_numbers : numbers_under_names);
+  }
+  if ((numbers_under_names > 0) != (numbers_under_numbers > 0)) return numbers_under_names > 0;
+  const std::string given = numbers_under_names > 0 ? "it has numbers in some columns, and in others not where the "
+                                                      "second has"
+                                                    : "neither it nor the second has a number";
+  throw Error(ErrorCategory::data, file, "needed to be told whether the first row is a header, by header=yes or no",
+              given);
+}
+
+/// Finds the columns that options name, and sees that none has two meanings.
+class Columns {
+ public:
+  Columns(const CsvLayout& layout, const std::string& file)
+      : names_(layout.names), file_(file), meanings_(names_.size()) {}
+
+  std::size_t find(const std::string& name, const char* option) const {
+    const auto place = std::ranges::find(names_, name);
+    if (place != names_.end()) return static_cast<std::size_t>(place - names_.begin());
+    const auto number = csv_number<std::size_t>(name);
+    if (number && *number >= 1 && *number <= names_.size()) return *number - 1;
+    throw Error(ErrorCategory::input, file_,
+                fmt::format("needed {}= with columns of the table: {}; or their numbers from 1", option,
+                            fmt::join(names_, ", ")),
+                fmt::format("got \"{}\"", name));
+  }
+
+  std::size_t take(std::size_t column, const char* option) {
+    const char*& meaning = meanings_[column];
+    if (meaning != nullptr)
+      throw Error(ErrorCategory::input, file_, fmt::format("needed one meaning of the column {}", names_[column]),
+                  fmt::format("got {}= and {}=", meaning, option));
+    meaning = option;
+    return column;
+  }
+
+  std::vector<std::size_t> take_all(const std::vector<std::string>& names, const char* option) {
+    std::vector<std::size_t> columns;
+    for (const std::string& name : names) columns.push_back(take(find(name, option), option));
+    return columns;
+  }
+
+  std::vector<std::size_t> not_taken() const {
+    std::vector<std::size_t> columns;
+    for (std::size_t i = 0; i < meanings_.size(); ++i)
+      if (meanings_[i] == nullptr) columns.push_back(i);
+    return columns;
+  }
+
+ private:
+  const std::vector<std::string>& names_;
+  const std::string& file_;
+  std::vector<const char*> meanings_;  // the option that named each column
+};
+
+void give_meanings(CsvLayout& layout, const CsvOptions& options, const std::string& file) {
+  Columns columns(layout, file);
+  columns.take_all(options.leave_out, "leave_out");
+  layout.targets = columns.take_all(options.targets, "targets");
+  if (!options.label.empty())
+    layout.label = columns.take(columns.find(options.label, "label"), "label");
+  else if (layout.targets.empty())
+    layout.label = columns.take(layout.names.size() - 1, "label");
+  if (layout.label && !layout.targets.empty())
+    throw Error(ErrorCategory::input, file, "needed a label or targets", "both were given");
+  layout.features = options.columns.empty() ? columns.not_taken() : columns.take_all(options.columns, "columns");
+  layout.is_categorical.resize(layout.names.size());
+  for (const std::string& name : options.categorical) layout.is_categorical[columns.find(name, "categorical")] = true;
+  if (layout.features.empty())
+    throw Error(ErrorCategory::data, file, "needed a feature and a label",
+                layout.names.size() == 1 ? "there is one column" : "no column is left for features");
+  for (const std::size_t column : layout.targets)
+    if (layout.is_categorical[column])
+      throw Error(ErrorCategory::input, file, "needed targets that are numbers",
+                  fmt::format("{} is categorical", layout.names[column]));
+}
+
+}  // namespace
+
+template <typename Number>
+std::optional<Number> csv_number(std::string_view field) {
+  if (field.starts_with('+')) field.remove_prefix(1);
+  Number value = {};
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  if (error != std::errc() || end != field.data() + field.size()) return std::nullopt;
+  return value;
+}
+template std::optional<double> csv_number(std::string_view);
+template std::optional<std::int32_t> csv_number(std::string_view);
+template std::optional<std::int64_t> csv_number(std::string_view);
+template std::optional<std::size_t> csv_number(std::string_view);
+
+CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const CsvOptions& options) {
+  CsvRows rows(text, file);
+  const auto next = [&] { return rows.next() ? Row(rows.fields().begin(), rows.fields().end()) : Row(); };
+  const Row first = next();
+  const Row second = next();
+  CsvLayout layout;
+  if (first.empty()) throw Error(ErrorCategory::data, file, "needed rows", "the file has none");
+  if (options.header != CsvHeader::no && announces(first, second)) {
+    layout.has_header = true;
+    layout.announced_records = *csv_number<std::int64_t>(first[0]);
+    layout.classes.assign(first.begin() + 2, first.end());
+  } else if (options.header != CsvHeader::no) {
+    const bool names = std::ranges::any_of(first, [](const std::string& field) { return !is_number(field); });
+    layout.has_header = options.header == CsvHeader::yes || (names && looks_like_header(first, second, options, file));
+    if (layout.has_header) layout.names = first;
+  }
+  if (layout.has_header && second.empty())
+    throw Error(ErrorCategory::data, file, "needed rows", "the file has a header alone");
+  if (layout.names.empty()) {
+    const std::size_t columns = (layout.has_header ? second : first).size();
+    for (std::size_t i = 1; i <= columns; ++i) layout.names.push_back(std::to_string(i));
+  }
+  give_meanings(layout, options, file);
+  return layout;
+}
+
+}  // namespace lockstep::data

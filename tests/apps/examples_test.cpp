@@ -1,0 +1,62 @@
+// The examples as programs of their own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <string>
+
+#include "tests/apps/program.h"
+#include "tests/data/support.h"
+
+namespace lockstep::apps {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+constexpr const char* kIrisOutput =
+    "accuracy (1.0000|0.9[0-9]+) on [0-9]+ flowers\n(flower [1-5]: (setosa|versicolor|virginica)\n)+";
+
+/// Flowers of three species that measure differently, in the form of TensorFlow's files.
+std::string flowers(int count, unsigned seed) {
+  constexpr double kMeasures[3][4] = {{5.0, 3.4, 1.5, 0.2}, {5.9, 2.8, 4.3, 1.3}, {6.6, 3.0, 5.6, 2.0}};
+  std::mt19937 random(seed);
+  std::normal_distribution<double> around(0, 0.1);
+  std::string text = std::to_string(count) + ",4,setosa,versicolor,virginica\n";
+  for (int i = 0; i < count; ++i) {
+    for (const double measure : kMeasures[i % 3]) text += std::to_string(measure + around(random)) + ",";
+    text += std::to_string(i % 3) + "\n";
+  }
+  return text;
+}
+
+TEST(IrisExample, LearnsThreeSpecies) {
+  const data::TemporaryDirectory directory;
+  data::write_bytes(directory / "train.csv", flowers(120, 1));
+  data::write_bytes(directory / "test.csv", flowers(30, 2));
+  const Result result = run({LOCKSTEP_EXAMPLE_IRIS, directory / "train.csv", directory / "test.csv"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, MatchesRegex(kIrisOutput));
+  EXPECT_THAT(result.output, HasSubstr("flower 1: setosa\nflower 2: versicolor\nflower 3: virginica\n"));
+}
+
+TEST(IrisExample, LearnsFishersFlowers) {
+  const char* given = std::getenv("LOCKSTEP_SHARED_DATA");
+  const std::filesystem::path shared = given != nullptr ? given : LOCKSTEP_SOURCE_DIR "/../shared/data";
+  if (!std::filesystem::exists(shared / "iris")) GTEST_SKIP() << "needs iris in LOCKSTEP_SHARED_DATA";
+  const Result result = run({LOCKSTEP_EXAMPLE_IRIS, shared / "iris/iris_training.csv", shared / "iris/iris_test.csv"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, MatchesRegex(kIrisOutput));
+}
+
+TEST(IrisExample, SaysWhatItNeeds) {
+  EXPECT_EQ(run({LOCKSTEP_EXAMPLE_IRIS}).status, 1);
+  const Result result = run({LOCKSTEP_EXAMPLE_IRIS, "nowhere.csv", "nowhere.csv"});
+  EXPECT_NE(result.status, 0);
+  EXPECT_THAT(result.errors, HasSubstr("[nowhere.csv] needed a file that can be read"));
+}
+
+}  // namespace
+}  // namespace lockstep::apps

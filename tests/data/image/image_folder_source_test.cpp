@@ -1,0 +1,195 @@
+#include "data/source/image_folder_source.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <span>
+
+#include "data/dataset.h"
+#include "data/record/example.h"
+#include "data/source/tfrecord_shards.h"
+#include "tests/data/image/encode.h"
+#include "tests/data/support.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+
+class ImageFolderTest : public ::testing::Test {
+ protected:
+  std::filesystem::path add(const std::string& name, const std::string& bytes) const {
+    std::filesystem::create_directories((directory_ / name).parent_path());
+    write_bytes(directory_ / name, bytes);
+    return directory_ / name;
+  }
+  /// All pixels of it are `value`.
+  std::filesystem::path add_png(const std::string& name, std::uint8_t value, int height = 2, int width = 3) const {
+    return add(name, text_of(encode_png(constant_image(height, width, {value, value, value}).view())));
+  }
+  std::string error() const {
+    return data_error_of([&] { ImageFolderSource source(directory_.path()); });
+  }
+  std::string of(const std::filesystem::path& path) const { return "[" + path.string() + "] "; }
+
+  const TemporaryDirectory directory_;
+};
+
+TEST_F(ImageFolderTest, FoldersAreClassesInTheOrderOfTheirNames) {
+  add_png("zebra/2.png", 4);
+  add_png("zebra/10.PNG", 3);
+  add_png("ant/below/deep.png", 2);
+  add_png("ant/a.png", 1);
+  add("ant/notes.txt", "text");
+  add("ant/.hidden.png", "text");
+  add("ant/.thumbnails/a.png", "text");
+  add(".git/a.png", "text");
+  add("readme.png", "text");
+  std::filesystem::create_directories(directory_ / "bee");
+  const ImageFolderSource source(directory_.path());
+  EXPECT_EQ(source.spec(), (SampleSpec{{2, 3, 3}, 3, 0}));
+  EXPECT_THAT(source.class_names(), ElementsAre("ant", "bee", "zebra"));
+  EXPECT_EQ(source.description(), "4 images of 3 classes in " + directory_.path().string());
+  EXPECT_EQ(source.path_of(1), directory_ / "ant/below/deep.png");
+  EXPECT_TRUE(source.has_encoded_images());
+  ASSERT_EQ(source.size(), 4);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_THAT(read(source, i).features, Each(static_cast<float>(i + 1) / 255)) << i;
+    EXPECT_EQ(read(source, i).label, i < 2 ? 0 : 2);
+  }
+}
+
+TEST_F(ImageFolderTest, AFileIsWhatItsContentSays) {
+  add("a/1.jpg", text_of(encode_png(constant_image(8, 8, {7, 7, 7}).view())));
+  add("a/2.png", text_of(encode_jpeg(constant_image(8, 8, {9, 9, 9}).view())));
+  const ImageFolderSource source(directory_.path());
+  EXPECT_THAT(read(source, 0).features, Each(7.0f / 255));
+  EXPECT_THAT(read(source, 1).features, Each(9.0f / 255));
+}
+
+TEST_F(ImageFolderTest, RecipesMakeImagesOfAnySizeOne) {
+  add_png("a/1.png", 1, 300, 400);
+  add_png("b/1.png", 2, 260, 256);
+  const Dataset images = Dataset::from_images(directory_.path()).images(ImageRecipe::parse("imagenet-test")).batch(2);
+  EXPECT_EQ(images.spec().shape, (std::vector<std::int64_t>{224, 224, 3}));
+  const auto stream = images.stream({.last_step = 1, .pixels = true});
+  std::vector<Batch> parts;
+  ASSERT_TRUE(stream->next(parts));
+  EXPECT_THAT(parts[0].labels, ElementsAre(0, 1));
+  EXPECT_EQ(parts[0].pixels.front(), 1);
+  EXPECT_EQ(parts[0].pixels.back(), 2);
+}
+
+TEST_F(ImageFolderTest, WithoutARecipeAllHaveTheSizeOfTheFirst) {
+  add_png("a/1.png", 1);
+  const auto other = add_png("a/2.png", 2, 3, 3);
+  const ImageFolderSource source(directory_.path());
+  EXPECT_EQ(data_error_of([&] { read(source, 1); }),
+            of(other) + "needed an image that can be used; [image recipe none] needed images of 2 x 3; one is 3 x 3");
+  const ImageFolderSource told(directory_.path(), {3, 3, 3});
+  EXPECT_THAT(read(told, 1).features, Each(2.0f / 255));
+  EXPECT_EQ(input_error_of([&] { ImageFolderSource(directory_.path(), {27}); }),
+            of(directory_.path()) + "needed a shape HxWxC for images; got [27]");
+}
+
+TEST_F(ImageFolderTest, NamesTheFileThatIsWrong) {
+  add_png("a/1.png", 1);
+  const auto empty = add("a/2.png", "");
+  const auto text = add("a/3.jpeg", "no image");
+  const auto cut = add("a/4.jpg", text_of(encode_jpeg(noisy_image(2, 3).view())).substr(0, 200));
+  const ImageFolderSource source(directory_.path());
+  EXPECT_THAT(data_error_of([&] { read(source, 1); }), HasSubstr(of(empty) + "needed an image that can be used; "));
+  EXPECT_EQ(data_error_of([&] { read(source, 2); }),
+            of(text) +
+                "needed an image that can be used; [image] needed a JPEG or a PNG image; its 8 bytes begin with "
+                "6e 6f 20 69 6d 61 67 65");
+  EXPECT_THAT(data_error_of([&] { read(source, 3); }), StartsWith(of(cut) + "needed an image that can be used; "));
+  std::filesystem::remove(directory_ / "a/1.png");
+  EXPECT_EQ(data_error_of([&] { read(source, 0); }),
+            of(directory_ / "a/1.png") + "needed a file that can be read; No such file or directory");
+}
+
+TEST_F(ImageFolderTest, NeedsFoldersWithImages) {
+  EXPECT_EQ(error(), of(directory_.path()) + "needed a folder for each class, with images in it; there are no folders");
+  std::filesystem::create_directories(directory_ / "a");
+  add("b/notes.txt", "text");
+  EXPECT_EQ(error(), of(directory_.path()) +
+                         "needed files that end in .jpg, .jpeg or .png in the folders of the classes; there are none "
+                         "in a, b");
+  EXPECT_EQ(data_error_of([] { ImageFolderSource source("nowhere"); }),
+            "[nowhere] needed a directory that can be read; No such file or directory");
+  EXPECT_FALSE(is_image_folder(directory_.path()));
+}
+
+TEST_F(ImageFolderTest, IsOpenedByItsName) {
+  add_png("a/1.png", 1);
+  EXPECT_TRUE(is_image_folder(directory_.path()));
+  EXPECT_EQ(open_data(directory_.path().string()).spec(), (SampleSpec{{2, 3, 3}, 1, 0}));
+  EXPECT_EQ(open_data("images:" + directory_.path().string()).size(), 1);
+  DataSpecOptions options;
+  options.tfrecord.input_shape = {4, 4, 3};
+  EXPECT_EQ(open_data(directory_.path().string(), options).spec().shape, options.tfrecord.input_shape);
+}
+
+TEST_F(ImageFolderTest, BecomesShardsOfTheSameFiles) {
+  for (int i = 0; i < 20; ++i)
+    add_png(fmt::format("{}/{:02}.png", i < 10 ? "ant" : "bee", i), static_cast<std::uint8_t>(i), 2 + i, 3);
+  const auto jpeg = text_of(encode_jpeg(noisy_image(5, 7).view()));
+  add("bee/20.jpg", jpeg);
+  const ImageFolderSource source(directory_.path());
+  const TemporaryDirectory output;
+  ShardOptions options{.directory = output.path(),
+                       .shards = 2,
+                       .encoding = FeatureEncoding::encoded,
+                       .input_feature = "image/encoded",
+                       .label_feature = "image/class/label",
+                       .shuffle = 1};
+  EXPECT_THAT(write_shards(source, options).class_names, ElementsAre("ant", "bee"));
+  std::set<std::string> files;
+  std::vector<std::int64_t> labels;
+  for (const char* shard : {"train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord"})
+    for (const std::string& record : read_records(output / shard)) {
+      const Example example = parse_example(record);
+      const std::string file = std::get<BytesList>(example.at("image/encoded")).at(0);
+      files.insert(file);
+      labels.push_back(std::get<Int64List>(example.at("image/class/label")).at(0));
+      EXPECT_EQ(example.at("image/class/text"), Feature(BytesList{labels.back() == 0 ? "ant" : "bee"}));
+      if (file != jpeg) continue;
+      EXPECT_EQ(example.at("image/format"), Feature(BytesList{"jpeg"}));
+      EXPECT_EQ(example.at("image/height"), Feature(Int64List{5}));
+      EXPECT_EQ(example.at("image/width"), Feature(Int64List{7}));
+      EXPECT_EQ(example.at("image/channels"), Feature(Int64List{3}));
+    }
+  EXPECT_EQ(files.size(), 21u);
+  for (std::int64_t i = 0; i < source.size(); ++i) EXPECT_TRUE(files.contains(read_bytes(source.path_of(i)))) << i;
+  EXPECT_EQ(std::ranges::count(labels, 0), 10);
+  EXPECT_FALSE(std::ranges::is_sorted(labels));  // both classes in each shard
+  const auto first_shard = std::span(labels).first(labels.size() / 2);
+  EXPECT_GT(std::ranges::count(first_shard, 0), 0);
+  EXPECT_GT(std::ranges::count(first_shard, 1), 0);
+
+  const Dataset shards = open_data(output.path().string()).images(ImageRecipe::parse("imagenet-test"));
+  EXPECT_EQ(shards.spec(), (SampleSpec{{224, 224, 3}, 2, 0}));
+  EXPECT_TRUE(shards.source().has_encoded_images());
+}
+
+TEST_F(ImageFolderTest, ADamagedFileStopsTheWritingOfShards) {
+  add_png("a/1.png", 1);
+  const auto damaged = add("a/2.png", "no image");
+  const TemporaryDirectory output;
+  const ShardOptions options{.directory = output / "shards", .encoding = FeatureEncoding::encoded};
+  EXPECT_THAT(data_error_of([&] { write_shards(ImageFolderSource(directory_.path()), options); }),
+              HasSubstr(of(damaged) + "needed an image that can be used; "));
+  EXPECT_THAT(names_in(output / "shards"), ElementsAre());
+}
+
+}  // namespace
+}  // namespace lockstep::data
