@@ -12,9 +12,9 @@ namespace lockstep::data {
 namespace {
 
 /// The data of a frame that is whole and holds `length` bytes of them; nothing where anything is wrong with it.
-std::optional<std::string_view> intact_data(std::string_view frame, std::uint64_t length) {
+std::optional<std::string_view> intact_data(std::string_view frame, std::uint64_t length, HeaderCheck& headers) {
   if (frame.size() < kRecordHeaderBytes + length + kRecordFooterBytes) return std::nullopt;
-  if (record_length(frame) != length || !header_intact(frame)) return std::nullopt;
+  if (record_length(frame) != length || !headers.is_intact(frame)) return std::nullopt;
   const std::string_view data = frame.substr(kRecordHeaderBytes, length);
   if (!data_intact(data, frame.substr(kRecordHeaderBytes + length))) return std::nullopt;
   return data;
@@ -53,12 +53,12 @@ std::string_view RecordFile::record(std::int64_t record, std::uint64_t offset, s
   const std::size_t count = kRecordHeaderBytes + length + kRecordFooterBytes;
   if (is_mapped()) {
     // Where anything is wrong, pread finds out what: a file that shrank, a disk that failed, or the record itself.
-    if (const auto data = intact_data(part_of(mapped_->bytes(), offset, count), length)) return *data;
+    if (const auto data = intact_data(part_of(mapped_->bytes(), offset, count), length, window.headers())) return *data;
   }
   const std::string_view frame = compression_ == Compression::none ? window.read(file_, identity_, offset, count)
                                                                    : part_of(inflated_, offset, count);
   if (frame.size() < kRecordHeaderBytes) throw_truncated_length(location(record, offset), frame.size());
-  if (!header_intact(frame)) throw_length_crc(location(record, offset));
+  if (!window.headers().is_intact(frame)) throw_length_crc(location(record, offset));
   if (record_length(frame) != length) {
     throw Error(ErrorCategory::data, location(record, offset).text(),
                 fmt::format("needed a record of {} bytes, as the index says", length),
