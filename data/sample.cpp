@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
+#include <cstring>
 
 #include "device/error.h"
 #include "device/pixels.h"
@@ -40,7 +40,7 @@ void Sample::set_image(std::span<const std::uint8_t> image, const device::Channe
   if (images != nullptr) return images->take_stored(image, *this);
   if (pixels.empty()) return device::pixels_to_features(image, normalization, features);
   LOCKSTEP_CHECK_OP(image.size(), ==, pixels.size());
-  std::ranges::copy(image, pixels.begin());
+  std::memcpy(pixels.data(), image.data(), image.size());
 }
 
 }  // namespace lockstep::data

@@ -31,8 +31,8 @@ std::string_view feature_kind_name(FeatureKind kind);
 class FeatureView {
  public:
   FeatureView() = default;
-  /// `entry` is the map entry of the feature: its name and value.
-  explicit FeatureView(std::string_view entry);
+  /// `entry` is the map entry of the feature, its name and value; `value` the last of its `values` values.
+  FeatureView(std::string_view entry, std::string_view value, int values);
 
   FeatureKind kind() const { return kind_; }
   /// Number of values; 0 where it is missing.

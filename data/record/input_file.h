@@ -19,8 +19,8 @@ struct FileStamp {
 /// Size and time of the last change. Throws Error (data) where there is no such file.
 FileStamp file_stamp(const std::filesystem::path& path);
 
-/// Read-only, move-only. Reads go through pread, not a mapping: a failing disk or a file that shrinks under a run is
-/// then an Error with the file's name, not a signal. Several threads may read at once.
+/// Read-only, move-only. Reads go through pread: a failing disk or a file that shrinks under a run is an Error with the
+/// file's name. Several threads may read at once.
 class InputFile {
  public:
   /// Throws Error where `path` cannot be opened or is a directory. `category` is that of all errors of this file.
@@ -30,6 +30,9 @@ class InputFile {
   ~InputFile();
 
   const std::filesystem::path& path() const { return path_; }
+  int descriptor() const { return descriptor_; }
+  /// Of the file as it is now. Throws Error.
+  FileStamp stamp() const;
 
   /// Gives the descriptor back; nothing can be read afterwards.
   void close() noexcept;

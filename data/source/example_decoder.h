@@ -48,6 +48,7 @@ class ExampleDecoder {
   std::optional<SampleProblem> decode_label(const FeatureView& feature, Sample& sample) const;
 
   SampleSpec spec_;
+  std::size_t count_;  // of the input's elements
   InputKind input_;
   std::optional<ImageTransform> as_stored_;  // of encoded images
   std::array<std::string, 2> names_;

@@ -16,6 +16,9 @@ namespace {
 
 /// Half of the usual limit of open files per process.
 constexpr std::size_t kFilesKeptOpen = 512;
+/// Files of so many bytes together are mapped. What a mapping touched counts as memory of the process, so a larger data
+/// set is read by pread: nothing is lost, for a page that is touched for the first time costs as much.
+constexpr std::uint64_t kMostMappedBytes = std::uint64_t{1} << 30;
 
 std::vector<std::string> glob_names(const std::string& pattern) {
   glob_t found = {};
@@ -29,12 +32,6 @@ std::vector<std::string> glob_names(const std::string& pattern) {
 bool is_record_file(const std::filesystem::path& path) {
   std::error_code ignored;
   return path.extension() != ".index" && path.extension() != ".json" && !std::filesystem::is_directory(path, ignored);
-}
-
-[[noreturn]] void fail(const RecordFile& file, const RecordIndex& index, std::int64_t record,
-                       const SampleProblem& problem) {
-  const RecordLocation location = file.location(record, index.offsets[static_cast<std::size_t>(record)]);
-  throw Error(ErrorCategory::data, location.text(), problem.needed, problem.given);
 }
 
 }  // namespace
@@ -76,11 +73,19 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
     if (file.compression() != Compression::none || shards_.size() <= kFilesKeptOpen)
       shards_.back().file = std::move(file);
   }
+  map_files();
   if (records == 0) {
     throw Error(
         ErrorCategory::data, files.front().string(), "needed at least one record",
         files.size() == 1 ? "the file is empty" : fmt::format("it and {} more files are empty", files.size() - 1));
   }
+}
+
+void TFRecordSource::map_files() {
+  std::uint64_t bytes = 0;
+  for (const Shard& shard : shards_) bytes += static_cast<std::uint64_t>(shard.stamp.size);
+  if (bytes > kMostMappedBytes || shards_.size() > kFilesKeptOpen) return;
+  for (Shard& shard : shards_) shard.file->map();
 }
 
 template <typename Use>
@@ -90,6 +95,15 @@ void TFRecordSource::with_file(const Shard& shard, Use use) {
   } else {
     use(RecordFile(shard.path));
   }
+}
+
+template <typename Use>
+void TFRecordSource::with_record(const Shard& shard, std::int64_t record, Use use) {
+  with_file(shard, [&](const RecordFile& file) {
+    const bool was_mapped = file.is_mapped();
+    use(file, record_of(shard, file, record));
+    if (was_mapped && !file.is_mapped()) use(file, record_of(shard, file, record));
+  });
 }
 
 std::string_view TFRecordSource::record_of(const Shard& shard, const RecordFile& file, std::int64_t record) {
@@ -105,8 +119,8 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
   const auto first =
       std::find_if(shards_.begin(), shards_.end(), [](const Shard& shard) { return shard.index.records() > 0; });
   RecordSchema schema;
-  with_file(*first, [&](const RecordFile& file) {
-    schema = find_schema(options, described, record_of(*first, file, 0), file.location(0, 0).text());
+  with_record(*first, 0, [&](const RecordFile& file, std::string_view record) {
+    schema = find_schema(options, described, record, file.location(0, 0).text());
   });
   if (schema.spec.classes == 0 && schema.spec.targets == 0) schema.spec.classes = count_classes(schema.label_feature);
   decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
@@ -134,16 +148,22 @@ void TFRecordSource::keep_indexes() {
 
 LabelRange TFRecordSource::scan_labels(const Shard& shard, const std::string& label_feature) const {
   LabelRange range{label_feature, std::numeric_limits<std::int64_t>::max(), -1};
-  with_file(shard, [&](const RecordFile& file) {
-    for (std::int64_t record = 0; record < shard.index.records(); ++record) {
-      std::int64_t label = 0;
-      if (const auto problem = read_class(record_of(shard, file, record), label_feature, label))
-        fail(file, shard.index, record, *problem);
-      range.lowest = std::min(range.lowest, label);
-      range.highest = std::max(range.highest, label);
-    }
-  });
+  for (std::int64_t record = 0; record < shard.index.records(); ++record) {
+    std::int64_t label = 0;
+    std::optional<SampleProblem> problem;
+    with_record(shard, record,
+                [&](const RecordFile&, std::string_view bytes) { problem = read_class(bytes, label_feature, label); });
+    if (problem) fail(shard, record, *problem);
+    range.lowest = std::min(range.lowest, label);
+    range.highest = std::max(range.highest, label);
+  }
   return range;
+}
+
+void TFRecordSource::fail(const Shard& shard, std::int64_t record, const SampleProblem& problem) {
+  const auto offset = static_cast<std::int64_t>(shard.index.offsets[static_cast<std::size_t>(record)]);
+  const RecordLocation location{shard.path.string(), record, offset};
+  throw Error(ErrorCategory::data, location.text(), problem.needed, problem.given);
 }
 
 const TFRecordSource::Shard& TFRecordSource::shard_of(std::int64_t record_id) const {
@@ -156,7 +176,8 @@ const TFRecordSource::Shard& TFRecordSource::shard_of(std::int64_t record_id) co
 std::string TFRecordSource::stored(std::int64_t record_id) const {
   const Shard& shard = shard_of(record_id);
   std::string bytes;
-  with_file(shard, [&](const RecordFile& file) { bytes = record_of(shard, file, record_id - shard.first_record); });
+  with_record(shard, record_id - shard.first_record,
+              [&](const RecordFile&, std::string_view record) { bytes = record; });
   return bytes;
 }
 
@@ -190,11 +211,10 @@ void TFRecordSource::will_need(Range record_ids) const {
 
 void TFRecordSource::read(std::int64_t record_id, Sample& sample) const {
   const Shard& shard = shard_of(record_id);
-  const std::int64_t record = record_id - shard.first_record;
-  with_file(shard, [&](const RecordFile& file) {
-    if (const auto problem = decoder_->decode(record_of(shard, file, record), sample))
-      fail(file, shard.index, record, *problem);
-  });
+  std::optional<SampleProblem> problem;
+  with_record(shard, record_id - shard.first_record,
+              [&](const RecordFile&, std::string_view record) { problem = decoder_->decode(record, sample); });
+  if (problem) fail(shard, record_id - shard.first_record, *problem);
 }
 
 }  // namespace lockstep::data

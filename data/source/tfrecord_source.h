@@ -55,6 +55,8 @@ class TFRecordSource final : public RecordSource {
     std::int64_t first_record = 0;
   };
 
+  [[noreturn]] static void fail(const Shard& shard, std::int64_t record, const SampleProblem& problem);
+  void map_files();
   void open_files(const std::vector<std::filesystem::path>& files);
   void find_decoder(const TFRecordOptions& options);
   LabelRange scan_labels(const Shard& shard, const std::string& label_feature) const;
@@ -64,6 +66,10 @@ class TFRecordSource final : public RecordSource {
   /// use(file) of `shard`'s file, opened for that where it is not kept open.
   template <typename Use>
   static void with_file(const Shard& shard, Use use);
+  /// use(file, data) of record `record` of `shard`; once more, with what pread gives, where its mapping lost a page
+  /// meanwhile.
+  template <typename Use>
+  static void with_record(const Shard& shard, std::int64_t record, Use use);
   /// The data of record `record` of `shard`, whose file is `file`; valid until this thread reads the next.
   static std::string_view record_of(const Shard& shard, const RecordFile& file, std::int64_t record);
 
