@@ -203,6 +203,14 @@ Dataset Dataset::skip_bad_records(std::int64_t limit) const {
   return Dataset(std::make_shared<const Description>(std::move(changed)));
 }
 
+Dataset Dataset::prefetch(int batches) const {
+  if (batches < 1)
+    throw Error(ErrorCategory::input, "prefetch", "needed at least 1 batch", fmt::format("{} was given", batches));
+  Description changed = *description_;
+  changed.prefetch = batches;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
 const SampleSpec& Dataset::spec() const { return description_->spec; }
 std::int64_t Dataset::size() const { return description_->source->size(); }
 std::int64_t Dataset::global_batch() const { return description_->global_batch; }
@@ -237,7 +245,10 @@ std::unique_ptr<BatchStream> Dataset::stream(const StreamOptions& options) const
           options.first_replica);
   require(options.prefetch >= 1, "needed a prefetch of at least 1 batch", options.prefetch);
   require(options.threads >= 1, "needed at least 1 thread", options.threads);
-  return std::make_unique<PrefetchStream>(*description_, options);
+  require(options.prefetch_bytes >= 1, "needed at least 1 byte for batches read ahead", options.prefetch_bytes);
+  StreamOptions chosen = options;
+  if (description_->prefetch > 0) chosen.prefetch = description_->prefetch;
+  return std::make_unique<PrefetchStream>(*description_, chosen);
 }
 
 }  // namespace lockstep::data

@@ -44,9 +44,11 @@ struct StreamOptions {
   int replicas = 1;             ///< world size
   int first_replica = 0;        ///< number of this process's first replica
   int local_replicas = 1;       ///< replicas of this process
-  int prefetch = 2;             ///< global batches read ahead, at most
-  int threads = 1;              ///< background threads that read and map
-  bool pixels = false;          ///< images of uint8 that no map changes come as pixels, a quarter of the bytes
+  int prefetch = 2;             ///< global batches read ahead, at most, unless Dataset::prefetch() says how many
+  int threads = 1;              ///< background threads that read and map, at most: as many work as are needed
+  std::int64_t prefetch_bytes = std::int64_t{1} << 30;  ///< memory of batches read ahead, which may make them fewer;
+                                                        ///< one is always
+  bool pixels = false;  ///< images of uint8 that no map changes come as pixels, a quarter of the bytes
 
   ReplicaLayout layout() const { return {replicas, local_replicas}; }
 };
@@ -66,6 +68,9 @@ class BatchStream {
   virtual double seconds_waited() const = 0;
   /// Records that could not be read and were replaced, of those read so far; each once.
   virtual std::vector<BadRecord> bad_records() const = 0;
+  /// Background threads that work now, of those that may: fewer where batches were ready long before their use, more
+  /// where they were waited for. For the thread that calls next().
+  virtual int workers() const = 0;
 };
 
 /// Where a TFRecord data set's features are and what they mean. Empty or 0 means: take it from `dataset.json` beside
@@ -155,6 +160,9 @@ class Dataset {
   /// Puts up with so many records that cannot be read on each rank: each is replaced by the next one that can, by its
   /// id, so that batches and steps stay as they are. Without it the first one is an error.
   Dataset skip_bad_records(std::int64_t limit) const;
+  /// Reads `batches` global batches ahead, whatever StreamOptions::prefetch says; fewer where they do not fit into
+  /// StreamOptions::prefetch_bytes.
+  Dataset prefetch(int batches) const;
 
   const SampleSpec& spec() const;     ///< of the samples
   std::int64_t size() const;          ///< records

@@ -41,6 +41,19 @@ void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
   }
 }
 
+std::int64_t BatchReader::step_bytes() const {
+  const SampleSpec& spec = pipeline_.spec;
+  const std::int64_t batch = std::min(pipeline_.global_batch, pipeline_.source->size());
+  const std::int64_t samples =
+      split(batch, options_.replicas, options_.first_replica + options_.local_replicas - 1).end -
+      split(batch, options_.replicas, options_.first_replica).begin;
+  const std::size_t of_features = gives_pixels_ ? sizeof(std::uint8_t) : sizeof(float);
+  const std::size_t of_label = sizeof(std::int64_t) + (spec.classes > 0 ? sizeof(std::int32_t) : 0);
+  const auto bytes = static_cast<std::size_t>(spec.feature_count()) * of_features +
+                     static_cast<std::size_t>(spec.targets) * sizeof(float) + of_label;
+  return samples * static_cast<std::int64_t>(bytes);
+}
+
 std::int64_t BatchReader::local_samples(const std::vector<Batch>& parts) {
   std::int64_t samples = 0;
   for (const Batch& part : parts) samples += part.samples;

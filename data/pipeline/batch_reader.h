@@ -25,6 +25,9 @@ class BatchReader {
   /// earlier step is too small.
   void lay_out(std::int64_t step, std::vector<Batch>& parts) const;
 
+  /// Bytes of a whole step's parts.
+  std::int64_t step_bytes() const;
+
   /// Samples of this process in the step that `parts` are laid out for.
   static std::int64_t local_samples(const std::vector<Batch>& parts);
 

@@ -231,6 +231,8 @@ TEST(Stream, RefusesOptionsThatCannotBe) {
   EXPECT_EQ(message([](StreamOptions& o) { o.threads = 0; }), "[stream] needed at least 1 thread; 0 was given");
   EXPECT_EQ(message([](StreamOptions& o) { o.prefetch = 0; }),
             "[stream] needed a prefetch of at least 1 batch; 0 was given");
+  EXPECT_EQ(message([](StreamOptions& o) { o.prefetch_bytes = 0; }),
+            "[stream] needed at least 1 byte for batches read ahead; 0 was given");
   EXPECT_EQ(message([](StreamOptions& o) { o.replicas = 0; }), "[stream] needed at least 1 replica; 0 was given");
   EXPECT_EQ(message([](StreamOptions& o) { o.local_replicas = 0; }),
             "[stream] needed at least 1 local replica; 0 was given");

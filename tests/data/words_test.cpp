@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <set>
 
@@ -275,6 +276,58 @@ TEST(WordsOnImages, OfDifferentNormalizationBecomeFeatures) {
   const auto plain = batches_of(images(2).batch(2), false).front().features;
   expected.insert(expected.end(), plain.begin(), plain.end());
   EXPECT_EQ(batches.front().features, expected);
+}
+
+// All of them at once, as ranks read them.
+
+Dataset everything(const TemporaryDirectory& directory) {
+  const auto has_even_sum = [](const Sample& sample) {
+    float sum = 0;
+    for (const float feature : sample.features) sum += feature * 255;
+    return std::lround(sum) % 2 == 0;
+  };
+  const Dataset cached = images(9).images(ImageRecipe::parse("none", 6, 6, 1)).cache().concatenate(images(7));
+  return Dataset::interleave({cached.skip(2).filter(has_even_sum), images(8).cache(directory / "cache").take(5)}, 2, 3)
+      .images(random_crop())
+      .repeat(2)
+      .shuffle()
+      .batch(7)
+      .prefetch(3);
+}
+
+/// The pixels of steps [first, last), which `world` replicas read, each by a stream of its own.
+std::vector<std::uint8_t> pixels_of(const Dataset& dataset, std::int64_t first, std::int64_t last, int world) {
+  std::vector<std::unique_ptr<BatchStream>> streams;
+  for (int rank = 0; rank < world; ++rank)
+    streams.push_back(dataset.stream({.seed = 5,
+                                      .first_step = first,
+                                      .last_step = last,
+                                      .replicas = world,
+                                      .first_replica = rank,
+                                      .threads = 2,
+                                      .pixels = true}));
+  std::vector<std::uint8_t> pixels;
+  std::vector<Batch> parts;
+  for (std::int64_t step = first; step < last; ++step) {
+    for (const auto& stream : streams) {
+      EXPECT_TRUE(stream->next(parts));
+      pixels.insert(pixels.end(), parts[0].pixels.begin(), parts[0].pixels.end());
+    }
+  }
+  return pixels;
+}
+
+TEST(Words, TogetherGiveTheSameToAnyNumberOfRanksAndAfterAnyResume) {
+  const TemporaryDirectory directory;
+  const std::int64_t last = 2 * everything(directory).steps_per_epoch();
+  const auto expected = pixels_of(everything(directory), 0, last, 1);
+  for (const int world : {2, 3, 5}) EXPECT_EQ(pixels_of(everything(directory), 0, last, world), expected);
+  std::vector<std::uint8_t> resumed;
+  for (std::int64_t step = 0; step < last; ++step) {
+    const auto pixels = pixels_of(everything(directory), step, step + 1, 1 + static_cast<int>(step % 2));
+    resumed.insert(resumed.end(), pixels.begin(), pixels.end());
+  }
+  EXPECT_EQ(resumed, expected);
 }
 
 }  // namespace
