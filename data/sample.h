@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "data/record/damaged_file.h"
+
 namespace lockstep::data {
 
 /// What every record of a data set looks like once it is decoded.
@@ -73,6 +75,8 @@ class RecordSource {
   /// Decodes record `record_id` into `sample`, whose spans have the spec's sizes. Thread-safe. Throws Error (data) with
   /// file, record, byte offset and kind of damage; also for a label outside 0 .. classes-1.
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;
+  /// The files that are used up to a damage only, where opening them so was asked for.
+  virtual std::vector<DamagedFile> damage() const { return {}; }
   /// For people: "fashion-mnist train", "12 TFRecord files in data/".
   virtual std::string description() const = 0;
 };
