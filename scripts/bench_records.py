@@ -78,7 +78,7 @@ def measure_records(options, result):
     result["records"] = {"lockstep": ours, "memory": memory, "tensorflow": theirs, "tensorflow_settings": chosen,
                          "tensorflow_version": version}
     report(ours, theirs)
-    row("memory: MiB for 100,000 files, 100 million records", f"{memory['most_resident_mib']:,.0f}", "", "",
+    row("MiB for 100,000 files, 100 million records", f"{memory['most_resident_mib']:,.0f}", "", "",
         f"opened in {memory['open_seconds']:.1f} s, {memory['descriptors']} descriptors")
 
 
