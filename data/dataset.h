@@ -83,6 +83,7 @@ struct TFRecordOptions {
   std::int64_t classes = 0;
   std::filesystem::path index_dir = {};  ///< where record indexes are kept; empty: beside each file (or in memory where
                                          ///< that cannot be written)
+  bool skip_damage = false;  ///< of a file with a damaged length or end, the records before; see RecordSource::damage
 };
 
 /// A description of a data set; a cheap value. Nothing is read before stream() but headers and indexes.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/order/batch_split.h"
+#include "data/record/damaged_file.h"
 #include "device/pixels.h"
 
 namespace lockstep::data {
@@ -103,6 +104,8 @@ class RecordSource {
   virtual std::vector<StoredFile> files() const { return {}; }
   /// Says that these records will be read soon. Thread-safe; does not block.
   virtual void will_need(Range /*record_ids*/) const {}
+  /// The files that are used up to a damage only, where opening them so was asked for.
+  virtual std::vector<DamagedFile> damage() const { return {}; }
   /// For people: "fashion-mnist train", "12 TFRecord files in data/", with all that preparation() tells.
   virtual std::string description() const = 0;
   /// ", images cifar10-train, cached in memory": what is done to the records, without where they come from.

@@ -20,6 +20,7 @@
 
 #include "data/order/permutation.h"
 #include "data/record/example.h"
+#include "data/record/example_reader.h"
 #include "data/record/record_frame.h"
 #include "data/record/record_index.h"
 #include "data/record/tfrecord_reader.h"
@@ -226,6 +227,22 @@ void parse_images(benchmark::State& state) {
   count(state, static_cast<std::int64_t>(records.size()), records.size() * records[0].size());
 }
 
+/// The same through the reader of chosen features.
+void parse_features(benchmark::State& state) {
+  std::vector<std::string> records;
+  TFRecordReader file(files().images());
+  for (std::string_view record; records.size() < 1000 && file.next(record);) records.emplace_back(record);
+  const ExampleReader reader({{"image", FeatureKind::bytes}, {"label", FeatureKind::int64s}});
+  ExampleValues values;
+  for ([[maybe_unused]] auto each : state) {
+    for (const std::string& record : records) {
+      reader.read(record, values, [] { return std::string("a record"); });
+      benchmark::DoNotOptimize(values.bytes(0).data());
+    }
+  }
+  count(state, static_cast<std::int64_t>(records.size()), records.size() * records[0].size());
+}
+
 void build_index(benchmark::State& state, const std::filesystem::path& path) {
   const RecordFile file(path);
   std::int64_t records = 0;
@@ -256,6 +273,7 @@ BENCHMARK_CAPTURE(read_by_index, images, files().images())->ArgsProduct({{0, 1},
 BENCHMARK_CAPTURE(read_mapped, images, files().images())->ArgsProduct({{0, 1}, {0, 1}});
 BENCHMARK(read_images)->Arg(0)->Arg(1);
 BENCHMARK(parse_images);
+BENCHMARK(parse_features);
 BENCHMARK_CAPTURE(build_index, small, files().small());
 BENCHMARK_CAPTURE(build_index, images, files().images());
 BENCHMARK_CAPTURE(open_indexed, small, files().small());

@@ -156,8 +156,9 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
   if (!arguments.input_shape.empty()) options.tfrecord.input_shape = parse_shape(arguments.input_shape);
   options.tfrecord.classes = arguments.classes;
   options.tfrecord.index_dir = arguments.index_dir;
-  data::Dataset dataset = prepared(data::open_data(spec, options), arguments.images, part);
   const auto bad_records = parse_bad_records(arguments.bad_records);
+  options.tfrecord.skip_damage = bad_records.has_value();
+  data::Dataset dataset = prepared(data::open_data(spec, options), arguments.images, part);
   return bad_records ? dataset.skip_bad_records(*bad_records) : dataset;
 }
 

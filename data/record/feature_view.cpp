@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <protozero/pbf_reader.hpp>
+#include <utility>
 
 #include "data/record/example_fields.h"
 
@@ -154,6 +155,12 @@ std::string_view feature_kind_name(FeatureKind kind) {
   return "";
 }
 
+void FeatureValues::clear() {
+  bytes.clear();
+  floats.clear();
+  int64s.clear();
+}
+
 void find_features(std::string_view record, std::span<const std::string> names, std::span<FeatureView> features) {
   LOCKSTEP_CHECK_OP(names.size(), ==, features.size());
   for (FeatureView& feature : features) feature = FeatureView();
@@ -252,11 +259,9 @@ std::optional<std::string_view> FeatureView::single_bytes() const {
 
 std::vector<std::string_view> FeatureView::bytes_list() const {
   LOCKSTEP_CHECK(kind_ == FeatureKind::bytes);
-  std::vector<std::string_view> values;
-  for_each_list([&](protozero::data_view list) {
-    for_each_bytes(list, [&](std::string_view value) { values.push_back(value); });
-  });
-  return values;
+  FeatureValues values;
+  copy_to(values);
+  return std::move(values.bytes);
 }
 
 void FeatureView::copy_floats(std::span<float> out) const {
@@ -288,10 +293,32 @@ std::optional<std::int64_t> FeatureView::single_int64() const {
 
 std::vector<std::int64_t> FeatureView::int64s() const {
   LOCKSTEP_CHECK(kind_ == FeatureKind::int64s);
-  std::vector<std::int64_t> values;
-  for_each_list(
-      [&](protozero::data_view list) { for_each_int64(list, [&](std::int64_t value) { values.push_back(value); }); });
-  return values;
+  FeatureValues values;
+  copy_to(values);
+  return std::move(values.int64s);
+}
+
+void FeatureView::copy_to(FeatureValues& values) const {
+  values.clear();
+  for_each_list([&](protozero::data_view list) {
+    switch (kind_) {
+      case FeatureKind::missing:
+        break;
+      case FeatureKind::bytes:
+        for_each_bytes(list, [&](std::string_view value) { values.bytes.push_back(value); });
+        break;
+      case FeatureKind::floats:
+        for_each_float_run(list, [&](std::string_view run) {
+          const std::size_t before = values.floats.size();
+          values.floats.resize(before + run.size() / sizeof(float));
+          if (!run.empty()) std::memcpy(values.floats.data() + before, run.data(), run.size());
+        });
+        break;
+      case FeatureKind::int64s:
+        for_each_int64(list, [&](std::int64_t value) { values.int64s.push_back(value); });
+        break;
+    }
+  });
 }
 
 void for_each_feature(std::string_view record, const std::function<void(std::string_view, const FeatureView&)>& visit) {

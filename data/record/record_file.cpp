@@ -26,11 +26,18 @@ std::string_view part_of(std::string_view bytes, std::uint64_t offset, std::size
 
 }  // namespace
 
-RecordFile::RecordFile(std::filesystem::path path) : file_(std::move(path)), stamp_(file_.stamp()) {
+RecordFile::RecordFile(std::filesystem::path path, PackedDamage damage)
+    : file_(std::move(path)), stamp_(file_.stamp()) {
   char head[kRecordHeaderBytes];
   compression_ = detect_compression({head, file_.read_at(0, head, sizeof(head))});
   if (compression_ == Compression::none) return;
-  inflated_ = read_all(file_, compression_);
+  if (damage == PackedDamage::fail) {
+    inflated_ = read_all(file_, compression_);
+  } else {
+    auto [bytes, is_whole] = read_what_is_whole(file_, compression_);
+    inflated_ = std::move(bytes);
+    is_cut_ = !is_whole;
+  }
   file_.close();
 }
 

@@ -20,13 +20,19 @@ namespace lockstep::data {
 /// the records. Several threads may read at once.
 class RecordFile {
  public:
+  /// What to do with a gzip or zlib file that is damaged or ends too early: refuse it, or take what comes before.
+  enum class PackedDamage { fail, cut };
+
   /// Throws Error (data) for a file that cannot be read or inflated.
-  explicit RecordFile(std::filesystem::path path);
+  explicit RecordFile(std::filesystem::path path, PackedDamage damage = PackedDamage::fail);
 
   const std::filesystem::path& path() const { return file_.path(); }
   Compression compression() const { return compression_; }
   const FileStamp& stamp() const { return stamp_; }  ///< of the file as it lies on the disk
   std::uint64_t size() const;                        ///< bytes, inflated
+
+  /// Whether the inflated bytes are only those before a damage.
+  bool is_cut() const { return is_cut_; }
 
   /// Maps the file, so that records are looked at where the system's cache has them; what was touched of it counts as
   /// memory of the process. A file that is packed or cannot be mapped is read as before. No thread reads meanwhile.
@@ -56,6 +62,7 @@ class RecordFile {
   FileStamp stamp_;
   Compression compression_ = Compression::none;
   std::string inflated_;
+  bool is_cut_ = false;
   std::optional<MappedFile> mapped_;
 };
 

@@ -129,13 +129,4 @@ std::optional<std::string_view> encoded_image_kind(std::string_view bytes) {
   return std::nullopt;
 }
 
-std::string feature_list(std::string_view record) {
-  std::string list;
-  for (const auto& [name, value] : parse_example(record)) {
-    list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", name,
-                        feature_kind_name(static_cast<FeatureKind>(value.index())));
-  }
-  return list.empty() ? "no features" : "the features " + list;
-}
-
 }  // namespace lockstep::data

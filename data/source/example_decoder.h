@@ -60,7 +60,4 @@ std::optional<SampleProblem> read_class(std::string_view record, const std::stri
 /// "JPEG" or "PNG" where `bytes` begin as such a file does, else nothing.
 std::optional<std::string_view> encoded_image_kind(std::string_view bytes);
 
-/// "features image (bytes), label (int64)": what a record has, for messages.
-std::string feature_list(std::string_view record);
-
 }  // namespace lockstep::data
