@@ -4,17 +4,28 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "data/image/mixup.h"
 #include "data/pipeline/pipeline.h"
 #include "data/pipeline/prefetch_stream.h"
+#include "data/pipeline/sharding.h"
+#include "data/source/cached_source.h"
+#include "data/source/concatenated_source.h"
 #include "data/source/csv_source.h"
+#include "data/source/filtered_source.h"
+#include "data/source/generator_source.h"
 #include "data/source/idx_source.h"
 #include "data/source/image_folder_source.h"
+#include "data/source/interleaved_source.h"
+#include "data/source/prepared_source.h"
+#include "data/source/range_source.h"
+#include "data/source/repeated_source.h"
 #include "data/source/synthetic_source.h"
 #include "data/source/tfrecord_source.h"
 #include "device/error.h"
+#include "device/host_memory.h"
 
 namespace lockstep::data {
 
@@ -23,10 +34,7 @@ struct Dataset::Description : Pipeline {};
 Dataset::Dataset(std::shared_ptr<const Description> description) : description_(std::move(description)) {}
 
 Dataset Dataset::from_source(std::shared_ptr<const RecordSource> source) {
-  Description description;
-  description.spec = source->spec();
-  description.source = std::move(source);
-  return Dataset(std::make_shared<const Description>(std::move(description)));
+  return Dataset(std::make_shared<const Description>()).with_records(std::move(source));
 }
 
 Dataset Dataset::from_tfrecords(const std::string& glob, const TFRecordOptions& options) {
@@ -51,6 +59,86 @@ Dataset Dataset::from_images(const std::filesystem::path& directory, const std::
 Dataset Dataset::synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,
                            std::uint64_t seed, const std::string& part) {
   return from_source(std::make_shared<SyntheticSource>(SyntheticOptions{std::move(shape), classes, count, seed, part}));
+}
+
+Dataset Dataset::from_memory(MemoryFeatures features, MemoryLabels labels, SampleSpec spec) {
+  return from_source(std::make_shared<MemorySource>(std::move(features), std::move(labels), std::move(spec)));
+}
+
+Dataset Dataset::from_generator(SampleSpec spec, std::int64_t count, SampleGenerator generate) {
+  return from_source(std::make_shared<GeneratorSource>(std::move(spec), count, std::move(generate)));
+}
+
+Dataset Dataset::interleave(const std::vector<Dataset>& datasets, std::int64_t cycle_length,
+                            std::int64_t block_length) {
+  std::vector<std::shared_ptr<const RecordSource>> sources;
+  for (const Dataset& dataset : datasets) sources.push_back(dataset.records_for("interleave"));
+  return from_source(std::make_shared<InterleavedSource>(std::move(sources), cycle_length, block_length));
+}
+
+/// The records with all that is done to them so far, for a word that is about records.
+std::shared_ptr<const RecordSource> Dataset::records_for(std::string_view word) const {
+  if (description_->shuffled || global_batch() > 0)
+    throw Error(ErrorCategory::input, word, "needed a place before shuffle() and batch(): it is about records by id",
+                fmt::format("it stands after {}()", description_->shuffled ? "shuffle" : "batch"));
+  if (mixup_alpha() > 0)
+    throw Error(ErrorCategory::input, word, "needed a place before mixup(): it is about records by id",
+                "it stands after mixup");
+  if (description_->is_plain()) return description_->source;
+  return std::make_shared<PreparedSource>(*description_);
+}
+
+Dataset Dataset::with_records(std::shared_ptr<const RecordSource> source) const {
+  Description changed = {};
+  changed.spec = source->spec();
+  changed.source = std::move(source);
+  changed.prefetch = description_->prefetch;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::take(std::int64_t count) const {
+  if (count < -1)
+    throw Error(ErrorCategory::input, "take", "needed a number of records from 0, or -1 for all",
+                fmt::format("{} was given", count));
+  auto records = records_for("take");
+  const std::int64_t end = count < 0 ? size() : std::min(count, size());
+  return with_records(
+      std::make_shared<RangeSource>(std::move(records), Range{0, end}, fmt::format("the first {} records", end)));
+}
+
+Dataset Dataset::skip(std::int64_t count) const {
+  if (count < -1)
+    throw Error(ErrorCategory::input, "skip", "needed a number of records from 0, or -1 for all",
+                fmt::format("{} was given", count));
+  auto records = records_for("skip");
+  const std::int64_t begin = count < 0 ? size() : std::min(count, size());
+  return with_records(std::make_shared<RangeSource>(std::move(records), Range{begin, size()},
+                                                    fmt::format("without the first {} records", begin)));
+}
+
+Dataset Dataset::repeat(std::int64_t times) const {
+  return with_records(std::make_shared<RepeatedSource>(records_for("repeat"), times));
+}
+
+Dataset Dataset::concatenate(const Dataset& other) const {
+  return with_records(
+      std::make_shared<ConcatenatedSource>(std::vector{records_for("concatenate"), other.records_for("concatenate")}));
+}
+
+Dataset Dataset::filter(const SamplePredicate& keep, int threads) const {
+  if (threads < 0)
+    throw Error(ErrorCategory::input, "filter", "needed a number of threads from 0",
+                fmt::format("{} was given", threads));
+  const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return with_records(std::make_shared<FilteredSource>(records_for("filter"), keep, threads == 0 ? all : threads));
+}
+
+Dataset Dataset::cache() const {
+  return with_records(std::make_shared<CachedSource>(records_for("cache"), device::available_host_memory()));
+}
+
+Dataset Dataset::cache(const std::filesystem::path& file) const {
+  return with_records(std::make_shared<CachedSource>(records_for("cache"), file));
 }
 
 Dataset Dataset::images(const ImageRecipe& recipe) const {
@@ -114,24 +202,43 @@ Dataset Dataset::batch(std::int64_t global_batch) const {
   return Dataset(std::make_shared<const Description>(std::move(changed)));
 }
 
+Dataset Dataset::shard(ShardPolicy policy) const {
+  Description changed = *description_;
+  changed.policy = policy;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::skip_bad_records(std::int64_t limit) const {
+  if (limit < 0)
+    throw Error(ErrorCategory::input, "bad records", "needed a limit from 0", fmt::format("{} was given", limit));
+  Description changed = *description_;
+  changed.bad_records = limit;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::prefetch(int batches) const {
+  if (batches < 1)
+    throw Error(ErrorCategory::input, "prefetch", "needed at least 1 batch", fmt::format("{} was given", batches));
+  Description changed = *description_;
+  changed.prefetch = batches;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
 const SampleSpec& Dataset::spec() const { return description_->spec; }
 std::int64_t Dataset::size() const { return description_->source->size(); }
 std::int64_t Dataset::global_batch() const { return description_->global_batch; }
-std::int64_t Dataset::steps_per_epoch() const { return global_batch() == 0 ? 0 : description_->steps_per_epoch(); }
-double Dataset::mixup_alpha() const { return description_->mixup_alpha; }
-std::string Dataset::description() const { return description_->source->description() + preparation(); }
-
-std::string Dataset::preparation() const {
-  std::string text;
-  if (description_->images) text += fmt::format(", images {}", description_->images->recipe().description());
-  const device::ChannelNormalization& normalization = description_->normalization;
-  const auto channels = static_cast<std::size_t>(normalization.channels);
-  if (channels > 0)
-    text += fmt::format(", normalized by ({}) and ({})", fmt::join(std::span(normalization.mean).first(channels), ", "),
-                        fmt::join(std::span(normalization.deviation).first(channels), ", "));
-  if (mixup_alpha() > 0) text += fmt::format(", mixup {}", mixup_alpha());
-  return text;
+std::int64_t Dataset::steps_per_epoch(ReplicaLayout layout) const {
+  return global_batch() == 0 ? 0 : Sharding(*description_, layout).plan().steps_per_epoch();
 }
+double Dataset::mixup_alpha() const { return description_->mixup_alpha; }
+ShardPolicy Dataset::shard_policy() const { return description_->policy; }
+std::optional<std::int64_t> Dataset::bad_records_allowed() const { return description_->bad_records; }
+std::vector<WorkerShare> Dataset::shares(ReplicaLayout layout, std::uint64_t seed, std::int64_t epoch) const {
+  return Sharding(*description_, layout).shares(seed, epoch);
+}
+std::string Dataset::description() const { return source().description() + description_->preparation(); }
+
+std::string Dataset::preparation() const { return source().preparation() + description_->preparation(); }
 const RecordSource& Dataset::source() const { return *description_->source; }
 
 std::unique_ptr<BatchStream> Dataset::stream(const StreamOptions& options) const {
@@ -152,7 +259,10 @@ std::unique_ptr<BatchStream> Dataset::stream(const StreamOptions& options) const
           options.first_replica);
   require(options.prefetch >= 1, "needed a prefetch of at least 1 batch", options.prefetch);
   require(options.threads >= 1, "needed at least 1 thread", options.threads);
-  return std::make_unique<PrefetchStream>(*description_, options);
+  require(options.prefetch_bytes >= 1, "needed at least 1 byte for batches read ahead", options.prefetch_bytes);
+  StreamOptions chosen = options;
+  if (description_->prefetch > 0) chosen.prefetch = description_->prefetch;
+  return std::make_unique<PrefetchStream>(*description_, chosen);
 }
 
 }  // namespace lockstep::data

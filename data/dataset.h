@@ -5,12 +5,18 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/image/recipe.h"
+#include "data/order/batch_plan.h"
+#include "data/order/shard_policy.h"
+#include "data/pipeline/bad_records.h"
 #include "data/sample.h"
 #include "data/source/csv_options.h"
+#include "data/source/memory_source.h"
 #include "device/pixels.h"
 
 namespace lockstep::data {
@@ -40,9 +46,13 @@ struct StreamOptions {
   int replicas = 1;             ///< world size
   int first_replica = 0;        ///< number of this process's first replica
   int local_replicas = 1;       ///< replicas of this process
-  int prefetch = 2;             ///< global batches read ahead, at most
-  int threads = 1;              ///< background threads that read and map
-  bool pixels = false;          ///< images of uint8 that no map changes come as pixels, a quarter of the bytes
+  int prefetch = 2;             ///< global batches read ahead, at most, unless Dataset::prefetch() says how many
+  int threads = 1;              ///< background threads that read and map, at most: as many work as are needed
+  std::int64_t prefetch_bytes = std::int64_t{1} << 30;  ///< memory of batches read ahead, which may make them fewer;
+                                                        ///< one is always
+  bool pixels = false;  ///< images of uint8 that no map changes come as pixels, a quarter of the bytes
+
+  ReplicaLayout layout() const { return {replicas, local_replicas}; }
 };
 
 /// Batches of one process, in step order, made by background threads ahead of their use. Destroying it stops them
@@ -58,6 +68,11 @@ class BatchStream {
   virtual bool next_if_ready(std::vector<Batch>& parts) = 0;
   /// Seconds that next() has waited since the start.
   virtual double seconds_waited() const = 0;
+  /// Records that could not be read and were replaced, of those read so far; each once.
+  virtual std::vector<BadRecord> bad_records() const = 0;
+  /// Background threads that work now, of those that may: fewer where batches were ready long before their use, more
+  /// where they were waited for. For the thread that calls next().
+  virtual int workers() const = 0;
 };
 
 /// Where a TFRecord data set's features are and what they mean. Empty or 0 means: take it from `dataset.json` beside
@@ -70,9 +85,15 @@ struct TFRecordOptions {
   std::int64_t classes = 0;
   std::filesystem::path index_dir = {};  ///< where record indexes are kept; empty: beside each file (or in memory where
                                          ///< that cannot be written)
+  bool skip_damage = false;  ///< of a file with a damaged length or end, the records before; see RecordSource::damage
 };
 
 /// A description of a data set; a cheap value. Nothing is read before stream() but headers and indexes.
+///
+/// Words on records (take, skip, repeat, concatenate, interleave, filter, cache) stand before shuffle() and batch(),
+/// which have the last word on order, and throw Error (input) after them. What stands before such a word is done to the
+/// records that it is about: a map there sees their ids, one behind it the ids that the word gives. Every record can be
+/// read by its id at any time, whatever the words, so that the position in the data remains the step number.
 class Dataset {
  public:
   /// All TFRecord files that match `glob` (plain, gzip or zlib, found by content), in the order of their names.
@@ -88,7 +109,41 @@ class Dataset {
   /// Another `part` has other samples of the same classes.
   static Dataset synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,
                            std::uint64_t seed = 1, const std::string& part = "train");
+  /// Samples that the program has: `features` [N, spec.shape...] as floats or as images of uint8, and `labels` [N] or
+  /// targets [N, spec.targets] as the spec has classes or targets. Throws Error (input) where sizes do not fit; Error
+  /// (data) for a label outside 0 .. classes-1.
+  static Dataset from_memory(MemoryFeatures features, MemoryLabels labels, SampleSpec spec);
+  /// Samples that a function makes, each from its record id alone. It is no coroutine or iterator, as tf.data's is:
+  /// a stream that resumes at step 1000, or one of 64 ranks, asks for its own records and not for those before them.
+  static Dataset from_generator(SampleSpec spec, std::int64_t count, SampleGenerator generate);
+  /// Blocks of `block_length` records from `cycle_length` of the data sets in turn; one that ends makes room for the
+  /// next. The order is that of tf.data (order/interleave_order.h). Throws Error (input) where their samples differ.
+  static Dataset interleave(const std::vector<Dataset>& datasets, std::int64_t cycle_length,
+                            std::int64_t block_length = 1);
   static Dataset from_source(std::shared_ptr<const RecordSource> source);
+
+  /// The first `count` records; all where there are not so many, or for -1.
+  Dataset take(std::int64_t count) const;
+  /// All but the first `count` records; none where there are not more, or for -1.
+  Dataset skip(std::int64_t count) const;
+  /// All records `times` times, which then is one epoch. Each time is an epoch of its own for maps and recipes before
+  /// this word, and has its own ids for those behind it, so that they choose anew.
+  Dataset repeat(std::int64_t times) const;
+  /// The records of `other` after those of this data set. Throws Error (input) where their samples differ.
+  Dataset concatenate(const Dataset& other) const;
+  /// The records that `keep` is true for, looking at their features, label and targets after all that stands before
+  /// this word. Unlike tf.data's it reads all records here and now, once, by `threads` threads (0: one for each core),
+  /// so that size and order are known; random maps before it choose as in epoch 0 of seed 0. No record may be left, but
+  /// then stream() throws. Throws what reading throws, the first in the order of the records.
+  Dataset filter(const SamplePredicate& keep, int threads = 0) const;
+  /// Makes each record once, when it is first read, and keeps it in memory: pixels where they are images that no map
+  /// changes, else floats. As in tf.data, random choices before this word are then the same in every epoch: those of
+  /// epoch 0, of seed 0. Throws Error (input) where all records together do not fit into the memory that is free.
+  Dataset cache() const;
+  /// The same, kept in `file`, which another run can use once it holds all records; until then they lie in a temporary
+  /// file beside it. Several processes may share the name. Throws Error (data) where the file is there and is no cache
+  /// of these records: it is never removed.
+  Dataset cache(const std::filesystem::path& file) const;
 
   /// Makes every image what `recipe` says, before all maps. Throws Error (input) where the records are no images, or
   /// the recipe makes no sense.
@@ -108,12 +163,26 @@ class Dataset {
   Dataset shuffle() const;
   /// Groups into global batches of `global_batch` samples; the last one of an epoch may be smaller.
   Dataset batch(std::int64_t global_batch) const;
+  /// Deals records to ranks by `policy`; ShardPolicy::automatic without it.
+  Dataset shard(ShardPolicy policy) const;
+  /// Puts up with so many records that cannot be read on each rank: each is replaced by the next one that can, by its
+  /// id, so that batches and steps stay as they are. Without it the first one is an error.
+  Dataset skip_bad_records(std::int64_t limit) const;
+  /// Reads `batches` global batches ahead, whatever StreamOptions::prefetch says; fewer where they do not fit into
+  /// StreamOptions::prefetch_bytes.
+  Dataset prefetch(int batches) const;
 
-  const SampleSpec& spec() const;        ///< of the samples
-  std::int64_t size() const;             ///< records
-  std::int64_t global_batch() const;     ///< 0 before batch()
-  std::int64_t steps_per_epoch() const;  ///< size / global_batch, rounded up
-  double mixup_alpha() const;            ///< 0: samples are not mixed
+  const SampleSpec& spec() const;     ///< of the samples
+  std::int64_t size() const;          ///< records
+  std::int64_t global_batch() const;  ///< 0 before batch()
+  /// size / global_batch, rounded up; with policies that give each worker records of its own (file, off), until the
+  /// last one is done.
+  std::int64_t steps_per_epoch(ReplicaLayout layout = {}) const;
+  ShardPolicy shard_policy() const;
+  std::optional<std::int64_t> bad_records_allowed() const;
+  /// What each worker will read in `epoch`.
+  std::vector<WorkerShare> shares(ReplicaLayout layout, std::uint64_t seed, std::int64_t epoch) const;
+  double mixup_alpha() const;  ///< 0: samples are not mixed
   std::string description() const;
   /// ", images cifar10-train, normalized ...": what is done to samples, as far as it can be told; for people, and to
   /// see whether ranks do the same.
@@ -126,6 +195,8 @@ class Dataset {
  private:
   struct Description;
   explicit Dataset(std::shared_ptr<const Description> description);
+  std::shared_ptr<const RecordSource> records_for(std::string_view word) const;
+  Dataset with_records(std::shared_ptr<const RecordSource> source) const;
   std::shared_ptr<const Description> description_;
 };
 

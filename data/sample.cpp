@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
+#include <cstring>
 
 #include "device/error.h"
 #include "device/pixels.h"
@@ -29,11 +29,18 @@ void check_shape(std::span<const std::int64_t> shape, const std::string& where) 
                 fmt::format("got [{}]", fmt::join(shape, ", ")));
 }
 
-void Sample::set_image(std::span<const std::uint8_t> image) {
+void check_spec(const SampleSpec& spec, const std::string& where) {
+  check_shape(spec.shape, where);
+  if (spec.classes < 0 || spec.targets < 0 || (spec.classes > 0) == (spec.targets > 0))
+    throw Error(ErrorCategory::input, where, "needed a number of classes, or one of targets",
+                fmt::format("{} classes and {} targets were given", spec.classes, spec.targets));
+}
+
+void Sample::set_image(std::span<const std::uint8_t> image, const device::ChannelNormalization& normalization) {
   if (images != nullptr) return images->take_stored(image, *this);
-  if (pixels.empty()) return device::pixels_to_features(image, {}, features);
+  if (pixels.empty()) return device::pixels_to_features(image, normalization, features);
   LOCKSTEP_CHECK_OP(image.size(), ==, pixels.size());
-  std::ranges::copy(image, pixels.begin());
+  std::memcpy(pixels.data(), image.data(), image.size());
 }
 
 }  // namespace lockstep::data

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "data/order/batch_split.h"
+#include "data/record/damaged_file.h"
+#include "device/pixels.h"
 
 namespace lockstep::data {
 
@@ -36,6 +39,9 @@ class ImageStep {
 /// Throws Error (input) unless there are extents, each above 0, whose product is at most 2^28.
 void check_shape(std::span<const std::int64_t> shape, const std::string& where);
 
+/// The same for its shape; also unless it has either classes or targets.
+void check_spec(const SampleSpec& spec, const std::string& where);
+
 /// One decoded record, seen through the memory of the batch it becomes part of.
 struct Sample {
   std::span<float> features;  ///< [shape...], row-major; uint8 images arrive as value / 255
@@ -44,9 +50,11 @@ struct Sample {
   std::span<std::uint8_t> pixels =
       {};                       ///< [shape...]; in the place of the features, which are empty then, where asked for
   ImageStep* images = nullptr;  ///< who takes images; null: they become features or pixels as they are stored
+  std::uint64_t seed = 0;       ///< with the epoch, the pass that the record is read for: what sources that hold maps
+  std::int64_t epoch = 0;       ///< or recipes make a SampleKey of, with the record id that they are asked for
 
-  /// Takes an image of uint8.
-  void set_image(std::span<const std::uint8_t> image);
+  /// Takes an image of uint8; `normalization` is for features alone.
+  void set_image(std::span<const std::uint8_t> image, const device::ChannelNormalization& normalization = {});
 };
 
 /// What a map function may depend on, so that its result is the same on every rank and after a resume.
@@ -59,6 +67,20 @@ struct SampleKey {
 /// Changes one sample in place. Called from several threads at once.
 using SampleMap = std::function<void(Sample&, const SampleKey&)>;
 
+/// Whether a sample is to be kept. Called from several threads at once.
+using SamplePredicate = std::function<bool(const Sample&)>;
+
+/// Writes all of record `record_id` into the sample's features, and its label or targets. Called from several threads
+/// at once, in any order, perhaps more than once for a record: a pure function of the record id.
+using SampleGenerator = std::function<void(std::int64_t record_id, Sample& sample)>;
+
+/// A file of records that follow each other.
+struct StoredFile {
+  std::string name;
+  std::int64_t records = 0;
+  std::int64_t bytes = 0;  ///< on the disk
+};
+
 /// Records in a fixed order, each readable by its id. Implementations read files, memory, or make samples up.
 class RecordSource {
  public:
@@ -70,13 +92,24 @@ class RecordSource {
   virtual bool has_images() const { return false; }
   /// Whether those images are JPEG or PNG files, which may have any size.
   virtual bool has_encoded_images() const { return false; }
+  /// What makes features of its pixels, beyond value / 255; features come normalized already.
+  virtual device::ChannelNormalization normalization() const { return {}; }
   /// Decodes record `record_id` into `sample`, whose spans have the spec's sizes. Thread-safe. Throws Error (data) with
   /// file, record, byte offset and kind of damage; also for a label outside 0 .. classes-1.
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;
   /// The classes by number; empty where their names are not known.
   virtual std::vector<std::string> class_names() const { return {}; }
-  /// For people: "fashion-mnist train", "12 TFRecord files in data/".
+  /// The files that hold the records, in the order of ids; none where records are not read from files as they are
+  /// needed.
+  virtual std::vector<StoredFile> files() const { return {}; }
+  /// Says that these records will be read soon. Thread-safe; does not block.
+  virtual void will_need(Range /*record_ids*/) const {}
+  /// The files that are used up to a damage only, where opening them so was asked for.
+  virtual std::vector<DamagedFile> damage() const { return {}; }
+  /// For people: "fashion-mnist train", "12 TFRecord files in data/", with all that preparation() tells.
   virtual std::string description() const = 0;
+  /// ", images cifar10-train, cached in memory": what is done to the records, without where they come from.
+  virtual std::string preparation() const { return ""; }
 };
 
 }  // namespace lockstep::data

@@ -10,8 +10,10 @@
 
 #include "allreduce/gradient_buckets.h"
 #include "allreduce/straggler.h"
+#include "data/dataset.h"
 #include "model/metric.h"
 #include "strategy/placement.h"
+#include "strategy/record_account.h"
 
 namespace lockstep::strategy {
 
@@ -30,6 +32,9 @@ struct TrainBegin {
   std::vector<Placement> placements;  ///< of all replicas
   std::string data;
   std::int64_t records = 0;
+  std::string shard_policy = "auto";
+  std::vector<data::StoredFile> files;    ///< that hold the records; none where they are not read from files
+  std::vector<data::WorkerShare> shares;  ///< what each rank reads in the first epoch of this run; on the chief
   std::int64_t global_batch = 0;
   std::int64_t per_replica_batch = 0;  ///< samples of a step of one replica, at most
   std::int64_t micro_batch = 0;        ///< samples of one pass, at most
@@ -70,7 +75,11 @@ struct EpochLogs {
   std::optional<model::MetricSums> validation;
   std::int64_t samples = 0;  ///< records visited, those of skipped steps included
   std::int64_t skipped_samples = 0;
-  double seconds = 0;  ///< of training in this run, without validation
+  /// How often every record was seen, as checked over all ranks: once, or once by each rank where the policy gives all
+  /// of them all records. 0 where the epoch was not whole in this run, or records were bad.
+  std::int64_t times_seen = 0;
+  std::vector<BadFile> bad_files = {};  ///< records that could not be read in this run, and were replaced
+  double seconds = 0;                   ///< of training in this run, without validation
   double samples_per_second = 0;
   double validation_seconds = 0;
   double input_wait_seconds = 0;                     ///< that this rank waited for input in this epoch

@@ -90,6 +90,14 @@ void FitLoop::check_position(const RestoredCheckpoint& restored) const {
     throw Error(ErrorCategory::checkpoint, "resume",
                 fmt::format("needed samples prepared as for {} (\"{}\")", restored.path.string(), saved),
                 fmt::format("got \"{}\"; --resume never starts over", dataset_.preparation()));
+  const std::string policy(to_string(dataset_.shard_policy()));
+  if (const auto saved = state.configuration->value("shard_policy", policy); saved != policy)
+    throw Error(ErrorCategory::checkpoint, "resume",
+                fmt::format("needed the shard policy that {} was made with, {}", restored.path.string(), saved),
+                fmt::format("got {}; --resume never starts over", policy));
+  if (policy == "file" || policy == "off")
+    check_same(restored.path, "number of ranks", state.configuration->value("workers", layout_.workers()),
+               layout_.workers());
   check_same(restored.path, "number of records", state.configuration->value("records", dataset_.size()),
              dataset_.size());
 }
@@ -132,6 +140,8 @@ TrainingState FitLoop::state() const {
   if (scaler.is_dynamic()) state.metrics[kGoodStepsKey] = static_cast<double>(scaler.good_steps());
   state.configuration = fit_.checkpoint.configuration;
   (*state.configuration)["records"] = dataset_.size();
+  (*state.configuration)["shard_policy"] = to_string(dataset_.shard_policy());
+  (*state.configuration)["workers"] = layout_.workers();
   (*state.configuration)["preparation"] = dataset_.preparation();
   remember_route(*state.configuration, strategy_.selection().route);
   if (tuned_bytes_ > 0) (*state.configuration)[kBucketKey] = tuned_bytes_;

@@ -7,7 +7,6 @@
 
 #include "device/error.h"
 #include "strategy/data_fit.h"
-#include "strategy/evaluation.h"
 #include "strategy/plan_agreement.h"
 
 namespace lockstep::strategy {
@@ -38,7 +37,8 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer, const d
       trainer_(trainer),
       dataset_(dataset),
       fit_(fit),
-      steps_per_epoch_(dataset.steps_per_epoch()),
+      layout_{strategy_.num_replicas_in_sync(), strategy_.local_replicas()},
+      steps_per_epoch_(dataset.steps_per_epoch(layout_)),
       results_(static_cast<std::size_t>(strategy_.local_replicas())),
       step_body_([this](int local) {
         const auto i = static_cast<std::size_t>(local);
@@ -114,6 +114,10 @@ std::string FitLoop::plan() const {
       fmt::format("{}, {} steps, seed {}, {} micro-batches, {}, {} normalization", describe_plan(dataset_), last_step_,
                   trainer_.seed, trainer_.accumulate, to_string(trainer_.precision), to_string(trainer_.normalization));
   if (!trainer_.records_steps) plan += ", steps not recorded";
+  if (dataset_.shard_policy() != data::ShardPolicy::automatic)
+    plan +=
+        fmt::format(", shard policy {}, {} replicas a rank", to_string(dataset_.shard_policy()), layout_.per_worker);
+  if (const auto allowed = dataset_.bad_records_allowed()) plan += fmt::format(", up to {} bad records", *allowed);
   if (fit_.validation) plan += fmt::format(", validation on {}", describe_plan(*fit_.validation));
   if (fit_.pretrained)
     plan += fmt::format(", weights of {}{}", fit_.pretrained->path.string(),
@@ -139,6 +143,10 @@ void FitLoop::announce() const {
                          .placements = strategy_.placements(),
                          .data = dataset_.description(),
                          .records = dataset_.size(),
+                         .shard_policy = std::string(to_string(dataset_.shard_policy())),
+                         .files = dataset_.source().files(),
+                         .shares = strategy_.is_chief() ? dataset_.shares(layout_, trainer_.seed, epochs_done_)
+                                                        : std::vector<data::WorkerShare>(),
                          .global_batch = dataset_.global_batch(),
                          .per_replica_batch = part,
                          .micro_batch = (part + trainer_.accumulate - 1) / trainer_.accumulate,
@@ -171,6 +179,7 @@ void FitLoop::train_step() {
     has_next_ = strategy_.has_gpu() && stream_->next_if_ready(next_parts_);
   }
   LOCKSTEP_CHECK_OP(parts_.front().step, ==, step_);
+  account_.add(parts_);
   request_ = {.seed = trainer_.seed,
               .step = step_,
               .update = updates_ + 1,
@@ -289,67 +298,6 @@ int FitLoop::agree_on_signal() const {
   std::int32_t signal = signals_.received();
   strategy_.ranks().all_reduce(std::span(&signal, 1), allreduce::ReduceOp::max).wait();
   return signal;
-}
-
-void FitLoop::begin_epoch() {
-  epoch_begun_ = true;
-  samples_here_ = 0;
-  paused_ = {};
-  waited_before_ = stream_->seconds_waited();
-  communication_before_ = replicas_[0].communication();
-  epoch_start_ = Clock::now();
-  tell([this](Callback& callback) { callback.on_epoch_begin(epochs_done_); });
-}
-
-void FitLoop::end_epoch(bool complete) {
-  collect_metrics();
-  EpochLogs logs{.epoch = epochs_done_,
-                 .step = step_,
-                 .complete = complete,
-                 .metrics = epoch_sums_,
-                 .validation = {},
-                 .samples = epoch_sums_.samples + skipped_samples_,
-                 .skipped_samples = skipped_samples_};
-  logs.learning_rate = schedule_.rate(std::max<std::int64_t>(0, step_ - 1));
-  if (epoch_begun_) {
-    logs.seconds = seconds_since(epoch_start_) - paused_.count();
-    logs.samples_per_second = static_cast<double>(samples_here_) / logs.seconds;
-    logs.input_wait_seconds = stream_->seconds_waited() - waited_before_;
-    logs.communication = replicas_[0].communication() - communication_before_;
-  }
-  if (!validate(logs)) return;
-  tell([&](Callback& callback) { callback.on_epoch_end(logs); });
-  history_.epochs.push_back(logs);
-  if (!complete) return;
-  agree_on_stop();
-  ++epochs_done_;
-  epoch_begun_ = false;
-  epoch_sums_ = {};
-  skipped_samples_ = 0;
-}
-
-/// False where a signal ended it: then the epoch counts as not reported yet.
-bool FitLoop::validate(EpochLogs& logs) {
-  if (!fit_.validation) return true;
-  const Clock::time_point start = Clock::now();
-  tell([](Callback& callback) { callback.on_test_begin(); });
-  replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
-  logs.validation =
-      evaluate(replicas_, *fit_.validation, one_pass(strategy_, *fit_.validation, fit_.prefetch, fit_.data_threads),
-               [this] { return agree_on_signal() != 0; });
-  replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
-  if (!logs.validation) {
-    signal_ = agree_on_signal();
-    return false;
-  }
-  logs.validation_seconds = seconds_since(start);
-  tell([&](Callback& callback) { callback.on_test_end(*logs.validation); });
-  return true;
-}
-
-void FitLoop::collect_metrics() {
-  epoch_sums_ += replicas_.take_metrics();
-  epoch_sums_.has_accuracy = replicas_.has_accuracy();
 }
 
 TrainEnd FitLoop::end() {

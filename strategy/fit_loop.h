@@ -10,6 +10,7 @@
 #include "strategy/bucket_tuner.h"
 #include "strategy/checkpoint_directory.h"
 #include "strategy/local_replicas.h"
+#include "strategy/record_account.h"
 #include "strategy/signals.h"
 #include "strategy/trainer_options.h"
 
@@ -53,6 +54,7 @@ class FitLoop {
   void begin_epoch();
   void end_epoch(bool complete);
   bool validate(EpochLogs& logs);
+  void account_for_records(EpochLogs& logs) const;
   void collect_metrics();
 
   bool must_save() const;
@@ -77,6 +79,7 @@ class FitLoop {
   SignalWatch signals_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 
+  data::ReplicaLayout layout_;
   std::int64_t steps_per_epoch_;
   std::int64_t last_step_ = 0;
   model::Schedule schedule_;
@@ -103,6 +106,8 @@ class FitLoop {
   std::int64_t samples_here_ = 0;  // visited in this run
   double waited_before_ = 0;
   allreduce::CommunicationTimes communication_before_;
+  RecordAccount account_;
+  bool account_is_whole_ = false;  // of an epoch that began in this run
   bool epoch_begun_ = false;
   std::chrono::steady_clock::time_point epoch_start_;
   std::chrono::duration<double> paused_{0};  // spent on saving within the epoch

@@ -148,14 +148,19 @@ void Replica::check_layout() const {
 }
 
 void Replica::prepare(std::int64_t global_samples, bool training) {
-  const data::Range samples = data::split(global_samples, group_.size(), group_.rank());
-  data::Batch part;
-  part.samples = samples.size();
-  part.global_samples = global_samples;
-  if (!training) return model_.prepare(part.samples, false);
-  // Micro-batches have two sizes at most.
-  for (const std::int64_t piece : {std::int64_t{0}, micro_batches(part) - 1})
-    model_.prepare(micro_batch(part, piece).size(), true);
+  const std::int64_t least = global_samples / group_.size();
+  for (const std::int64_t samples : {least, least + (global_samples % group_.size() > 0 ? 1 : 0)}) {
+    data::Batch part;
+    part.samples = samples;
+    part.global_samples = global_samples;
+    if (!training) {
+      model_.prepare(samples, false);
+      continue;
+    }
+    // Micro-batches have two sizes at most.
+    for (const std::int64_t piece : {std::int64_t{0}, micro_batches(part) - 1})
+      model_.prepare(micro_batch(part, piece).size(), true);
+  }
 }
 
 void Replica::tick() const {

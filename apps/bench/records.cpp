@@ -18,8 +18,9 @@
 #include <string_view>
 #include <vector>
 
-#include "data/order/epoch_order.h"
+#include "data/order/permutation.h"
 #include "data/record/example.h"
+#include "data/record/example_reader.h"
 #include "data/record/record_frame.h"
 #include "data/record/record_index.h"
 #include "data/record/tfrecord_reader.h"
@@ -99,7 +100,7 @@ void count(benchmark::State& state, std::int64_t records, std::uint64_t bytes) {
 std::vector<std::int64_t> order_of(std::int64_t records, bool shuffled) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(records));
   std::iota(order.begin(), order.end(), 0);
-  const EpochOrder epoch(1, 0, records);
+  const Permutation epoch(1, records);
   if (shuffled) std::ranges::transform(order, order.begin(), [&](std::int64_t i) { return epoch[i]; });
   return order;
 }
@@ -146,9 +147,10 @@ void read_stream(benchmark::State& state, const std::filesystem::path& path) {
   count(state, records, std::filesystem::file_size(path));
 }
 
-/// Every record by the index, with both checksums; `range` 1: in a shuffled order.
+/// Every record by the index, with both checksums. The first `range` 1: in a shuffled order; the second: mapped.
 void read_by_index(benchmark::State& state, const std::filesystem::path& path) {
-  const RecordFile file(path);
+  RecordFile file(path);
+  if (state.range(1) != 0) file.map();
   const RecordIndex index = build_record_index(file);
   const auto order = order_of(index.records(), state.range(0) != 0);
   ReadWindow window;
@@ -225,6 +227,22 @@ void parse_images(benchmark::State& state) {
   count(state, static_cast<std::int64_t>(records.size()), records.size() * records[0].size());
 }
 
+/// The same through the reader of chosen features.
+void parse_features(benchmark::State& state) {
+  std::vector<std::string> records;
+  TFRecordReader file(files().images());
+  for (std::string_view record; records.size() < 1000 && file.next(record);) records.emplace_back(record);
+  const ExampleReader reader({{"image", FeatureKind::bytes}, {"label", FeatureKind::int64s}});
+  ExampleValues values;
+  for ([[maybe_unused]] auto each : state) {
+    for (const std::string& record : records) {
+      reader.read(record, values, [] { return std::string("a record"); });
+      benchmark::DoNotOptimize(values.bytes(0).data());
+    }
+  }
+  count(state, static_cast<std::int64_t>(records.size()), records.size() * records[0].size());
+}
+
 void build_index(benchmark::State& state, const std::filesystem::path& path) {
   const RecordFile file(path);
   std::int64_t records = 0;
@@ -246,15 +264,16 @@ void open_indexed(benchmark::State& state, const std::filesystem::path& path) {
 BENCHMARK_CAPTURE(floor_pread, large, files().large())->Arg(100 << 10)->Arg(1 << 18)->Arg(1 << 20);
 BENCHMARK_CAPTURE(floor_memcpy, large, files().large())->Arg(100 << 10)->Arg(1 << 18)->Arg(1 << 20);
 BENCHMARK_CAPTURE(read_stream, large, files().large());
-BENCHMARK_CAPTURE(read_by_index, large, files().large())->Arg(0)->Arg(1);
+BENCHMARK_CAPTURE(read_by_index, large, files().large())->ArgsProduct({{0, 1}, {0, 1}});
 BENCHMARK_CAPTURE(read_mapped, large, files().large())->ArgsProduct({{0, 1}, {0, 1}});
 BENCHMARK_CAPTURE(floor_pread, images, files().images())->Arg(1 << 18);
 BENCHMARK_CAPTURE(floor_memcpy, images, files().images())->Arg(1 << 18);
 BENCHMARK_CAPTURE(read_stream, images, files().images());
-BENCHMARK_CAPTURE(read_by_index, images, files().images())->Arg(0)->Arg(1);
+BENCHMARK_CAPTURE(read_by_index, images, files().images())->ArgsProduct({{0, 1}, {0, 1}});
 BENCHMARK_CAPTURE(read_mapped, images, files().images())->ArgsProduct({{0, 1}, {0, 1}});
 BENCHMARK(read_images)->Arg(0)->Arg(1);
 BENCHMARK(parse_images);
+BENCHMARK(parse_features);
 BENCHMARK_CAPTURE(build_index, small, files().small());
 BENCHMARK_CAPTURE(build_index, images, files().images());
 BENCHMARK_CAPTURE(open_indexed, small, files().small());

@@ -51,6 +51,12 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
           "a border of 4 pixels and flips); imagenet (224x224, normalized; training with random resized crops and "
           "flips). Else as the model of a checkpoint was trained, or none")
       ->group(group);
+  command
+      .add_option("--bad-records", arguments.bad_records,
+                  "Records that cannot be read: fail at the first, or skip:N, replace up to N of them by the records "
+                  "that follow them and tell of each file")
+      ->capture_default_str()
+      ->group(group);
   command.add_option("--global-batch", arguments.global_batch, "Samples of a step over all replicas")
       ->capture_default_str()
       ->group(group);
@@ -119,6 +125,19 @@ std::vector<std::int64_t> parse_shape(const std::string& text) {
   return shape;
 }
 
+std::optional<std::int64_t> parse_bad_records(const std::string& text) {
+  constexpr std::string_view kSkip = "skip:";
+  if (text == "fail") return std::nullopt;
+  std::int64_t limit = -1;
+  const char* const end = text.data() + text.size();
+  if (text.starts_with(kSkip)) {
+    const auto [stop, error] = std::from_chars(text.data() + kSkip.size(), end, limit);
+    if (error == std::errc{} && stop == end && limit >= 0) return limit;
+  }
+  throw Error(ErrorCategory::input, "bad-records", "needed fail or skip:N with a number from 0",
+              fmt::format("got \"{}\"", text));
+}
+
 data::Dataset prepared(const data::Dataset& dataset, const std::string& images, const std::string& part) {
   if (images.empty() || images == "none") return dataset;
   if (images != "cifar10" && images != "imagenet")
@@ -137,7 +156,10 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
   if (!arguments.input_shape.empty()) options.tfrecord.input_shape = parse_shape(arguments.input_shape);
   options.tfrecord.classes = arguments.classes;
   options.tfrecord.index_dir = arguments.index_dir;
-  return prepared(data::open_data(spec, options), arguments.images, part);
+  const auto bad_records = parse_bad_records(arguments.bad_records);
+  options.tfrecord.skip_damage = bad_records.has_value();
+  data::Dataset dataset = prepared(data::open_data(spec, options), arguments.images, part);
+  return bad_records ? dataset.skip_bad_records(*bad_records) : dataset;
 }
 
 std::unique_ptr<strategy::Strategy> choose_strategy(strategy::Session& session, const PlaceArguments& arguments,

@@ -31,6 +31,7 @@ struct DataArguments {
   std::string input_shape;   ///< "28x28x1"
   std::int64_t classes = 0;  ///< 0: what the data say
   std::string images;        ///< whose recipes images are prepared by; empty: as the model was trained, else as stored
+  std::string bad_records = "fail";
   std::int64_t global_batch = 64;
   int threads = 1;
   int prefetch = 2;
@@ -64,6 +65,9 @@ inline constexpr const char* kPrecisionHelp =
 
 /// Reads "28x28x1". Throws Error (input).
 std::vector<std::int64_t> parse_shape(const std::string& text);
+
+/// How many bad records "fail" (none) or "skip:N" puts up with. Throws Error (input).
+std::optional<std::int64_t> parse_bad_records(const std::string& text);
 
 /// `dataset` with its images prepared as --images says (empty: none), for the part "train" or "test". Throws Error
 /// (input).

@@ -79,8 +79,11 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
       ->default_str("true")
       ->group("Data");
   command
-      .add_option("--shard-policy", a.shard_policy,
-                  "How records are dealt to ranks: auto, each rank reads the records of its replicas")
+      .add_option(
+          "--shard-policy", a.shard_policy,
+          "How records are dealt to ranks: auto (evenly, whatever the files; each is seen once, in an order that "
+          "does not depend on the ranks), file (whole files, in turn), data (equal slices of each batch), off "
+          "(all records to each rank)")
       ->capture_default_str()
       ->group("Data");
   const char* group = "Training";
@@ -209,12 +212,6 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
   throw Error(ErrorCategory::input, "command line", needed, given);
 }
 
-void check_versions(const TrainArguments& a) {
-  if (a.shard_policy != "auto")
-    refuse("--shard-policy needs auto, the only policy of this version: each rank reads the records of its replicas",
-           fmt::format("got \"{}\"", a.shard_policy));
-}
-
 void check_between(const char* option, double value, double least, double most) {
   if (value < least || value > most)
     refuse(fmt::format("{} needs a number from {} to {}", option, least, most), fmt::format("got {}", value));
@@ -291,7 +288,8 @@ void add_train_options(CLI::App& command, TrainArguments& a) {
 void check_arguments(const TrainArguments& a) {
   if (a.model.empty()) refuse("needed --model NAME or --model FILE.json", "it was not given");
   if (a.data.data.empty()) refuse("needed --data", "it was not given");
-  check_versions(a);
+  (void)data::parse_shard_policy(a.shard_policy);
+  (void)parse_bad_records(a.data.bad_records);
   require_at_least("--global-batch", a.data.global_batch, 1);
   require_at_least("--data-threads", a.data.threads, 1);
   require_at_least("--prefetch", a.data.prefetch, 1);

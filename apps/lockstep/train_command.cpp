@@ -86,7 +86,7 @@ int train(strategy::Session& session, const TrainArguments& arguments, const std
   if (!arguments.data.images.empty()) source.images = arguments.data.images;
   if (arguments.shuffle) dataset = dataset.shuffle();
   dataset = dataset.mixup(arguments.mixup);
-  dataset = dataset.batch(arguments.data.global_batch);
+  dataset = dataset.batch(arguments.data.global_batch).shard(data::parse_shard_policy(arguments.shard_policy));
 
   const bool resumes = strategy::parse_resume(arguments.resume) != strategy::Resume::never;
   const auto strategy = choose_strategy(session, arguments.place,

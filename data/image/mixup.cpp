@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "data/image/sample_random.h"
-#include "data/order/epoch_order.h"
+#include "data/order/permutation.h"
 #include "device/error.h"
 #include "device/random.h"
 
@@ -37,7 +37,8 @@ void check_mixup(double alpha) {
 
 Mixup choose_mixup(const SampleKey& key, std::int64_t records, double alpha) {
   check_mixup(alpha);
-  const EpochOrder partners(device::random_key(key.seed, "mixup partners"), key.epoch, records);
+  const Permutation partners(device::random_key(key.seed, "mixup partners", static_cast<std::uint64_t>(key.epoch)),
+                             records);
   SampleRandom random("mixup", key);
   const double weight = choose_beta(random, alpha);
   // Rounded to what is far coarser than libm's differences between machines.

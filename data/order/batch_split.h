@@ -18,4 +18,8 @@ struct Range {
 /// part alike. May be empty.
 Range split(std::int64_t total, std::int64_t parts, std::int64_t part);
 
+/// Like split(), but the parts that are larger by one change from turn to turn, so that after any number of turns no
+/// part has had over one sample more than another.
+Range split_in_turn(std::int64_t total, std::int64_t parts, std::int64_t part, std::int64_t turn);
+
 }  // namespace lockstep::data

@@ -2,17 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <stop_token>
 #include <vector>
 
 #include "data/dataset.h"
 #include "data/order/batch_split.h"
+#include "data/pipeline/bad_records.h"
 #include "data/pipeline/pipeline.h"
+#include "data/pipeline/sample_reader.h"
+#include "data/pipeline/sharding.h"
 
 namespace lockstep::data {
 
-/// Stateless beyond its description, so any thread may make any piece of any step. Reads the records of this process's
-/// replicas and no others.
+/// Stateless beyond its description and the bad records it has met, so any thread may make any piece of any step. Reads
+/// the records of this process's replicas and no others.
 class BatchReader {
  public:
   BatchReader(Pipeline pipeline, const StreamOptions& options);
@@ -21,6 +25,9 @@ class BatchReader {
   /// earlier step is too small.
   void lay_out(std::int64_t step, std::vector<Batch>& parts) const;
 
+  /// Bytes of a whole step's parts.
+  std::int64_t step_bytes() const;
+
   /// Samples of this process in the step that `parts` are laid out for.
   static std::int64_t local_samples(const std::vector<Batch>& parts);
 
@@ -28,13 +35,19 @@ class BatchReader {
   /// Returns early when a stop is asked for.
   void fill(Range piece, std::vector<Batch>& parts, const std::stop_token& stop) const;
 
+  /// That were met so far.
+  std::vector<BadRecord> bad_records() const { return bad_records_->list(); }
+
  private:
-  void fill_part(Range samples, Batch& part, const std::stop_token& stop) const;
+  void fill_part(int replica, Range samples, Batch& part, const std::stop_token& stop) const;
+  std::int64_t read(SampleReader& reader, SampleKey key, Sample& sample) const;
 
   Pipeline pipeline_;
   StreamOptions options_;
+  Sharding sharding_;
   std::int64_t steps_per_epoch_;
   bool gives_pixels_;
+  std::unique_ptr<BadRecords> bad_records_;
 };
 
 }  // namespace lockstep::data

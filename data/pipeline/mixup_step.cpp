@@ -4,19 +4,19 @@
 
 namespace lockstep::data {
 
-std::pair<std::int32_t, float> MixupStep::read(const SampleKey& key, Sample& sample, const Read& read) {
+MixupStep::Mixed MixupStep::read(const SampleKey& key, Sample& sample, const Read& read) {
   if (!pipeline_.gives_pixels() || !sample.pixels.empty()) {
-    read(key, sample);
-    return mix_in_partner(key, sample, read);
+    const std::int64_t record_id = read(key, sample);
+    return std::tuple_cat(std::tuple(record_id), mix_in_partner(key, sample, read));
   }
   own_pixels_.resize(sample.features.size());
   Sample own;
   own.pixels = own_pixels_;
-  read(key, own);
+  const std::int64_t record_id = read(key, own);
   const auto label = mix_in_partner(key, own, read);
   device::pixels_to_features(own_pixels_, pipeline_.pixel_normalization(), sample.features);
   sample.label = own.label;
-  return label;
+  return std::tuple_cat(std::tuple(record_id), label);
 }
 
 std::pair<std::int32_t, float> MixupStep::mix_in_partner(const SampleKey& key, Sample& own, const Read& read) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -14,16 +15,19 @@ namespace lockstep::data {
 /// For one thread.
 class MixupStep {
  public:
-  /// Fills a sample as it is without mixup: from the record that the key names, by its random choices.
-  using Read = std::function<void(const SampleKey& key, Sample& sample)>;
+  /// Fills a sample as it is without mixup: from the record that the key names, by its random choices. Returns the id
+  /// of the record that took its place where that cannot be read.
+  using Read = std::function<std::int64_t(const SampleKey& key, Sample& sample)>;
+  /// Id of the own record, label of the partner, weight of the own one.
+  using Mixed = std::tuple<std::int64_t, std::int32_t, float>;
 
   /// `pipeline` outlives this object.
   explicit MixupStep(const Pipeline& pipeline) : pipeline_(pipeline) {}
 
   /// Fills `sample` with the record of `key` mixed with its partner, which is read by the random choices of its own.
-  /// Returns the partner's label and the weight of the sample's own. What can stay bytes is mixed as bytes, whether
+  /// What can stay bytes is mixed as bytes, whether
   /// bytes or features are asked for, so that a network sees the same numbers either way.
-  std::pair<std::int32_t, float> read(const SampleKey& key, Sample& sample, const Read& read);
+  Mixed read(const SampleKey& key, Sample& sample, const Read& read);
 
  private:
   std::pair<std::int32_t, float> mix_in_partner(const SampleKey& key, Sample& own, const Read& read);

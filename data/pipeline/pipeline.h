@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "data/image/transform.h"
+#include "data/order/shard_policy.h"
 #include "data/sample.h"
 #include "device/pixels.h"
 
@@ -21,16 +24,19 @@ struct Pipeline {
   double mixup_alpha = 0;                           ///< after all of these, where above 0
   bool shuffled = false;
   std::int64_t global_batch = 0;
+  ShardPolicy policy = ShardPolicy::automatic;
+  std::optional<std::int64_t> bad_records;  ///< that may be replaced by their neighbours; none: the first is an error
+  int prefetch = 0;                         ///< global batches read ahead; 0: as a stream's options say
 
   /// Whether samples can stay bytes until they are on the model's device, which normalizes them at most once.
-  bool gives_pixels() const { return source->has_images() && maps.empty() && (!images || normalization.channels == 0); }
+  bool gives_pixels() const;
   /// What is to be done to them there.
-  device::ChannelNormalization pixel_normalization() const {
-    return images ? images->recipe().normalization : normalization;
-  }
+  device::ChannelNormalization pixel_normalization() const;
 
-  /// Global batches of an epoch; the last one may be smaller.
-  std::int64_t steps_per_epoch() const { return source->size() == 0 ? 0 : 1 + (source->size() - 1) / global_batch; }
+  /// Whether samples are the records of the source as they are.
+  bool is_plain() const { return !images && maps.empty() && normalization.channels == 0; }
+  /// ", images cifar10-train, 2 maps, normalized ...": what is done to the records of the source.
+  std::string preparation() const;
 };
 
 }  // namespace lockstep::data

@@ -1,20 +1,32 @@
 #include "data/pipeline/prefetch_stream.h"
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <utility>
 
 namespace lockstep::data {
 
+namespace {
+
+std::size_t slots_that_fit(int prefetch, std::int64_t step_bytes, std::int64_t budget) {
+  const std::int64_t fit = budget / std::max<std::int64_t>(step_bytes, 1);
+  return static_cast<std::size_t>(std::clamp<std::int64_t>(fit, 1, prefetch));
+}
+
+}  // namespace
+
 PrefetchStream::PrefetchStream(Pipeline pipeline, const StreamOptions& options)
     : reader_(std::move(pipeline), options),
       pieces_per_step_(options.threads),
       last_step_(options.last_step < 0 ? std::numeric_limits<std::int64_t>::max() : options.last_step),
-      slots_(static_cast<std::size_t>(options.prefetch)),
+      tuner_(options.threads),
+      slots_(slots_that_fit(options.prefetch, reader_.step_bytes(), options.prefetch_bytes)),
       taking_step_(options.first_step),
-      next_step_(options.first_step) {
+      next_step_(options.first_step),
+      workers_(tuner_.workers()) {
   for (int i = 0; i < options.threads; ++i) {
-    threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    threads_.emplace_back([this, i](const std::stop_token& stop) { work(i, stop); });
   }
 }
 
@@ -24,17 +36,18 @@ PrefetchStream::~PrefetchStream() {
 
 bool PrefetchStream::next(std::vector<Batch>& parts) {
   if (next_step_ >= last_step_) return false;
-  Slot& slot = slot_of(next_step_);
   {
     std::unique_lock lock(mutex_);
-    if (!is_ready(slot)) {
-      const auto start = std::chrono::steady_clock::now();
-      step_ready_.wait(lock, [&] { return is_ready(slot); });
-      seconds_waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    double waited = 0;
+    const bool were_ready = all_ready();
+    if (!is_ready(next_step_)) {
+      const auto start = Clock::now();
+      step_ready_.wait(lock, [&] { return is_ready(next_step_); });
+      waited = std::chrono::duration<double>(Clock::now() - start).count();
     }
-    if (slot.error) std::rethrow_exception(slot.error);
-    std::swap(parts, slot.parts);
-    ++next_step_;
+    seconds_waited_ += waited;
+    if (const Slot& slot = slot_of(next_step_); slot.error) std::rethrow_exception(slot.error);
+    give(parts, waited, were_ready);
   }
   slot_free_.notify_all();
   return true;
@@ -44,21 +57,40 @@ bool PrefetchStream::next_if_ready(std::vector<Batch>& parts) {
   if (next_step_ >= last_step_) return false;
   {
     const std::scoped_lock lock(mutex_);
-    Slot& slot = slot_of(next_step_);
-    if (!is_ready(slot) || slot.error) return false;
-    std::swap(parts, slot.parts);
-    ++next_step_;
+    if (!is_ready(next_step_) || slot_of(next_step_).error) return false;
+    give(parts, 0, all_ready());
   }
   slot_free_.notify_all();
   return true;
 }
 
-void PrefetchStream::work(const std::stop_token& stop) {
+void PrefetchStream::give(std::vector<Batch>& parts, double waited, bool were_ready) {
+  std::swap(parts, slot_of(next_step_).parts);
+  ++next_step_;
+  const auto now = Clock::now();
+  if (last_given_)  // the first step tells nothing: all slots were empty
+    workers_ = tuner_.add_step(waited, std::chrono::duration<double>(now - *last_given_).count(), were_ready);
+  last_given_ = now;
+}
+
+bool PrefetchStream::is_ready(std::int64_t step) const {
+  return taking_step_ > step && slots_[slot_number(step)].pieces_left == 0;
+}
+
+bool PrefetchStream::all_ready() const {
+  const std::int64_t end = std::min(next_step_ + static_cast<std::int64_t>(slots_.size()), last_step_);
+  for (std::int64_t step = next_step_; step < end; ++step) {
+    if (!is_ready(step)) return false;
+  }
+  return true;
+}
+
+void PrefetchStream::work(int thread, const std::stop_token& stop) {
   for (;;) {
     Piece piece;
     {
       std::unique_lock lock(mutex_);
-      if (!slot_free_.wait(lock, stop, [&] { return can_take(); }) || stop.stop_requested()) return;
+      if (!slot_free_.wait(lock, stop, [&] { return can_take(thread); }) || stop.stop_requested()) return;
       piece = take_piece();
     }
     std::exception_ptr error;
@@ -72,7 +104,8 @@ void PrefetchStream::work(const std::stop_token& stop) {
 }
 
 /// A started step is always taken to its end, so that its slot completes; a new one needs a free slot.
-bool PrefetchStream::can_take() const {
+bool PrefetchStream::can_take(int thread) const {
+  if (thread >= workers_) return false;
   if (taking_piece_ > 0) return true;
   return !failed_ && taking_step_ < last_step_ && taking_step_ - next_step_ < static_cast<std::int64_t>(slots_.size());
 }

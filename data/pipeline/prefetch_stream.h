@@ -1,22 +1,27 @@
 // Batches made ahead of their use by background threads.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <vector>
 
 #include "data/dataset.h"
 #include "data/pipeline/batch_reader.h"
+#include "data/pipeline/worker_tuner.h"
 
 namespace lockstep::data {
 
-/// A ring of `prefetch` slots, each with the parts of one step. Every step is cut into as many pieces as there are
-/// threads; threads take the pieces in step order, and next() swaps a finished slot's parts with the caller's, so
-/// memory goes round and nothing is copied. Locks are taken per piece, and whoever waits sleeps.
+/// A ring of `prefetch` slots, or as many as fit into the memory that they may have, each with the parts of one step.
+/// Every step is cut into as many pieces as there may be threads at work; those that are at work take the pieces in
+/// step order, and next() swaps a finished slot's parts with the caller's, so memory goes round and nothing is copied.
+/// Locks are taken per piece, and whoever waits sleeps. How many threads work at once is a matter of the time that the
+/// caller waits (WorkerTuner); the others sleep. What a step holds does not depend on it.
 ///
 /// The first error in the order of the data wins, whichever thread meets which first: the steps before it are still
 /// delivered, then next() throws it, and again when called again.
@@ -28,6 +33,10 @@ class PrefetchStream final : public BatchStream {
   bool next(std::vector<Batch>& parts) override;
   bool next_if_ready(std::vector<Batch>& parts) override;
   double seconds_waited() const override { return seconds_waited_; }
+  std::vector<BadRecord> bad_records() const override { return reader_.bad_records(); }
+  int workers() const override { return tuner_.workers(); }
+  /// Steps that are made ahead, at most.
+  int slots() const { return static_cast<int>(slots_.size()); }
 
  private:
   struct Slot {
@@ -42,20 +51,27 @@ class PrefetchStream final : public BatchStream {
     Range samples;
   };
 
-  void work(const std::stop_token& stop);
-  bool can_take() const;
-  bool is_ready(const Slot& slot) const { return taking_step_ > next_step_ && slot.pieces_left == 0; }
+  using Clock = std::chrono::steady_clock;
+
+  void work(int thread, const std::stop_token& stop);
+  bool can_take(int thread) const;
+  bool is_ready(std::int64_t step) const;
+  bool all_ready() const;
+  void give(std::vector<Batch>& parts, double waited, bool were_ready);
   Piece take_piece();
   void begin_step(Slot& slot);
   void finish_piece(const Piece& piece, std::exception_ptr error);
-  Slot& slot_of(std::int64_t step) {
-    return slots_[static_cast<std::size_t>(step % static_cast<std::int64_t>(slots_.size()))];
+  std::size_t slot_number(std::int64_t step) const {
+    return static_cast<std::size_t>(step % static_cast<std::int64_t>(slots_.size()));
   }
+  Slot& slot_of(std::int64_t step) { return slots_[slot_number(step)]; }
 
   BatchReader reader_;
   int pieces_per_step_;
   std::int64_t last_step_;  // the step after the last
   double seconds_waited_ = 0;
+  WorkerTuner tuner_;
+  std::optional<Clock::time_point> last_given_;
 
   std::mutex mutex_;
   std::condition_variable_any slot_free_;
@@ -65,6 +81,7 @@ class PrefetchStream final : public BatchStream {
   int taking_piece_ = 0;
   std::int64_t next_step_;  // that next() gives
   bool failed_ = false;     // no piece of a later step is taken
+  int workers_;             // threads of a lower number may take pieces
 
   std::vector<std::jthread> threads_;  // last: they stop before anything they use goes
 };

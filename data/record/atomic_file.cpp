@@ -37,6 +37,19 @@ void AtomicFile::write(std::string_view bytes) {
   }
 }
 
+void AtomicFile::write_at(std::uint64_t offset, std::string_view bytes) {
+  LOCKSTEP_CHECK_OP(descriptor_, >=, 0);
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+      offset += static_cast<std::uint64_t>(written);
+    } else if (errno != EINTR) {
+      throw_unwritable(errno);
+    }
+  }
+}
+
 void AtomicFile::finish() {
   LOCKSTEP_CHECK_OP(descriptor_, >=, 0);
   // Some file systems report a full disk only here. EINVAL: a special file, which cannot be synced.
@@ -57,6 +70,10 @@ void AtomicFile::commit() {
 
 void AtomicFile::fail(int error) {
   discard();
+  throw_unwritable(error);
+}
+
+void AtomicFile::throw_unwritable(int error) const {
   throw Error(category_, path_.string(), "needed to write the file", std::generic_category().message(error));
 }
 

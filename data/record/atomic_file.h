@@ -1,6 +1,7 @@
 // A file that appears complete or not at all.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -29,6 +30,14 @@ class AtomicFile {
   /// Throws Error, for instance for a full disk; the file is given up then.
   void write(std::string_view bytes);
 
+  /// Writes from byte `offset` on, whatever was written before. Several threads may do so at once. Throws Error; the
+  /// file is not given up then.
+  void write_at(std::uint64_t offset, std::string_view bytes);
+
+  /// The name until publish(). Who opens the file by it reads what is written so far, and has it open after publish()
+  /// too.
+  const std::filesystem::path& temporary() const { return temporary_; }
+
   /// Makes the bytes durable (unless only cached) and closes; nothing can be written afterwards. Throws Error (data),
   /// perhaps only here for a full disk.
   void finish();
@@ -41,6 +50,7 @@ class AtomicFile {
 
  private:
   [[noreturn]] void fail(int error);
+  [[noreturn]] void throw_unwritable(int error) const;
   void discard() noexcept;
 
   std::filesystem::path path_;

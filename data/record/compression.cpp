@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "data/record/record_frame.h"
@@ -56,7 +57,7 @@ class InflatedBytes final : public ByteSource {
 
   std::size_t read(char* into, std::size_t count) override {
     std::size_t done = 0;
-    while (done < count) {
+    while (done < count && !failure_) {
       if (state_.avail_in == 0) fill();
       if (state_.block_state == ISAL_BLOCK_FINISH) {
         if (state_.avail_in == 0) break;
@@ -64,6 +65,7 @@ class InflatedBytes final : public ByteSource {
       }
       done += inflate_into(into + done, count - done);
     }
+    if (done == 0 && failure_) throw Error(*failure_);
     return done;
   }
 
@@ -94,14 +96,15 @@ class InflatedBytes final : public ByteSource {
     if (result != ISAL_DECOMP_OK && result != ISAL_END_INPUT && result != ISAL_OUT_OVERFLOW)
       fail(fmt::format("damaged {} data before byte {}", compression_name(compression_), offset_));
     const std::size_t made = room - state_.avail_out;
-    const bool stuck = made == 0 && state_.avail_in == available && state_.block_state != ISAL_BLOCK_FINISH;
-    if (stuck && input_ended_) fail(fmt::format("truncated: the file ends at byte {}", offset_));
+    const bool is_stuck = made == 0 && state_.avail_in == available && state_.block_state != ISAL_BLOCK_FINISH;
+    if (!failure_ && is_stuck && input_ended_) fail(fmt::format("truncated: the file ends at byte {}", offset_));
     return made;
   }
 
-  [[noreturn]] void fail(const std::string& given) const {
-    throw Error(ErrorCategory::data, file_.path().string(),
-                fmt::format("needed a complete {} stream", compression_name(compression_)), given);
+  /// What was made before comes out first.
+  void fail(const std::string& given) {
+    failure_.emplace(ErrorCategory::data, file_.path().string(),
+                     fmt::format("needed a complete {} stream", compression_name(compression_)), given);
   }
 
   const InputFile& file_;
@@ -109,6 +112,7 @@ class InflatedBytes final : public ByteSource {
   std::vector<std::uint8_t> input_;
   std::uint64_t offset_ = 0;
   bool input_ended_ = false;
+  std::optional<Error> failure_;
   inflate_state state_ = {};
 };
 
@@ -155,18 +159,43 @@ std::unique_ptr<ByteSource> open_bytes(const InputFile& file, Compression compre
   return std::make_unique<InflatedBytes>(file, compression);
 }
 
-std::string read_all(const InputFile& file, Compression compression) {
-  const auto source = open_bytes(file, compression);
-  std::string bytes;
+namespace {
+
+/// Appends what `source` gives to `bytes`, which hold all that came also where this throws.
+void append_all(ByteSource& source, const InputFile& file, Compression compression, std::string& bytes) {
   std::size_t step = expected_size(file, compression) + 1;  // one more, so that the end shows in the first step
   for (;;) {
     const std::size_t done = bytes.size();
     bytes.resize(done + step);
-    const std::size_t got = source->read(bytes.data() + done, step);
+    std::size_t got = 0;
+    try {
+      got = source.read(bytes.data() + done, step);
+    } catch (...) {
+      bytes.resize(done);
+      throw;
+    }
     bytes.resize(done + got);
-    if (got < step) return bytes;
+    if (got == 0) return;
     step = std::max(kOutputBytes, bytes.size() / 2);
   }
+}
+
+}  // namespace
+
+std::string read_all(const InputFile& file, Compression compression) {
+  std::string bytes;
+  append_all(*open_bytes(file, compression), file, compression, bytes);
+  return bytes;
+}
+
+WholeOrPart read_what_is_whole(const InputFile& file, Compression compression) {
+  WholeOrPart result;
+  try {
+    append_all(*open_bytes(file, compression), file, compression, result.bytes);
+  } catch (const Error&) {
+    result.is_whole = false;
+  }
+  return result;
 }
 
 struct Deflater::State {

@@ -26,15 +26,23 @@ Compression detect_compression(std::string_view head);
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  /// Up to `count` bytes; fewer only at the end. Throws Error (data) for packed data that are damaged or end too early.
+  /// Up to `count` bytes; fewer only at the end, or where packed data are damaged or end too early: the call after that
+  /// throws Error (data).
   virtual std::size_t read(char* into, std::size_t count) = 0;
 };
 
 /// `file` from its beginning, which must outlive the source.
 std::unique_ptr<ByteSource> open_bytes(const InputFile& file, Compression compression);
 
-/// All bytes of a file, inflated.
+/// All bytes of a file, inflated. Throws Error (data).
 std::string read_all(const InputFile& file, Compression compression);
+
+/// The same, or, where the packed data are damaged or end too early, the bytes before that and is_whole false.
+struct WholeOrPart {
+  std::string bytes;
+  bool is_whole = true;
+};
+WholeOrPart read_what_is_whole(const InputFile& file, Compression compression);
 
 /// Packs a stream piece by piece. One thread.
 class Deflater {

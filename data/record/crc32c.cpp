@@ -14,9 +14,9 @@ constexpr std::uint32_t kMaskDelta = 0xa282ead8u;
 
 }  // namespace
 
-std::uint32_t crc32c(std::string_view bytes) {
+std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) {
   // ISA-L neither inverts the state before nor after; the CRC does both. Its pointer is not const, but it only reads.
-  std::uint32_t state = ~0u;
+  std::uint32_t state = ~before;
   while (!bytes.empty()) {
     const std::size_t count = std::min(bytes.size(), kLongestCall);
     auto* begin = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));

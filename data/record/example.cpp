@@ -1,5 +1,7 @@
 #include "data/record/example.h"
 
+#include <fmt/format.h>
+
 #include <protozero/pbf_writer.hpp>
 
 #include "data/record/example_fields.h"
@@ -65,6 +67,15 @@ Example parse_example(std::string_view record) {
     example.insert_or_assign(std::string(name), materialize(feature));
   });
   return example;
+}
+
+std::string feature_list(std::string_view record) {
+  std::string list;
+  for (const auto& [name, value] : parse_example(record)) {
+    list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", name,
+                        feature_kind_name(static_cast<FeatureKind>(value.index())));
+  }
+  return list.empty() ? "no features" : "the features " + list;
 }
 
 }  // namespace lockstep::data

@@ -28,4 +28,7 @@ std::string serialize_example(const Example& example);
 /// wins, unknown fields are skipped. Throws MalformedExample.
 Example parse_example(std::string_view record);
 
+/// "the features image (bytes), label (int64)": what a record has, for messages. Throws MalformedExample.
+std::string feature_list(std::string_view record);
+
 }  // namespace lockstep::data

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <protozero/pbf_reader.hpp>
+#include <utility>
 
 #include "data/record/example_fields.h"
 
@@ -28,7 +29,30 @@ auto translating_errors(Function function) {
   }
 }
 
-/// visit(name, entry) for each map entry, duplicates included.
+/// The fields of a map entry that count.
+struct EntryFields {
+  std::string_view name;
+  std::string_view value;  // the last
+  int values = 0;          // protobuf joins several
+};
+
+EntryFields fields_of(protozero::data_view entry) {
+  EntryFields found;
+  protozero::pbf_reader fields(entry);
+  while (fields.next()) {
+    if (fields.wire_type() == kMessage && fields.tag() == kKey) {
+      found.name = to_view(fields.get_view());
+    } else if (fields.wire_type() == kMessage && fields.tag() == kValue) {
+      found.value = to_view(fields.get_view());
+      ++found.values;
+    } else {
+      fields.skip();
+    }
+  }
+  return found;
+}
+
+/// visit(fields, entry) for each map entry, duplicates included.
 template <typename Visitor>
 void for_each_entry(std::string_view record, Visitor visit) {
   protozero::pbf_reader example(to_data_view(record));
@@ -36,12 +60,14 @@ void for_each_entry(std::string_view record, Visitor visit) {
     protozero::pbf_reader features = example.get_message();
     while (features.next(kEntry, kMessage)) {
       const protozero::data_view entry = features.get_view();
-      std::string_view name;
-      protozero::pbf_reader fields(entry);
-      while (fields.next(kKey, kMessage)) name = to_view(fields.get_view());
-      visit(name, to_view(entry));
+      visit(fields_of(entry), to_view(entry));
     }
   }
+}
+
+/// Most names of a record differ in their first byte: no call for those.
+bool are_equal(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && (a.empty() || (a.front() == b.front() && a == b));
 }
 
 FeatureKind kind_of(protozero::pbf_reader& field) {
@@ -129,21 +155,38 @@ std::string_view feature_kind_name(FeatureKind kind) {
   return "";
 }
 
+void FeatureValues::clear() {
+  bytes.clear();
+  floats.clear();
+  int64s.clear();
+}
+
 void find_features(std::string_view record, std::span<const std::string> names, std::span<FeatureView> features) {
   LOCKSTEP_CHECK_OP(names.size(), ==, features.size());
   for (FeatureView& feature : features) feature = FeatureView();
   translating_errors([&] {
-    for_each_entry(record, [&](std::string_view name, std::string_view entry) {
+    for_each_entry(record, [&](const EntryFields& fields, std::string_view entry) {
       for (std::size_t i = 0; i < names.size(); ++i) {
         // In place: a copy of what was just written in small pieces waits for them.
-        if (names[i] == name) std::construct_at(&features[i], entry);
+        if (are_equal(names[i], fields.name)) std::construct_at(&features[i], entry, fields.value, fields.values);
       }
     });
   });
 }
 
-FeatureView::FeatureView(std::string_view entry) : entry_(entry) {
+FeatureView::FeatureView(std::string_view entry, std::string_view value, int values) : entry_(entry) {
   translating_errors([&] {
+    // As nearly all writers leave it: one list and nothing else.
+    protozero::pbf_reader feature(to_data_view(value));
+    if (values == 1 && feature.next()) {
+      kind_ = kind_of(feature);
+      if (kind_ != FeatureKind::missing) {
+        last_list_ = to_view(feature.get_view());
+        has_one_list_ = true;
+        if (feature.length() == 0) return;
+      }
+    }
+    kind_ = FeatureKind::missing;
     std::size_t lists = 0;
     for_each_list_of(entry_, [&](FeatureKind kind, protozero::data_view message) {
       if (kind != kind_) first_list_ = lists;
@@ -216,11 +259,9 @@ std::optional<std::string_view> FeatureView::single_bytes() const {
 
 std::vector<std::string_view> FeatureView::bytes_list() const {
   LOCKSTEP_CHECK(kind_ == FeatureKind::bytes);
-  std::vector<std::string_view> values;
-  for_each_list([&](protozero::data_view list) {
-    for_each_bytes(list, [&](std::string_view value) { values.push_back(value); });
-  });
-  return values;
+  FeatureValues values;
+  copy_to(values);
+  return std::move(values.bytes);
 }
 
 void FeatureView::copy_floats(std::span<float> out) const {
@@ -252,15 +293,39 @@ std::optional<std::int64_t> FeatureView::single_int64() const {
 
 std::vector<std::int64_t> FeatureView::int64s() const {
   LOCKSTEP_CHECK(kind_ == FeatureKind::int64s);
-  std::vector<std::int64_t> values;
-  for_each_list(
-      [&](protozero::data_view list) { for_each_int64(list, [&](std::int64_t value) { values.push_back(value); }); });
-  return values;
+  FeatureValues values;
+  copy_to(values);
+  return std::move(values.int64s);
+}
+
+void FeatureView::copy_to(FeatureValues& values) const {
+  values.clear();
+  for_each_list([&](protozero::data_view list) {
+    switch (kind_) {
+      case FeatureKind::missing:
+        break;
+      case FeatureKind::bytes:
+        for_each_bytes(list, [&](std::string_view value) { values.bytes.push_back(value); });
+        break;
+      case FeatureKind::floats:
+        for_each_float_run(list, [&](std::string_view run) {
+          const std::size_t before = values.floats.size();
+          values.floats.resize(before + run.size() / sizeof(float));
+          if (!run.empty()) std::memcpy(values.floats.data() + before, run.data(), run.size());
+        });
+        break;
+      case FeatureKind::int64s:
+        for_each_int64(list, [&](std::int64_t value) { values.int64s.push_back(value); });
+        break;
+    }
+  });
 }
 
 void for_each_feature(std::string_view record, const std::function<void(std::string_view, const FeatureView&)>& visit) {
   translating_errors([&] {
-    for_each_entry(record, [&](std::string_view name, std::string_view entry) { visit(name, FeatureView(entry)); });
+    for_each_entry(record, [&](const EntryFields& fields, std::string_view entry) {
+      visit(fields.name, FeatureView(entry, fields.value, fields.values));
+    });
   });
 }
 

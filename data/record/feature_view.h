@@ -26,13 +26,24 @@ enum class FeatureKind { missing, bytes, floats, int64s };
 /// "missing", "bytes", "float", "int64".
 std::string_view feature_kind_name(FeatureKind kind);
 
+/// The values of a feature, in the list of its kind; bytes lie in the record.
+struct FeatureValues {
+  std::vector<std::string_view> bytes;
+  std::vector<float> floats;
+  std::vector<std::int64_t> int64s;
+
+  std::size_t size() const { return bytes.size() + floats.size() + int64s.size(); }
+  /// Keeps the memory.
+  void clear();
+};
+
 /// One feature inside a record, without a copy; valid as long as the record's bytes. Its functions throw
 /// MalformedExample.
 class FeatureView {
  public:
   FeatureView() = default;
-  /// `entry` is the map entry of the feature: its name and value.
-  explicit FeatureView(std::string_view entry);
+  /// `entry` is the map entry of the feature, its name and value; `value` the last of its `values` values.
+  FeatureView(std::string_view entry, std::string_view value, int values);
 
   FeatureKind kind() const { return kind_; }
   /// Number of values; 0 where it is missing.
@@ -45,6 +56,8 @@ class FeatureView {
   std::vector<std::string_view> bytes_list() const;
   /// The values of a float feature, as many as `out` holds; `size()` must be `out.size()`.
   void copy_floats(std::span<float> out) const;
+  /// Makes `values` those of this feature.
+  void copy_to(FeatureValues& values) const;
   /// The only value of an integer feature; nullopt where there is none or several, or another kind.
   std::optional<std::int64_t> single_int64() const;
   /// All values of an integer feature.

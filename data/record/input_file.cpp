@@ -18,20 +18,26 @@ namespace {
   throw Error(category, path.string(), "needed a file that can be read", std::generic_category().message(error));
 }
 
+FileStamp stamp_of(const struct stat& status) {
+  return {static_cast<std::int64_t>(status.st_size),
+          static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
 }  // namespace
 
 FileStamp file_stamp(const std::filesystem::path& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) != 0) throw_unreadable(path, errno);
-  return {static_cast<std::int64_t>(status.st_size),
-          static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec};
+  return stamp_of(status);
 }
 
 InputFile::InputFile(std::filesystem::path path, ErrorCategory category) : path_(std::move(path)), category_(category) {
-  if (std::error_code ignored; std::filesystem::is_directory(path_, ignored))
-    throw_unreadable(path_, EISDIR, category_);
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor_ < 0) throw_unreadable(path_, errno, category_);
+  if (struct stat status = {}; ::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode)) {
+    close();
+    throw_unreadable(path_, EISDIR, category_);
+  }
 }
 
 InputFile::InputFile(InputFile&& other) noexcept
@@ -50,6 +56,12 @@ void InputFile::close() noexcept {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
 }
 
+FileStamp InputFile::stamp() const {
+  struct stat status = {};
+  if (::fstat(descriptor_, &status) != 0) throw_unreadable(path_, errno, category_);
+  return stamp_of(status);
+}
+
 std::size_t InputFile::read_at(std::uint64_t offset, char* into, std::size_t count) const {
   std::size_t done = 0;
   while (done < count) {
@@ -62,6 +74,10 @@ std::size_t InputFile::read_at(std::uint64_t offset, char* into, std::size_t cou
     }
   }
   return done;
+}
+
+void InputFile::will_need(std::uint64_t offset, std::uint64_t count) const {
+  ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(count), POSIX_FADV_WILLNEED);
 }
 
 }  // namespace lockstep::data

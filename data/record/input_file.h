@@ -19,8 +19,8 @@ struct FileStamp {
 /// Size and time of the last change. Throws Error (data) where there is no such file.
 FileStamp file_stamp(const std::filesystem::path& path);
 
-/// Read-only, move-only. Reads go through pread, not a mapping: a failing disk or a file that shrinks under a run is
-/// then an Error with the file's name, not a signal. Several threads may read at once.
+/// Read-only, move-only. Reads go through pread: a failing disk or a file that shrinks under a run is an Error with the
+/// file's name. Several threads may read at once.
 class InputFile {
  public:
   /// Throws Error where `path` cannot be opened or is a directory. `category` is that of all errors of this file.
@@ -30,6 +30,9 @@ class InputFile {
   ~InputFile();
 
   const std::filesystem::path& path() const { return path_; }
+  int descriptor() const { return descriptor_; }
+  /// Of the file as it is now. Throws Error.
+  FileStamp stamp() const;
 
   /// Gives the descriptor back; nothing can be read afterwards.
   void close() noexcept;
@@ -37,6 +40,9 @@ class InputFile {
   /// Up to `count` bytes from byte `offset` into `into`; fewer only at the end of the file. Returns how many. Throws
   /// Error.
   std::size_t read_at(std::uint64_t offset, char* into, std::size_t count) const;
+
+  /// Has the system begin to read `count` bytes from byte `offset` into its cache. A hint, which may be lost.
+  void will_need(std::uint64_t offset, std::uint64_t count) const;
 
  private:
   std::filesystem::path path_;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "data/record/input_file.h"
+#include "data/record/record_frame.h"
 
 namespace lockstep::data {
 
@@ -26,9 +27,13 @@ class ReadWindow {
   /// same bytes whenever it comes with this identity. Throws Error.
   std::string_view read(const InputFile& file, const FileIdentity& identity, std::uint64_t offset, std::size_t count);
 
+  /// Of the headers that this thread reads, in a window or elsewhere.
+  HeaderCheck& headers() { return headers_; }
+
  private:
   void refill(const InputFile& file, std::uint64_t offset, std::size_t count);
 
+  HeaderCheck headers_;
   std::string buffer_;  // its first held_ bytes are those of the file from begin_
   FileIdentity identity_;
   std::uint64_t begin_ = 0;

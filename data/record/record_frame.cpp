@@ -29,6 +29,14 @@ bool header_intact(std::string_view header) {
   return load<std::uint32_t>(header.substr(8)) == masked_crc32c(header.substr(0, 8));
 }
 
+bool HeaderCheck::is_intact(std::string_view header) {
+  if (is_known_ && std::memcmp(known_, header.data(), kRecordHeaderBytes) == 0) return true;
+  if (!header_intact(header)) return false;
+  std::memcpy(known_, header.data(), kRecordHeaderBytes);
+  is_known_ = true;
+  return true;
+}
+
 bool data_intact(std::string_view data, std::string_view footer) {
   return load<std::uint32_t>(footer) == masked_crc32c(data);
 }

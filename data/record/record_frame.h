@@ -22,6 +22,17 @@ std::uint64_t record_length(std::string_view header);
 /// Whether the CRC of a header of kRecordHeaderBytes bytes is that of its length field.
 bool header_intact(std::string_view header);
 
+/// The same of one header after the other, without the checksum where two are equal: neighbours often are of one
+/// length.
+class HeaderCheck {
+ public:
+  bool is_intact(std::string_view header);
+
+ private:
+  char known_[kRecordHeaderBytes] = {};  // intact, once is_known_
+  bool is_known_ = false;
+};
+
 /// Whether `footer`, kRecordFooterBytes bytes, is the CRC of `data`.
 bool data_intact(std::string_view data, std::string_view footer);
 

@@ -5,9 +5,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "data/record/damaged_file.h"
 #include "data/record/record_file.h"
+#include "data/record/record_offsets.h"
 
 namespace lockstep::data {
 
@@ -21,7 +22,7 @@ struct LabelRange {
 
 /// Record i's header starts at byte `offsets[i]` of the (inflated) file; `offsets[records()]` is where the file ends.
 struct RecordIndex {
-  std::vector<std::uint64_t> offsets = {0};
+  RecordOffsets offsets;
   std::optional<LabelRange> labels;
 
   std::int64_t records() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
@@ -32,6 +33,9 @@ struct RecordIndex {
 /// Walks over the headers of `file`; of a plain file, nothing but headers is read. Throws RecordError for a damaged
 /// header or a file that ends within a record.
 RecordIndex build_record_index(const RecordFile& file);
+
+/// The same of the records before such a place, which `damage` then tells.
+RecordIndex build_record_index(const RecordFile& file, std::optional<DamagedFile>& damage);
 
 /// Where the index of `file` is kept: beside it as FILE.index, or, where `index_dir` is given, there, under a name that
 /// also tells files of one name in different directories apart.

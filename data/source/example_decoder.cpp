@@ -27,7 +27,10 @@ std::string values_of(const FeatureView& feature) {
 }  // namespace
 
 ExampleDecoder::ExampleDecoder(SampleSpec spec, InputKind input, std::string input_feature, std::string label_feature)
-    : spec_(std::move(spec)), input_(input), names_{std::move(input_feature), std::move(label_feature)} {
+    : spec_(std::move(spec)),
+      count_(static_cast<std::size_t>(spec_.feature_count())),
+      input_(input),
+      names_{std::move(input_feature), std::move(label_feature)} {
   if (input == InputKind::encoded_image) as_stored_.emplace(recipe_as_stored(spec_));
 }
 
@@ -51,10 +54,9 @@ std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sam
 
 std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& feature, Sample& sample) const {
   if (input_ == InputKind::floats) {
-    const auto count = static_cast<std::size_t>(spec_.feature_count());
-    if (feature.kind() != FeatureKind::floats || feature.size() != count)
+    if (feature.kind() != FeatureKind::floats || feature.size() != count_)
       return SampleProblem{
-          fmt::format("needed {} floats in {} for shape [{}]", count, input_feature(), fmt::join(spec_.shape, ", ")),
+          fmt::format("needed {} floats in {} for shape [{}]", count_, input_feature(), fmt::join(spec_.shape, ", ")),
           values_of(feature)};
     feature.copy_floats(sample.features);
     return std::nullopt;
@@ -66,13 +68,12 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
     decode_image(*bytes, sample);
     return std::nullopt;
   }
-  const auto count = static_cast<std::size_t>(spec_.feature_count());
-  if (bytes && bytes->size() == count) {
+  if (bytes && bytes->size() == count_) {
     sample.set_image(bytes_of(*bytes));
     return std::nullopt;
   }
   return SampleProblem{
-      fmt::format("needed {} raw bytes in {} for shape [{}]", count, input_feature(), fmt::join(spec_.shape, ", ")),
+      fmt::format("needed {} raw bytes in {} for shape [{}]", count_, input_feature(), fmt::join(spec_.shape, ", ")),
       bytes ? fmt::format("it has {} bytes", bytes->size()) : values_of(feature)};
 }
 
@@ -126,15 +127,6 @@ std::optional<std::string_view> encoded_image_kind(std::string_view bytes) {
   if (bytes.starts_with("\xff\xd8\xff")) return "JPEG";
   if (bytes.starts_with("\x89PNG")) return "PNG";
   return std::nullopt;
-}
-
-std::string feature_list(std::string_view record) {
-  std::string list;
-  for (const auto& [name, value] : parse_example(record)) {
-    list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", name,
-                        feature_kind_name(static_cast<FeatureKind>(value.index())));
-  }
-  return list.empty() ? "no features" : "the features " + list;
 }
 
 }  // namespace lockstep::data

@@ -48,6 +48,7 @@ class ExampleDecoder {
   std::optional<SampleProblem> decode_label(const FeatureView& feature, Sample& sample) const;
 
   SampleSpec spec_;
+  std::size_t count_;  // of the input's elements
   InputKind input_;
   std::optional<ImageTransform> as_stored_;  // of encoded images
   std::array<std::string, 2> names_;
@@ -58,8 +59,5 @@ std::optional<SampleProblem> read_class(std::string_view record, const std::stri
 
 /// "JPEG" or "PNG" where `bytes` begin as such a file does, else nothing.
 std::optional<std::string_view> encoded_image_kind(std::string_view bytes);
-
-/// "features image (bytes), label (int64)": what a record has, for messages.
-std::string feature_list(std::string_view record);
 
 }  // namespace lockstep::data

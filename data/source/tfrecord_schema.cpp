@@ -6,6 +6,8 @@
 #include <initializer_list>
 #include <limits>
 #include <map>
+#include <string>
+#include <unordered_map>
 
 #include "data/image/decode_image.h"
 #include "data/record/example.h"
@@ -103,6 +105,19 @@ void check_record(const RecordSchema& schema, std::string_view record, const std
     throw Error(ErrorCategory::data, where, problem->needed, problem->given);
 }
 
+/// What dataset.json of `directory` says of each file, without the names of the others.
+std::unordered_map<std::string, PartDescription> parts_by_file(const std::filesystem::path& directory) {
+  std::unordered_map<std::string, PartDescription> parts;
+  const auto described = read_dataset_json(directory);
+  if (!described) return parts;
+  for (const auto& [name, part] : *described) {
+    PartDescription without_files = part;
+    without_files.files.clear();
+    for (const std::string& file : part.files) parts.emplace(file, without_files);
+  }
+  return parts;
+}
+
 void check_options(const TFRecordOptions& options) {
   const auto positive = [](std::int64_t extent) { return extent > 0; };
   if (!std::all_of(options.input_shape.begin(), options.input_shape.end(), positive) || options.classes < 0) {
@@ -114,21 +129,20 @@ void check_options(const TFRecordOptions& options) {
 }  // namespace
 
 std::optional<PartDescription> find_description(const std::vector<std::filesystem::path>& files) {
-  std::map<std::filesystem::path, std::optional<DatasetDescription>> directories;
+  // By file: a directory may have a hundred thousand.
+  std::map<std::filesystem::path, std::unordered_map<std::string, PartDescription>> directories;
   std::optional<PartDescription> found;
   for (const auto& file : files) {
     const auto [directory, is_new] = directories.try_emplace(file.parent_path());
-    if (is_new) directory->second = read_dataset_json(file.parent_path());
-    if (!directory->second) continue;
-    for (const auto& [name, part] : *directory->second) {
-      if (std::find(part.files.begin(), part.files.end(), file.filename().string()) == part.files.end()) continue;
-      if (found && !found->fits(part)) {
-        throw Error(ErrorCategory::data, file.string(),
-                    fmt::format("needed the features, shape and classes of {}", files.front().string()),
-                    fmt::format("{} describes it otherwise", (file.parent_path() / kDatasetJson).string()));
-      }
-      found = part;
+    if (is_new) directory->second = parts_by_file(file.parent_path());
+    const auto part = directory->second.find(file.filename().string());
+    if (part == directory->second.end()) continue;
+    if (found && !found->fits(part->second)) {
+      throw Error(ErrorCategory::data, file.string(),
+                  fmt::format("needed the features, shape and classes of {}", files.front().string()),
+                  fmt::format("{} describes it otherwise", (file.parent_path() / kDatasetJson).string()));
     }
+    found = part->second;
   }
   return found;
 }

@@ -76,6 +76,14 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
                 {"seed", begin.seed},
                 {"start_seconds", begin.start_seconds},
                 {"resident_bytes", device::resident_bytes()}};
+  event["shard_policy"] = begin.shard_policy;
+  event["files"] = begin.files.size();
+  event["shares"] = Json::array();
+  for (std::size_t rank = 0; rank < begin.shares.size(); ++rank) {
+    const data::WorkerShare& share = begin.shares[rank];
+    event["shares"].push_back(
+        {{"rank", rank}, {"files", share.files}, {"records", share.records}, {"bytes", share.bytes}});
+  }
   event["devices"] = Json::array();
   for (const Placement& place : begin.placements) event["devices"].push_back(device_of(place));
   if (begin.restored_from) event["restored_from"] = begin.restored_from->string();
@@ -128,6 +136,10 @@ void JsonEvents::on_epoch_end(const EpochLogs& logs) {
   }
   event["learning_rate"] = shortest(logs.learning_rate);
   event["skipped_samples"] = logs.skipped_samples;
+  event["times_seen"] = logs.times_seen;
+  event["bad_records"] = Json::array();
+  for (const BadFile& bad : logs.bad_files)
+    event["bad_records"].push_back({{"file", bad.file}, {"records", bad.records}, {"first", bad.first}});
   event["input_wait_seconds"] = logs.input_wait_seconds;
   event["exposed_communication_seconds"] = logs.communication.exposed - logs.communication.waited;
   event["waiting_seconds"] = logs.communication.waited;

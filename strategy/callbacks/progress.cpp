@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "strategy/files.h"
+#include "strategy/shard_table.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -58,6 +59,12 @@ void Progress::on_train_begin(const TrainBegin& begin) {
     print_line(fmt::format(
         "{} of {} replicas have no sample in a step: the global batch is smaller than the number of replicas",
         begin.world_size - begin.global_batch, begin.world_size));
+  std::int64_t bytes = 0;
+  for (const data::StoredFile& file : begin.files) bytes += file.bytes;
+  std::string shards = shard_table(begin.shard_policy, static_cast<std::int64_t>(begin.files.size()), begin.records,
+                                   bytes, begin.shares);
+  shards.pop_back();
+  print_line(shards);
   if (begin.restored_from)
     print_line(fmt::format("goes on from {}, step {}", begin.restored_from->string(), begin.first_step));
   if (begin.initialized_from)
@@ -107,8 +114,15 @@ void Progress::on_epoch_end(const EpochLogs& logs) {
     line += fmt::format(", {:.1f} % communication, {:.1f} % waiting for other replicas",
                         percent(logs.communication.exposed - logs.communication.waited),
                         percent(logs.communication.waited));
+  if (logs.times_seen > 0)
+    line +=
+        fmt::format("; every record seen {}", logs.times_seen == 1 ? "once" : fmt::format("{} times", logs.times_seen));
   if (logs.skipped_samples > 0) line += fmt::format("; {} samples in skipped steps", logs.skipped_samples);
   print_line(line);
+  for (const BadFile& bad : logs.bad_files)
+    print_line(fmt::format("{}{} bad record{} replaced by the next one; the first: {}",
+                           bad.file.empty() ? "" : bad.file + ": ", bad.records, bad.records == 1 ? "" : "s, each",
+                           bad.first));
   if (percent(logs.input_wait_seconds) > kInputBound)
     print_line(
         "the training waits for its input: give it more --data-threads where cores are free; lockstep data benchmark "

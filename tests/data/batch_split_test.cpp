@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include <limits>
 
 #include "device/error.h"
@@ -43,6 +46,28 @@ TEST(BatchSplit, ChecksItsArguments) {
   EXPECT_THROW(split(1, 0, 0), CheckFailure);
   EXPECT_THROW(split(1, 2, 2), CheckFailure);
   EXPECT_THROW(split(1, 2, -1), CheckFailure);
+}
+
+TEST(BatchSplit, InTurnGivesEveryPartAsMuch) {
+  for (const std::int64_t parts : {1, 2, 3, 7, 16}) {
+    for (std::int64_t total = 0; total <= 40; ++total) {
+      std::vector<std::int64_t> had(static_cast<std::size_t>(parts));
+      for (std::int64_t turn = 0; turn < 50; ++turn) {
+        std::int64_t end = 0;
+        for (std::int64_t part = 0; part < parts; ++part) {
+          const Range range = split_in_turn(total, parts, part, turn);
+          EXPECT_EQ(range.begin, end);
+          end = range.end;
+          had[static_cast<std::size_t>(part)] += range.size();
+        }
+        EXPECT_EQ(end, total);
+        const auto [least, most] = std::minmax_element(had.begin(), had.end());
+        EXPECT_LE(*most - *least, 1) << total << " in " << parts << ", turn " << turn;
+      }
+      for (std::int64_t part = 0; part < parts; ++part)
+        EXPECT_EQ(split_in_turn(total, parts, part, 0), split(total, parts, part));
+    }
+  }
 }
 
 }  // namespace

@@ -1,71 +1,149 @@
 #include "data/order/epoch_order.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "device/error.h"
+#include "device/random.h"
 
 namespace lockstep::data {
 namespace {
 
-std::vector<std::int64_t> order_of(std::uint64_t seed, std::int64_t epoch, std::int64_t records) {
-  const EpochOrder order(seed, epoch, records);
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(records));
+std::vector<std::int64_t> order_of(std::uint64_t seed, std::int64_t epoch, const OrderShape& shape) {
+  const EpochOrder order(seed, epoch, shape);
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(shape.records));
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = order[static_cast<std::int64_t>(i)];
   return ids;
 }
 
-TEST(EpochOrder, VisitsEveryRecordOnce) {
-  for (const std::int64_t records :
-       {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 64, 97, 100, 1009, 4096, 4097, 10'007, 60'000, 65'536, 65'537}) {
-    auto ids = order_of(5, 2, records);
+TEST(OrderShape, MixesRecordsOneByOneWhereBlocksGainNothing) {
+  EXPECT_EQ(choose_order_shape(60'000, 0, 64), (OrderShape{60'000, 64, 1, 1})) << "in memory";
+  EXPECT_EQ(choose_order_shape(1'281'167, 110'000, 256).block, 1) << "large records";
+  EXPECT_EQ(choose_order_shape(5000, 100, 64).block, 1) << "few records";
+}
+
+TEST(OrderShape, TakesBlocksOf64KiBWhereThereAreEnough) {
+  const OrderShape shape = choose_order_shape(100'000'000, 800, 256);
+  EXPECT_EQ(shape.block, 81);
+  EXPECT_EQ(shape.window, 81 * 64);
+  EXPECT_EQ(shape.slots, 256);
+  EXPECT_EQ(choose_order_shape(1'000'000, 800, 64).block, 61) << "256 blocks for each sample of a batch";
+}
+
+class OrderOfBlocks : public ::testing::TestWithParam<OrderShape> {};
+
+TEST_P(OrderOfBlocks, VisitsEveryRecordOnce) {
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+    auto ids = order_of(5, epoch, GetParam());
     std::sort(ids.begin(), ids.end());
-    std::vector<std::int64_t> all(static_cast<std::size_t>(records));
+    std::vector<std::int64_t> all(ids.size());
     std::iota(all.begin(), all.end(), 0);
-    EXPECT_EQ(ids, all) << records << " records";
+    EXPECT_EQ(ids, all);
   }
 }
 
-TEST(EpochOrder, StaysInsideWhereRecordsAreManyMore) {
-  const std::int64_t records = (std::int64_t{1} << 61) + 1;
-  const EpochOrder order(1, 1, records);
-  for (std::int64_t i = 0; i < 1000; ++i) {
-    const std::int64_t id = order[records - 1 - i];
-    EXPECT_GE(id, 0);
-    EXPECT_LT(id, records);
+TEST_P(OrderOfBlocks, ReadsEveryRecordAheadInTime) {
+  const OrderShape shape = GetParam();
+  const EpochOrder order(5, 1, shape);
+  std::vector<int> read(static_cast<std::size_t>(shape.records));
+  for (std::int64_t position = 0; position < shape.records; ++position) {
+    order.for_each_block_ahead(position, [&](Range ids) {
+      EXPECT_LE(ids.size(), shape.block);
+      for (std::int64_t id = ids.begin; id < ids.end; ++id) ++read[static_cast<std::size_t>(id)];
+    });
+    EXPECT_EQ(read[static_cast<std::size_t>(order[position])] > 0, shape.block > 1) << position;
   }
 }
 
-TEST(EpochOrder, DependsOnSeedAndEpochAlone) {
-  const auto order = order_of(1, 0, 1000);
-  EXPECT_EQ(order, order_of(1, 0, 1000));
-  EXPECT_NE(order, order_of(1, 1, 1000));
-  EXPECT_NE(order, order_of(2, 0, 1000));
-  EXPECT_NE(order_of(1, 2, 1000), order_of(2, 1, 1000));
+TEST(EpochOrder, ReadsBlocksAheadOnceBehindTheFirstWindows) {
+  const OrderShape shape = {100'000, 10, 8, 64};
+  const EpochOrder order(5, 1, shape);
+  std::vector<int> read(static_cast<std::size_t>(shape.records));
+  const std::int64_t windows = shape.slots * shape.window;
+  for (std::int64_t position = 2 * windows; position < shape.records; ++position)
+    order.for_each_block_ahead(position, [&](Range ids) {
+      for (std::int64_t id = ids.begin; id < ids.end; ++id) ++read[static_cast<std::size_t>(id)];
+    });
+  EXPECT_EQ(*std::max_element(read.begin(), read.end()), 1);
+  EXPECT_NEAR(static_cast<double>(std::accumulate(read.begin(), read.end(), std::int64_t{0})),
+              static_cast<double>(shape.records - 3 * windows), static_cast<double>(shape.slots * shape.block));
 }
 
-/// Pinned: a change of the order would make a resumed run see other data than the run it resumes.
-TEST(EpochOrder, IsTheSameInEveryVersion) {
-  EXPECT_EQ(order_of(1, 0, 10), (std::vector<std::int64_t>{6, 4, 7, 3, 1, 0, 2, 9, 5, 8}));
-  const EpochOrder order(1, 1, 60'000);
+std::string shape_name(const ::testing::TestParamInfo<OrderShape>& info) {
+  return fmt::format("records_{}_slots_{}_block_{}_window_{}", info.param.records, info.param.slots, info.param.block,
+                     info.param.window);
+}
+
+INSTANTIATE_TEST_SUITE_P(EpochOrder, OrderOfBlocks,
+                         ::testing::Values(OrderShape{1, 1, 1, 1}, OrderShape{1000, 7, 1, 1},
+                                           OrderShape{1000, 7, 3, 12}, OrderShape{1000, 8, 5, 5},
+                                           OrderShape{997, 10, 4, 64}, OrderShape{997, 1, 10, 40},
+                                           OrderShape{4096, 64, 8, 32}, OrderShape{10, 64, 3, 6},
+                                           OrderShape{64, 64, 4, 8}, OrderShape{10'007, 100, 7, 21},
+                                           OrderShape{5, 3, 8, 16}),
+                         shape_name);
+
+TEST(EpochOrder, OfSingleRecordsIsThePermutation) {
+  const EpochOrder order(1, 1, {60'000, 64, 1, 1});
   EXPECT_EQ(order[0], 12'519);
   EXPECT_EQ(order[12'345], 52'518);
   EXPECT_EQ(order[59'999], 31'481);
 }
 
-TEST(EpochOrder, ChecksThePosition) {
-  const EpochOrder order(1, 0, 10);
-  EXPECT_THROW(order[10], CheckFailure);
-  EXPECT_THROW(order[-1], CheckFailure);
-  EXPECT_THROW(EpochOrder(1, 0, 0), CheckFailure);
+/// Pinned: a change of the order would make a resumed run see other data than the run it resumes.
+TEST(EpochOrder, IsTheSameInEveryVersion) {
+  const EpochOrder order(1, 1, {60'000, 64, 4, 64});
+  EXPECT_EQ(order[0], 42'445);
+  EXPECT_EQ(order[12'345], 47'870);
+  EXPECT_EQ(order[59'999], 12'100);
 }
 
-/// Chi-square of observed counts against one expected count each.
+TEST(EpochOrder, ChangesWithSeedAndEpoch) {
+  const OrderShape shape = {5000, 10, 5, 20};
+  EXPECT_EQ(order_of(1, 0, shape), order_of(1, 0, shape));
+  EXPECT_NE(order_of(1, 0, shape), order_of(1, 1, shape));
+  EXPECT_NE(order_of(1, 0, shape), order_of(2, 0, shape));
+}
+
+TEST(EpochOrder, ChecksThePosition) {
+  for (const std::int64_t block : {1, 2}) {
+    const EpochOrder order(1, 0, {10, 2, block, 4 * block});
+    EXPECT_THROW(order[10], CheckFailure);
+    EXPECT_THROW(order[-1], CheckFailure);
+  }
+}
+
+/// A page of the disk that anybody touches is read; so are blocks. Samples of a batch that a rank owns: those of its
+/// replicas.
+double share_of_pages(const OrderShape& shape, std::int64_t records_per_page, int ranks, int rank) {
+  const EpochOrder order(3, 0, shape);
+  const std::int64_t pages = (shape.records + records_per_page - 1) / records_per_page;
+  std::set<std::int64_t> touched;
+  for (std::int64_t begin = 0; begin < shape.records; begin += shape.slots) {
+    const std::int64_t samples = std::min(shape.slots, shape.records - begin);
+    const Range own = split(samples, ranks, rank);
+    for (std::int64_t sample = own.begin; sample < own.end; ++sample)
+      touched.insert(order[begin + sample] / records_per_page);
+  }
+  return static_cast<double>(touched.size()) / static_cast<double>(pages);
+}
+
+TEST(EpochOrder, LetsEachRankReadItsShareOfThePagesAlone) {
+  const OrderShape shape = choose_order_shape(400'000, 512, 8);
+  ASSERT_EQ(shape.block, 128);
+  for (const int ranks : {2, 3, 4, 8})
+    for (const int rank : {0, ranks - 1})
+      EXPECT_LT(share_of_pages(shape, 8, ranks, rank), 1.2 / ranks) << ranks << " ranks, rank " << rank;
+  // The control: without blocks everybody touches all pages.
+  EXPECT_GT(share_of_pages({400'000, 8, 1, 1}, 8, 4, 0), 0.85);
+}
+
 double chi_square(const std::vector<double>& counts, double expected) {
   double sum = 0;
   for (const double count : counts) sum += (count - expected) * (count - expected) / expected;
@@ -79,111 +157,36 @@ double deviations(double chi, double freedom) {
   return (std::cbrt(chi / freedom) - (1.0 - scale)) / std::sqrt(scale);
 }
 
-constexpr double kSuspicious = 4.0;  // one in thirty thousand; the seeds are fixed, so the tests do not waver
-
-TEST(EpochOrder, GivesAllPermutationsOfAFewRecordsAlike) {
-  for (const std::int64_t records : {2, 3, 4, 5}) {
-    std::map<std::vector<std::int64_t>, double> seen;
-    int permutations = 1;
-    for (int i = 2; i <= records; ++i) permutations *= i;
-    const int epochs = 1000 * permutations;
-    for (int epoch = 0; epoch < epochs; ++epoch) ++seen[order_of(1, epoch, records)];
-    ASSERT_EQ(seen.size(), static_cast<std::size_t>(permutations)) << records << " records";
-    std::vector<double> counts;
-    for (const auto& [permutation, count] : seen) counts.push_back(count);
-    EXPECT_LT(deviations(chi_square(counts, 1000), permutations - 1), kSuspicious) << records << " records";
-  }
-}
-
-TEST(EpochOrder, PutsEveryRecordEverywhereAlike) {
-  constexpr std::int64_t kRecords = 23;
-  constexpr int kTimes = 1000;  // each record at each place, on average
-  constexpr int kEpochs = kTimes * kRecords;
-  std::vector<double> counts(kRecords * kRecords);
-  for (int epoch = 0; epoch < kEpochs; ++epoch) {
-    const auto ids = order_of(9, epoch, kRecords);
-    for (std::size_t i = 0; i < kRecords; ++i) ++counts[i * kRecords + static_cast<std::size_t>(ids[i])];
-  }
-  EXPECT_LT(deviations(chi_square(counts, kTimes), (kRecords - 1) * (kRecords - 1)), kSuspicious);
-}
-
-TEST(EpochOrder, PutsEveryPairOfRecordsSideBySideAlike) {
-  constexpr std::int64_t kRecords = 260;
-  constexpr std::int64_t kPairs = kRecords * (kRecords - 1);
-  std::vector<double> counts(kRecords * kRecords);
-  for (int epoch = 0; epoch < 10 * kPairs; ++epoch) {
-    const EpochOrder order(9, epoch, kRecords);
-    ++counts[static_cast<std::size_t>(order[100] * kRecords + order[101])];
-  }
-  double chi = 0;
-  for (std::int64_t i = 0; i < kRecords * kRecords; ++i) {
-    if (i % (kRecords + 1) != 0) chi += chi_square({counts[static_cast<std::size_t>(i)]}, 10);
-  }
-  EXPECT_LT(deviations(chi, kPairs - 1), kSuspicious);
-}
-
-TEST(EpochOrder, MixesLabelSortedDataInEveryBatch) {
-  constexpr std::int64_t kRecords = 60'000;
+/// The sum over all groups of `batches` batches of a label-sorted data set, in deviations.
+double label_deviation(const OrderShape& shape, std::int64_t epoch, std::int64_t batches) {
   constexpr std::int64_t kLabels = 10;
-  constexpr std::int64_t kOfEachLabel = 10;  // in a batch, on average
-  constexpr std::int64_t kBatch = kLabels * kOfEachLabel;
-  for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
-    const auto ids = order_of(3, epoch, kRecords);
-    double sum = 0;
-    int far = 0;
-    for (std::size_t begin = 0; begin < ids.size(); begin += kBatch) {
-      std::vector<double> counts(kLabels);
-      for (std::size_t i = begin; i < begin + kBatch; ++i)
-        ++counts[static_cast<std::size_t>(ids[i] * kLabels / kRecords)];
-      const double chi = chi_square(counts, kOfEachLabel);
-      sum += chi;
-      far += chi > 27.88;  // one in a thousand
-    }
-    // 600 batches with 9 degrees of freedom each; of their sum, too far below is as suspicious as above.
-    const double z = deviations(sum, 600 * (kLabels - 1));
-    EXPECT_LT(std::abs(z), kSuspicious) << "epoch " << epoch;
-    EXPECT_LE(far, 5) << "epoch " << epoch;
+  const auto ids = order_of(3, epoch, shape);
+  const std::int64_t group = batches * shape.slots;
+  const std::int64_t groups = shape.records / group;
+  double sum = 0;
+  for (std::int64_t i = 0; i < groups; ++i) {
+    std::vector<double> counts(kLabels);
+    for (std::int64_t position = i * group; position < (i + 1) * group; ++position)
+      ++counts[static_cast<std::size_t>(ids[static_cast<std::size_t>(position)] * kLabels / shape.records)];
+    sum += chi_square(counts, static_cast<double>(group) / kLabels);
   }
+  return deviations(sum, static_cast<double>(groups * (kLabels - 1)));
 }
 
-TEST(EpochOrder, HasAsManyFixedPointsAndNeighboursAsChance) {
-  constexpr std::int64_t kRecords = 10'007;
-  constexpr int kEpochs = 400;
-  int fixed = 0;
-  int successors = 0;
-  int predecessors = 0;
-  for (int epoch = 0; epoch < kEpochs; ++epoch) {
-    const auto ids = order_of(4, epoch, kRecords);
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      fixed += ids[i] == static_cast<std::int64_t>(i);
-      if (i == 0) continue;
-      successors += ids[i] == ids[i - 1] + 1;
-      predecessors += ids[i] == ids[i - 1] - 1;
-    }
-  }
-  // Each is close to Poisson with mean 1 an epoch.
-  const double slack = kSuspicious * std::sqrt(kEpochs);
-  EXPECT_NEAR(fixed, kEpochs, slack);
-  EXPECT_NEAR(successors, kEpochs, slack);
-  EXPECT_NEAR(predecessors, kEpochs, slack);
+TEST(EpochOrder, MixesLabelSortedDataInEveryBatchAsATrueShuffleDoes) {
+  for (const OrderShape& shape : {choose_order_shape(60'000, 800, 100), choose_order_shape(600'000, 800, 100)})
+    for (std::int64_t epoch = 0; epoch < 3; ++epoch)
+      EXPECT_LT(std::abs(label_deviation(shape, epoch, 1)), 4)
+          << shape.records << " records, blocks of " << shape.block << ", epoch " << epoch;
 }
 
-TEST(EpochOrder, OfOneEpochSaysNothingAboutTheNext) {
-  constexpr std::int64_t kRecords = 10'000;
-  for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
-    const auto first = order_of(1, epoch, kRecords);
-    const auto second = order_of(1, epoch + 1, kRecords);
-    double product = 0;
-    int same = 0;
-    for (std::size_t i = 0; i < first.size(); ++i) {
-      constexpr double kMean = (kRecords - 1) / 2.0;
-      product += (static_cast<double>(first[i]) - kMean) * (static_cast<double>(second[i]) - kMean);
-      same += first[i] == second[i];
-    }
-    const double variance = (static_cast<double>(kRecords) * kRecords - 1) / 12;
-    EXPECT_LT(std::abs(product / kRecords / variance), kSuspicious / std::sqrt(kRecords)) << "epoch " << epoch;
-    EXPECT_LE(same, 8) << "epoch " << epoch;
-  }
+TEST(EpochOrder, MixesLabelSortedDataOverSeveralBatchesToo) {
+  const OrderShape shape = choose_order_shape(600'000, 800, 100);
+  ASSERT_GT(shape.block, 20);
+  for (const std::int64_t batches : {2, 10, 50})
+    EXPECT_LT(label_deviation(shape, 0, batches), 4) << batches << " batches";
+  // The control: of narrow windows, neighbours meet in consecutive batches.
+  EXPECT_GT(label_deviation({600'000, 100, shape.block, 2 * shape.block}, 0, 10), 20);
 }
 
 }  // namespace

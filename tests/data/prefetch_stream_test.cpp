@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <latch>
 #include <memory>
 #include <set>
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "data/dataset.h"
+#include "data/pipeline/prefetch_stream.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 
@@ -163,6 +165,69 @@ TEST(Stream, CountsTheSecondsItWaited) {
   std::jthread release([&] { asked.count_down(); });
   ASSERT_TRUE(stream->next(parts));
   EXPECT_GE(stream->seconds_waited(), 0.0);
+}
+
+int slots_of(const Dataset& dataset, const StreamOptions& options) {
+  return dynamic_cast<const PrefetchStream&>(*dataset.stream(options)).slots();
+}
+
+TEST(Stream, ReadsAsManyBatchesAheadAsTheDatasetOrElseItsOptionsSay) {
+  EXPECT_EQ(slots_of(counting(10, 5), {.prefetch = 3}), 3);
+  EXPECT_EQ(slots_of(counting(10, 5).prefetch(4), {.prefetch = 3}), 4);
+  const Dataset early = Dataset::from_source(std::make_shared<CountingSource>(10)).prefetch(4).take(7).batch(2);
+  EXPECT_EQ(slots_of(early, {.prefetch = 3}), 4);
+  EXPECT_EQ(input_error_of([] { counting(10, 5).prefetch(0); }), "[prefetch] needed at least 1 batch; 0 was given");
+}
+
+TEST(Stream, ReadsNoMoreAheadThanFitsIntoItsMemory) {
+  // A sample of 2 floats and an id of 8 bytes, with a label of 4.
+  const auto slots = [](const Dataset& dataset, std::int64_t bytes, int replicas = 1) {
+    return slots_of(dataset, {.replicas = replicas, .prefetch = 5, .prefetch_bytes = bytes});
+  };
+  EXPECT_EQ(slots(counting(100, 10), 1000), 5);
+  EXPECT_EQ(slots(counting(100, 10), 999), 4);
+  EXPECT_EQ(slots(counting(100, 10), 400), 2);
+  EXPECT_EQ(slots(counting(100, 10), 399), 1);
+  EXPECT_EQ(slots(counting(100, 10), 1), 1) << "without one nothing goes";
+  EXPECT_EQ(slots(counting(100, 10), 500, 2), 5) << "of the own replicas alone";
+  EXPECT_EQ(slots(counting(4, 10), 400), 5) << "no batch is larger than the data set";
+  const Dataset regression = Dataset::from_source(std::make_shared<CountingSource>(100, 3)).batch(10);
+  EXPECT_EQ(slots(regression, 10 * (8 + 12 + 8) * 3), 3);
+  const Dataset images = Dataset::synthetic({2, 2, 1}, 3, 100).batch(10);
+  EXPECT_EQ(slots(images, 10 * (16 + 12) * 2), 2);
+}
+
+TEST(Stream, CountsImagesThatStayBytesAsSuch) {
+  const Dataset images = Dataset::from_memory(std::vector<std::uint8_t>(40), std::vector<std::int32_t>(10),
+                                              {.shape = {2, 2, 1}, .classes = 1})
+                             .batch(10);
+  EXPECT_EQ(slots_of(images, {.prefetch = 5, .prefetch_bytes = 10 * (4 + 12) * 3, .pixels = true}), 3);
+}
+
+TEST(Stream, LetsAsManyThreadsWorkAsAreNeeded) {
+  const auto source = std::make_shared<CountingSource>(1000);
+  std::atomic<bool> slow = false;
+  const Dataset dataset = Dataset::from_source(source)
+                              .map([&](Sample&, const SampleKey&) {
+                                if (slow) std::this_thread::sleep_for(std::chrono::microseconds(200));
+                              })
+                              .batch(2);
+  const auto stream = dataset.stream({.prefetch = 2, .threads = 2});
+  EXPECT_EQ(stream->workers(), 2);
+  std::vector<Batch> parts;
+  std::int64_t step = 0;
+  const auto next = [&] {
+    ASSERT_TRUE(stream->next(parts));
+    ASSERT_EQ(parts[0].step, step++);
+    ASSERT_EQ(parts[0].features[0], static_cast<float>(parts[0].record_ids[0]));
+  };
+  while (!HasFailure() && stream->workers() > 1) {  // the batches are ready long before they are asked for
+    while (source->reads() < 2 * (step + 2)) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+    next();
+  }
+  slow = true;
+  while (!HasFailure() && stream->workers() < 2) next();
 }
 
 }  // namespace

@@ -38,10 +38,34 @@ TEST_F(RecordIndexTest, KnowsOffsetsAndLengths) {
   write_records(path_, {"zero", "", "two!!"});
   const RecordIndex index = open();
   EXPECT_EQ(index.records(), 3);
-  EXPECT_THAT(index.offsets, ElementsAre(0, 20, 36, 57));
+  std::vector<std::uint64_t> offsets;
+  for (std::size_t i = 0; i < index.offsets.size(); ++i) offsets.push_back(index.offsets[i]);
+  EXPECT_THAT(offsets, ElementsAre(0, 20, 36, 57));
   EXPECT_EQ(index.length(0), 4u);
   EXPECT_EQ(index.length(1), 0u);
   EXPECT_EQ(index.length(2), 5u);
+}
+
+TEST(RecordOffsets, HoldPositionsInFilesOfAnySize) {
+  constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+  const std::vector<std::uint64_t> positions = {
+      0, 100, 4 * kGiB - 1, 4 * kGiB, 4 * kGiB + 1, 21 * kGiB + 5, 21 * kGiB + 6, 4096 * kGiB};
+  RecordOffsets offsets;
+  for (std::size_t i = 1; i < positions.size(); ++i) {
+    offsets.push_back(positions[i]);
+    EXPECT_EQ(offsets.back(), positions[i]);
+  }
+  ASSERT_EQ(offsets.size(), positions.size());
+  for (std::size_t i = 0; i < positions.size(); ++i) EXPECT_EQ(offsets[i], positions[i]) << i;
+}
+
+TEST_F(RecordIndexTest, OfManyRecordsIsKeptInPieces) {
+  write_bytes(path_, "");
+  RecordIndex index;
+  for (std::uint64_t i = 1; i <= 200'000; ++i) index.offsets.push_back(i * 100'003);  // 20 GB
+  ASSERT_TRUE(save_record_index(index_path_, file_stamp(path_), index));
+  EXPECT_EQ(load_record_index(index_path_, file_stamp(path_)), index);
+  EXPECT_EQ(index.length(199'999), 100'003u - 16);
 }
 
 TEST_F(RecordIndexTest, FindsRecordsOfAllSizesAroundItsWindow) {

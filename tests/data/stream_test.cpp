@@ -79,7 +79,7 @@ TEST(Stream, OneProcessMayHaveSeveralReplicas) {
     ASSERT_EQ(parts.size(), 2u);
     for (int local = 0; local < 2; ++local) {
       const Batch& part = parts[static_cast<std::size_t>(local)];
-      const Range range = split(10, 4, 1 + local);
+      const Range range = split_in_turn(10, 4, 1 + local, static_cast<std::int64_t>(step));
       EXPECT_EQ(part.first_sample, range.begin);
       EXPECT_EQ(part.samples, range.size());
       const auto begin = whole[step].begin() + range.begin;
@@ -136,7 +136,7 @@ TEST(Stream, ABatchLargerThanTheDataIsOneRaggedStep) {
 TEST(Stream, AReplicaMayGetNothingAndStillTakesPart) {
   const Dataset dataset = counting(5, 2);
   StreamOptions options = epochs(dataset, 1);
-  options.replicas = 3;
+  options.replicas = 6;
   options.threads = 2;
   const auto stream = dataset.stream(options);
   std::vector<Batch> parts;
@@ -231,6 +231,8 @@ TEST(Stream, RefusesOptionsThatCannotBe) {
   EXPECT_EQ(message([](StreamOptions& o) { o.threads = 0; }), "[stream] needed at least 1 thread; 0 was given");
   EXPECT_EQ(message([](StreamOptions& o) { o.prefetch = 0; }),
             "[stream] needed a prefetch of at least 1 batch; 0 was given");
+  EXPECT_EQ(message([](StreamOptions& o) { o.prefetch_bytes = 0; }),
+            "[stream] needed at least 1 byte for batches read ahead; 0 was given");
   EXPECT_EQ(message([](StreamOptions& o) { o.replicas = 0; }), "[stream] needed at least 1 replica; 0 was given");
   EXPECT_EQ(message([](StreamOptions& o) { o.local_replicas = 0; }),
             "[stream] needed at least 1 local replica; 0 was given");

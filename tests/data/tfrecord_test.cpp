@@ -33,6 +33,22 @@ TEST(TFRecord, ReadsTheKnownBytes) {
   EXPECT_THAT(read_records(directory / "a.tfrecord"), ElementsAre("hello", "", "hello"));
 }
 
+TEST(TFRecord, HeadersOneAfterTheOtherAreCheckedEach) {
+  HeaderCheck check;
+  std::string zeros(kRecordHeaderBytes, '\0');
+  EXPECT_FALSE(check.is_intact(zeros));  // no header at all, also before one was seen
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_TRUE(check.is_intact(kHelloRecord));
+    EXPECT_TRUE(check.is_intact(kHelloRecord));
+    for (std::size_t at = 0; at < kRecordHeaderBytes; ++at) {
+      std::string damaged = kHelloRecord;
+      damaged[at] = static_cast<char>(damaged[at] ^ 4);
+      EXPECT_FALSE(check.is_intact(damaged)) << at;
+    }
+    EXPECT_TRUE(check.is_intact(kEmptyRecord));
+  }
+}
+
 TEST(TFRecord, AnEmptyFileHasNoRecords) {
   const TemporaryDirectory directory;
   write_bytes(directory / "a.tfrecord", "");

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "data/record/example_reader.h"
 #include "data/record/feature_view.h"
 #include "device/error.h"
 #include "tests/fuzz/fuzz.h"
@@ -39,6 +40,14 @@ void read_untrusted(Bytes bytes) {
   std::array<FeatureView, 3> features;
   find_features(record, names, features);
   for (const FeatureView& feature : features) read_values(feature);
+  const ExampleReader reader({{"image", FeatureKind::bytes, std::nullopt, BytesList{}},
+                              {"label", FeatureKind::int64s, 1, Int64List{-1}},
+                              {"weight", FeatureKind::floats, std::nullopt, FloatList{}}});
+  ExampleValues values;
+  try {
+    reader.read(record, values, [] { return std::string("record"); });
+  } catch (const Error&) {  // a feature may be of another kind
+  }
   // What was read must come through our own writer unchanged.
   const std::string written = serialize_example(parse_example(record));
   LOCKSTEP_CHECK(serialize_example(parse_example(written)) == written);

@@ -1,0 +1,71 @@
+#include "data/source/joined_source.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "device/error.h"
+#include "device/random.h"
+
+namespace lockstep::data {
+namespace {
+
+std::string text_of(const SampleSpec& spec) {
+  return fmt::format(
+      "[{}] with {}", fmt::join(spec.shape, ", "),
+      spec.targets > 0 ? fmt::format("{} targets", spec.targets) : fmt::format("{} classes", spec.classes));
+}
+
+template <typename TextOf>
+std::string joined(const std::vector<std::shared_ptr<const RecordSource>>& inputs, TextOf text_of_input) {
+  std::vector<std::string> texts;
+  for (const auto& input : inputs) texts.push_back(text_of_input(*input));
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+}  // namespace
+
+JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inputs, std::string_view word,
+                           std::string how)
+    : inputs_(std::move(inputs)), how_(std::move(how)) {
+  LOCKSTEP_CHECK_OP(inputs_.size(), >=, 1u);
+  for (const auto& input : inputs_) {
+    if (input->spec() != spec())
+      throw Error(ErrorCategory::input, word,
+                  fmt::format("needed data sets of samples {}, as those of {}", text_of(spec()),
+                              inputs_.front()->description()),
+                  fmt::format("those of {} are {}", input->description(), text_of(input->spec())));
+    if (__builtin_add_overflow(size_, input->size(), &size_))
+      throw Error(ErrorCategory::input, word, "needed fewer than 2^63 records", "the data sets have more together");
+    has_encoded_images_ = has_encoded_images_ && input->has_encoded_images();
+    has_images_ = has_images_ && input->has_images() && input->normalization() == inputs_.front()->normalization();
+  }
+}
+
+device::ChannelNormalization JoinedSource::normalization() const {
+  return has_images_ ? inputs_.front()->normalization() : device::ChannelNormalization();
+}
+
+std::vector<std::int64_t> JoinedSource::sizes() const {
+  std::vector<std::int64_t> sizes;
+  for (const auto& input : inputs_) sizes.push_back(input->size());
+  return sizes;
+}
+
+void JoinedSource::read_of(std::size_t input, std::int64_t index, Sample& sample) const {
+  if (input > 0) sample.seed = device::random_key(sample.seed, "input", input);
+  inputs_[input]->read(index, sample);
+}
+
+std::string JoinedSource::description() const {
+  return fmt::format("({}) {}", joined(inputs_, [](const RecordSource& input) { return input.description(); }), how_);
+}
+
+std::string JoinedSource::preparation() const {
+  return fmt::format(", {} data sets {} ({})", inputs_.size(), how_, joined(inputs_, [](const RecordSource& input) {
+                       return fmt::format("{} records{}", input.size(), input.preparation());
+                     }));
+}
+
+}  // namespace lockstep::data

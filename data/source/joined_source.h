@@ -1,0 +1,42 @@
+// Several sources as one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/sample.h"
+
+namespace lockstep::data {
+
+/// What such sources have in common. Where their records are images that are to be normalized in different ways, or
+/// some are no images, all come as features.
+class JoinedSource : public RecordSource {
+ public:
+  const SampleSpec& spec() const override { return inputs_.front()->spec(); }
+  std::int64_t size() const override { return size_; }
+  bool has_images() const override { return has_images_; }
+  bool has_encoded_images() const override { return has_encoded_images_; }
+  device::ChannelNormalization normalization() const override;
+  std::string description() const override;
+  std::string preparation() const override;
+
+ protected:
+  /// `word` names them in errors ("interleave") and `how` in descriptions: "one after the other". Throws Error (input)
+  /// that says what differs where their samples do not have one spec.
+  JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inputs, std::string_view word, std::string how);
+
+  std::vector<std::int64_t> sizes() const;
+  /// Reads a record of one input, whose maps and recipes choose as no other input's do, even those of the same source.
+  void read_of(std::size_t input, std::int64_t index, Sample& sample) const;
+
+ private:
+  std::vector<std::shared_ptr<const RecordSource>> inputs_;
+  std::string how_;
+  std::int64_t size_ = 0;
+  bool has_images_ = true;
+  bool has_encoded_images_ = true;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,110 @@
+#include "data/pipeline/bad_records.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+
+#include "tests/data/counting_source.h"
+#include "tests/data/support.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::ElementsAre;
+
+/// Record i cannot be read where `bad` has it.
+class PartlyBadSource final : public RecordSource {
+ public:
+  PartlyBadSource(std::int64_t records, std::set<std::int64_t> bad, ErrorCategory category = ErrorCategory::data)
+      : good_(records), bad_(std::move(bad)), category_(category) {}
+
+  const SampleSpec& spec() const override { return good_.spec(); }
+  std::int64_t size() const override { return good_.size(); }
+  void read(std::int64_t record_id, Sample& sample) const override {
+    if (bad_.contains(record_id))
+      throw Error(category_, "file: record " + std::to_string(record_id), "needed intact data", "its CRC differs");
+    good_.read(record_id, sample);
+  }
+  std::string description() const override { return "partly bad"; }
+
+ private:
+  CountingSource good_;
+  std::set<std::int64_t> bad_;
+  ErrorCategory category_;
+};
+
+Dataset partly_bad(std::int64_t records, std::set<std::int64_t> bad, std::int64_t batch = 4) {
+  return Dataset::from_source(std::make_shared<PartlyBadSource>(records, std::move(bad))).batch(batch);
+}
+
+TEST(BadRecords, AreErrorsUnlessTheyMayBeSkipped) {
+  const Dataset dataset = partly_bad(8, {5});
+  EXPECT_EQ(data_error_of([&] { ids_of(dataset, epochs(dataset, 1)); }),
+            "[file: record 5] needed intact data; its CRC differs");
+}
+
+TEST(BadRecords, AreReplacedByTheNextGoodOnes) {
+  const Dataset dataset = partly_bad(10, {2, 5, 6, 9}).skip_bad_records(4);
+  const auto stream = dataset.stream(epochs(dataset, 2));
+  std::vector<Batch> parts;
+  ASSERT_TRUE(stream->next(parts));
+  EXPECT_THAT(parts[0].record_ids, ElementsAre(0, 1, 3, 3));
+  EXPECT_THAT(parts[0].features, ElementsAre(0, 0, 1, 2, 3, 6, 3, 6));
+  ASSERT_TRUE(stream->next(parts));
+  EXPECT_THAT(parts[0].record_ids, ElementsAre(4, 7, 7, 7));
+  ASSERT_TRUE(stream->next(parts));
+  EXPECT_THAT(parts[0].record_ids, ElementsAre(8, 0));
+  while (stream->next(parts)) {
+  }
+  const auto bad = stream->bad_records();  // two epochs, each of them once
+  ASSERT_EQ(bad.size(), 4u);
+  EXPECT_EQ(bad[1].record_id, 5);
+  EXPECT_EQ(bad[1].problem, "[file: record 5] needed intact data; its CRC differs");
+}
+
+TEST(BadRecords, BeyondTheLimitAreAnError) {
+  const Dataset dataset = partly_bad(10, {2, 5}).skip_bad_records(1);
+  EXPECT_EQ(
+      data_error_of([&] { ids_of(dataset, epochs(dataset, 1)); }),
+      "[bad records] needed at most 1 record that cannot be read; there are more; the last one met: [file: record "
+      "5] needed intact data; its CRC differs");
+}
+
+TEST(BadRecords, GiveTheSameBatchesOnAnyNumberOfReplicas) {
+  const Dataset dataset = partly_bad(23, {0, 7, 8, 22}, 5).shuffle().skip_bad_records(4);
+  StreamOptions options = epochs(dataset, 2);
+  const auto whole = ids_of(dataset, options);
+  options.replicas = 3;
+  std::vector<std::vector<std::int64_t>> joined(whole.size());
+  for (options.first_replica = 0; options.first_replica < 3; ++options.first_replica) {
+    const auto own = ids_of(dataset, options);
+    for (std::size_t step = 0; step < joined.size(); ++step)
+      joined[step].insert(joined[step].end(), own[step].begin(), own[step].end());
+  }
+  EXPECT_EQ(joined, whole);
+}
+
+TEST(BadRecords, CannotBeAll) {
+  const Dataset dataset = partly_bad(3, {0, 1, 2}).skip_bad_records(5);
+  EXPECT_EQ(data_error_of([&] { ids_of(dataset, epochs(dataset, 1)); }),
+            "[partly bad] needed a record that can be read; all 3 are bad");
+}
+
+TEST(BadRecords, AreOnlyThoseWhoseDataAreWrong) {
+  const Dataset dataset =
+      Dataset::from_source(std::make_shared<PartlyBadSource>(3, std::set<std::int64_t>{1}, ErrorCategory::device))
+          .batch(3)
+          .skip_bad_records(5);
+  EXPECT_EQ(error_of(ErrorCategory::device, [&] { ids_of(dataset, epochs(dataset, 1)); }),
+            "[file: record 1] needed intact data; its CRC differs");
+}
+
+TEST(BadRecords, NeedALimitFromZero) {
+  EXPECT_EQ(input_error_of([] { partly_bad(3, {}).skip_bad_records(-1); }),
+            "[bad records] needed a limit from 0; -1 was given");
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,110 @@
+#include "strategy/record_account.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/error.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::Communicator;
+using allreduce::Route;
+using allreduce::run_ranks;
+using Ids = std::vector<std::int64_t>;
+
+/// Whether the ranks, each with the ids of one batch for each step, have seen `records` records `times` times.
+bool complete(const std::vector<std::vector<Ids>>& ranks, std::int64_t records, std::int64_t times = 1) {
+  std::vector<int> answers(ranks.size());
+  run_ranks(static_cast<int>(ranks.size()), Route::in_process, [&](const Communicator& rank) {
+    RecordAccount account;
+    const auto i = static_cast<std::size_t>(rank.rank());
+    for (const Ids& ids : ranks[i]) {
+      data::Batch batch;
+      batch.record_ids = ids;
+      account.add({batch});
+    }
+    answers[i] = account.is_complete(rank, records, times);
+  });
+  EXPECT_THAT(answers, ::testing::Each(answers.front()));
+  return answers.front() != 0;
+}
+
+TEST(RecordAccount, IsCompleteWhereEveryRecordWasTakenOnceByAnyRank) {
+  EXPECT_TRUE(complete({{{4, 0}, {2}}, {{1, 3}}}, 5));
+  EXPECT_TRUE(complete({{{}}, {{0}}}, 1));
+  EXPECT_TRUE(complete({{{0, 1, 2}}, {{2, 1, 0}}}, 3, 2));
+}
+
+TEST(RecordAccount, IsNotWhereOneIsMissingDoubledOrForeign) {
+  EXPECT_FALSE(complete({{{4, 0}, {2}}, {{1}}}, 5));
+  EXPECT_FALSE(complete({{{4, 0}, {2}}, {{1, 1}}}, 5));
+  EXPECT_FALSE(complete({{{4, 0}, {2}}, {{1, 5}}}, 5));
+  EXPECT_FALSE(complete({{{0, 0, 3, 3}}}, 4)) << "the sum of the ids is right";
+  EXPECT_FALSE(complete({{{0, 1}}, {{0, 1}}}, 2));
+}
+
+TEST(RecordAccount, CanBeginAgain) {
+  data::Batch batch;
+  batch.record_ids = {7};
+  RecordAccount account;
+  account.add({batch});
+  account.clear();
+  batch.record_ids = {0};
+  account.add({batch});
+  run_ranks(1, Route::in_process, [&](const Communicator& rank) { EXPECT_TRUE(account.is_complete(rank, 1, 1)); });
+}
+
+/// Ten records in two files.
+class TwoFiles final : public data::RecordSource {
+ public:
+  explicit TwoFiles(bool in_files) : in_files_(in_files) {}
+  const data::SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return 10; }
+  void read(std::int64_t /*record_id*/, data::Sample& /*sample*/) const override {}
+  std::string description() const override { return "two files"; }
+  std::vector<data::StoredFile> files() const override {
+    if (!in_files_) return {};
+    return {{"a", 4, 400}, {"empty", 0, 0}, {"b", 6, 600}};
+  }
+
+ private:
+  bool in_files_;
+  data::SampleSpec spec_ = {{1}, 2, 0};
+};
+
+std::vector<BadFile> gathered(const std::vector<std::vector<data::BadRecord>>& ranks, bool in_files = true) {
+  std::vector<std::vector<BadFile>> answers(ranks.size());
+  run_ranks(static_cast<int>(ranks.size()), Route::in_process, [&](const Communicator& rank) {
+    const auto i = static_cast<std::size_t>(rank.rank());
+    answers[i] = gather_bad_records(rank, TwoFiles(in_files), ranks[i], 4);
+  });
+  EXPECT_THAT(answers, ::testing::Each(answers.front()));
+  return answers.front();
+}
+
+TEST(BadRecordsOfRanks, AreCountedOnceByFile) {
+  EXPECT_THAT(gathered({{{8, "eight"}, {1, "one"}}, {{8, "eight"}, {5, "five"}}, {}}),
+              ::testing::ElementsAre(BadFile{"a", 1, "one"}, BadFile{"b", 2, "five"}));
+  EXPECT_THAT(gathered({{}, {}}), ::testing::IsEmpty());
+  EXPECT_THAT(gathered({{{8, "eight"}}, {{1, "one"}}}, false), ::testing::ElementsAre(BadFile{"", 2, "one"}));
+}
+
+TEST(BadRecordsOfRanks, AreTooManyForAllTogether) {
+  std::vector<std::string> messages(2);
+  run_ranks(2, Route::in_process, [&](const Communicator& rank) {
+    const std::int64_t first = rank.rank() * 3;
+    try {
+      gather_bad_records(rank, TwoFiles(true), {{first, "x"}, {first + 1, "y"}, {first + 2, "z"}}, 4);
+    } catch (const Error& error) {
+      messages[static_cast<std::size_t>(rank.rank())] = error.what();
+    }
+  });
+  EXPECT_THAT(messages,
+              ::testing::Each("[bad records] needed at most 4 records that cannot be read; there are more; the "
+                              "last one met: z"));
+}
+
+}  // namespace
+}  // namespace lockstep::strategy
