@@ -19,6 +19,7 @@ class JoinedSource : public RecordSource {
   bool has_images() const override { return has_images_; }
   bool has_encoded_images() const override { return has_encoded_images_; }
   device::ChannelNormalization normalization() const override;
+  std::vector<std::string> class_names() const override { return inputs_.front()->class_names(); }
   std::string description() const override;
   std::string preparation() const override;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "data/pipeline/pipeline.h"
 
@@ -19,6 +20,7 @@ class PreparedSource final : public RecordSource {
   bool has_images() const override { return pipeline_.gives_pixels(); }
   device::ChannelNormalization normalization() const override { return normalization_; }
   void read(std::int64_t record_id, Sample& sample) const override;
+  std::vector<std::string> class_names() const override { return pipeline_.source->class_names(); }
   std::string description() const override { return pipeline_.source->description() + pipeline_.preparation(); }
   std::string preparation() const override { return pipeline_.source->preparation() + pipeline_.preparation(); }
 

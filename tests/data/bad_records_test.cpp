@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "data/image/mixup.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 
@@ -62,6 +63,32 @@ TEST(BadRecords, AreReplacedByTheNextGoodOnes) {
   ASSERT_EQ(bad.size(), 4u);
   EXPECT_EQ(bad[1].record_id, 5);
   EXPECT_EQ(bad[1].problem, "[file: record 5] needed intact data; its CRC differs");
+}
+
+TEST(BadRecords, AreReplacedAsPartnersToo) {
+  constexpr std::int64_t kRecords = 40;
+  const std::set<std::int64_t> bad = {2, 5, 6, 39};
+  const auto good = [&](std::int64_t id) {
+    while (bad.contains(id)) id = (id + 1) % kRecords;
+    return id;
+  };
+  const Dataset dataset = partly_bad(kRecords, bad, kRecords).mixup(1).skip_bad_records(4);
+  const auto stream = dataset.stream({.seed = 3, .last_step = 1});
+  std::vector<Batch> parts;
+  ASSERT_TRUE(stream->next(parts));
+  int replaced = 0;
+  for (std::int64_t id = 0; id < kRecords; ++id) {
+    const auto i = static_cast<std::size_t>(id);
+    const Mixup mixup = choose_mixup({3, 0, id}, kRecords, 1);
+    EXPECT_EQ(parts[0].record_ids[i], good(id));
+    const bool alone = mixup.partner == id || mixup.weight == 1;
+    const auto own = static_cast<float>(good(id));
+    const auto partner = alone ? own : static_cast<float>(good(mixup.partner));
+    EXPECT_FLOAT_EQ(parts[0].features[2 * i], mixup.weight * own + (1 - mixup.weight) * partner);
+    replaced += !alone && bad.contains(mixup.partner) ? 1 : 0;
+  }
+  EXPECT_GT(replaced, 0);
+  EXPECT_EQ(stream->bad_records().size(), 4u);
 }
 
 TEST(BadRecords, BeyondTheLimitAreAnError) {

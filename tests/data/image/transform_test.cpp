@@ -183,7 +183,7 @@ TEST(ImageTransform, GivesTheSameBitsEverywhere) {
     const Mixup mixup = choose_mixup({1, 2, record}, 1000, 0.2);
     bytes.append(fmt::format("{} {}", mixup.partner, mixup.weight));
   }
-  EXPECT_EQ(crc32c(bytes), 3820259333u);
+  EXPECT_EQ(crc32c(bytes), 2589280657u);
 }
 
 TEST(ImageTransform, NoneGivesUnits) {
