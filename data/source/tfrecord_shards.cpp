@@ -9,10 +9,11 @@
 
 #include "data/image/decode_image.h"
 #include "data/order/batch_split.h"
-#include "data/order/epoch_order.h"
+#include "data/order/permutation.h"
 #include "data/record/example.h"
 #include "data/record/tfrecord_writer.h"
 #include "device/error.h"
+#include "device/random.h"
 #include "device/pixels.h"
 
 namespace lockstep::data {
@@ -141,8 +142,9 @@ std::unique_ptr<TFRecordWriter> write_shard(const RecordSource& source, const Sh
   SampleEncoder encoder(source, options);
   auto writer = std::make_unique<TFRecordWriter>(options.directory / shard_name(options, shard), options.compression);
   const Range records = split(source.size(), options.shards, shard);
-  std::optional<EpochOrder> order;
-  if (options.shuffle) order.emplace(*options.shuffle, 0, source.size());
+  std::optional<Permutation> order;
+  if (options.shuffle && source.size() > 0)
+    order.emplace(device::random_key(*options.shuffle, "order of shards"), source.size());
   for (std::int64_t record = records.begin; record < records.end; ++record) {
     writer->write(encoder.encode(order ? (*order)[record] : record));
     if (progress && (record + 1) % kProgressEvery == 0) progress(record + 1);
