@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "data/image/mixup.h"
 #include "data/pipeline/pipeline.h"
 #include "data/pipeline/prefetch_stream.h"
 #include "data/pipeline/sharding.h"
@@ -77,9 +78,12 @@ Dataset Dataset::interleave(const std::vector<Dataset>& datasets, std::int64_t c
 
 /// The records with all that is done to them so far, for a word that is about records.
 std::shared_ptr<const RecordSource> Dataset::records_for(std::string_view word) const {
-  if (description_->shuffled || global_batch() > 0)
-    throw Error(ErrorCategory::input, word, "needed a place before shuffle() and batch(): it is about records by id",
-                fmt::format("it stands after {}()", description_->shuffled ? "shuffle" : "batch"));
+  if (description_->shuffled || global_batch() > 0 || mixup_alpha() > 0)
+    throw Error(ErrorCategory::input, word,
+                "needed a place before shuffle(), mixup() and batch(): it is about records by id",
+                fmt::format("it stands after {}()", description_->shuffled ? "shuffle"
+                                                    : mixup_alpha() > 0    ? "mixup"
+                                                                           : "batch"));
   if (description_->is_plain()) return description_->source;
   return std::make_shared<PreparedSource>(*description_);
 }
@@ -89,6 +93,8 @@ Dataset Dataset::with_records(std::shared_ptr<const RecordSource> source) const 
   changed.spec = source->spec();
   changed.source = std::move(source);
   changed.prefetch = description_->prefetch;
+  changed.policy = description_->policy;
+  changed.bad_records = description_->bad_records;
   return Dataset(std::make_shared<const Description>(std::move(changed)));
 }
 
@@ -173,6 +179,15 @@ Dataset Dataset::normalize(const device::ChannelNormalization& normalization) co
   return Dataset(std::make_shared<const Description>(std::move(changed)));
 }
 
+Dataset Dataset::mixup(double alpha) const {
+  if (alpha != 0) check_mixup(alpha);
+  if (alpha != 0 && spec().classes == 0)
+    throw Error(ErrorCategory::input, "mixup", "needed a data set with classes", description() + " has none");
+  Description changed = *description_;
+  changed.mixup_alpha = alpha;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
 Dataset Dataset::shuffle() const {
   Description changed = *description_;
   changed.shuffled = true;
@@ -217,6 +232,7 @@ std::int64_t Dataset::global_batch() const { return description_->global_batch; 
 std::int64_t Dataset::steps_per_epoch(ReplicaLayout layout) const {
   return global_batch() == 0 ? 0 : Sharding(*description_, layout).plan().steps_per_epoch();
 }
+double Dataset::mixup_alpha() const { return description_->mixup_alpha; }
 ShardPolicy Dataset::shard_policy() const { return description_->policy; }
 std::optional<std::int64_t> Dataset::bad_records_allowed() const { return description_->bad_records; }
 std::vector<WorkerShare> Dataset::shares(ReplicaLayout layout, std::uint64_t seed, std::int64_t epoch) const {

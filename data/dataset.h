@@ -34,6 +34,8 @@ struct Batch {
   device::ChannelNormalization normalization;  ///< what is still to be done to the pixels once they are features
   std::vector<std::int32_t> labels;            ///< [samples] where the data set has classes, else empty
   std::vector<float> targets;                  ///< [samples, targets] where it has targets, else empty
+  std::vector<std::int32_t> partner_labels;    ///< [samples] where samples are mixed in pairs, else empty
+  std::vector<float> label_weights;  ///< [samples] likewise: of `labels`; the rest is that of `partner_labels`
 };
 
 /// Which part of which batches one process reads.
@@ -151,6 +153,11 @@ class Dataset {
   /// Normalizes the features, after all maps: on the device that trains where pixels go there. Throws Error (input)
   /// unless there is one mean and one deviation above 0 for each channel, the last extent of the shape.
   Dataset normalize(const device::ChannelNormalization& normalization) const;
+  /// Mixes every sample with another of its epoch, the partner, after all of the above: pixels or features by a weight
+  /// from Beta(alpha, alpha), and both labels count by it in the loss (Zhang et al., "mixup: Beyond empirical risk
+  /// minimization", 2018). For training. 0 for none. Throws Error (input) for an alpha below 0 or above 4, and where
+  /// the data set has no classes.
+  Dataset mixup(double alpha) const;
   /// Every epoch in an order of its own: a permutation of all record ids that depends on (seed, epoch) alone. Without
   /// it, id order.
   Dataset shuffle() const;
@@ -175,6 +182,7 @@ class Dataset {
   std::optional<std::int64_t> bad_records_allowed() const;
   /// What each worker will read in `epoch`.
   std::vector<WorkerShare> shares(ReplicaLayout layout, std::uint64_t seed, std::int64_t epoch) const;
+  double mixup_alpha() const;  ///< 0: samples are not mixed
   std::string description() const;
   /// ", images cifar10-train, normalized ...": what is done to samples, as far as it can be told; for people, and to
   /// see whether ranks do the same.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/source/csv_source.h"
 #include "data/source/dataset_json.h"
 #include "data/source/idx_source.h"
 #include "data/source/image_folder_source.h"
@@ -86,9 +87,24 @@ Dataset open_synthetic(const std::string& spec, const DataSpecOptions& options) 
                                                          .images = word == kSyntheticImages}));
 }
 
-Dataset open_csv(const std::string& spec) {
+/// Words of a test set that got numbers of their own would be compared with others of the training's.
+Dataset open_csv(const std::string& spec, const DataSpecOptions& options) {
   const CsvSpec table = CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec);
-  return Dataset::from_csv(table.file, table.options);
+  const auto source = std::make_shared<CsvSource>(table.file, table.options);
+  const CsvVocabulary& words = source->vocabulary();
+  if (options.part == "test" && table.options.like.empty() && (words.labels_are_words || !words.values.empty()))
+    fail_input(spec, "needed like=FILE, the table that was trained on, whose words stand for numbers", "there is none");
+  return Dataset::from_source(source);
+}
+
+Dataset open_image_folder(const std::string& directory, const DataSpecOptions& options) {
+  Dataset dataset = Dataset::from_images(directory, options.tfrecord.input_shape);
+  const std::int64_t classes = options.tfrecord.classes;
+  if (classes > 0 && dataset.spec().classes != classes)
+    throw Error(ErrorCategory::data, directory,
+                fmt::format("needed folders of {} classes, empty ones too, since their order numbers them", classes),
+                fmt::format("there are {}", dataset.spec().classes));
+  return dataset;
 }
 
 Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
@@ -113,7 +129,7 @@ Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& optio
 
 Dataset open_described(const std::filesystem::path& directory, const DataSpecOptions& options) {
   const auto parts = read_dataset_json(directory);
-  if (!parts && is_image_folder(directory)) return Dataset::from_images(directory, options.tfrecord.input_shape);
+  if (!parts && is_image_folder(directory)) return open_image_folder(directory, options);
   if (!parts) {
     throw Error(ErrorCategory::data, directory.string(),
                 "needed a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a dataset.json or "
@@ -147,8 +163,8 @@ Dataset open_files(const std::string& spec, const DataSpecOptions& options) {
 Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
   std::string text = spec;
   if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages)) return open_synthetic(spec, options);
-  if (spec.starts_with("csv:")) return open_csv(spec);
-  if (spec.starts_with("images:")) return Dataset::from_images(text.substr(7), options.tfrecord.input_shape);
+  if (spec.starts_with("csv:")) return open_csv(spec, options);
+  if (spec.starts_with("images:")) return open_image_folder(text.substr(7), options);
   const std::string part = take_part(text, options.part);
   if (text == kFashionMnist) return open_fashion_mnist(part, options);
   if (text.starts_with("idx:")) return Dataset::from_idx(text.substr(4), part);

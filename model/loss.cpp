@@ -23,9 +23,16 @@ std::int64_t rank_of(Row outputs, std::size_t label) {
   return before;
 }
 
+// The classes of one sample: `weight` of the first, the rest of the second.
+struct TrueClasses {
+  std::size_t label = 0;
+  std::size_t partner = 0;
+  float weight = 1;
+};
+
 // Cross-entropy of one sample. With z' = z - max(z) no exponential overflows:
 // loss = log(sum exp z') - (1 - s) z'[label] - s mean(z'), d loss / dz[k] = softmax(z)[k] - target[k].
-double cross_entropy(Row outputs, std::size_t label, float smoothing, float scale, std::span<float> gradient) {
+double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, float scale, std::span<float> gradient) {
   const float largest = *std::ranges::max_element(outputs);
   const auto width = static_cast<float>(outputs.size());
   float sum = 0;
@@ -41,11 +48,16 @@ double cross_entropy(Row outputs, std::size_t label, float smoothing, float scal
     const float normalizer = scale / sum;
     const float off_target = scale * smoothing / width;
     for (float& value : gradient) value = value * normalizer - off_target;
-    gradient[label] -= scale * (1 - smoothing);
+    gradient[classes.label] -= scale * (1 - smoothing) * classes.weight;
+    if (classes.weight < 1) gradient[classes.partner] -= scale * (1 - smoothing) * (1 - classes.weight);
   }
-  const double loss = static_cast<double>(std::log(sum)) -
-                      static_cast<double>(1 - smoothing) * static_cast<double>(outputs[label] - largest);
-  // Without smoothing an output of minus infinity, a class ruled out, must not enter: 0 times it is not a number.
+  // An output of minus infinity, a class ruled out, must not enter with a weight of 0: 0 times it is not a number.
+  double of_classes = 0;
+  if (classes.weight > 0)
+    of_classes = static_cast<double>(classes.weight) * static_cast<double>(outputs[classes.label] - largest);
+  if (classes.weight < 1)
+    of_classes += static_cast<double>(1 - classes.weight) * static_cast<double>(outputs[classes.partner] - largest);
+  const double loss = static_cast<double>(std::log(sum)) - static_cast<double>(1 - smoothing) * of_classes;
   return smoothing == 0 ? loss : loss - static_cast<double>(smoothing) * static_cast<double>(shifted_sum / width);
 }
 
@@ -73,12 +85,20 @@ struct Batch {
   }
 };
 
+TrueClasses classes_of(const Targets& targets, std::size_t sample) {
+  const auto label = static_cast<std::size_t>(targets.labels[sample]);
+  if (targets.partner_labels.empty()) return {.label = label, .partner = label};
+  return {.label = label,
+          .partner = static_cast<std::size_t>(targets.partner_labels[sample]),
+          .weight = targets.weights[sample]};
+}
+
 MetricSums sums(const SparseCategoricalCrossentropy& loss, const Batch& batch, const Targets& targets) {
   MetricSums result{.has_accuracy = true};
   for (std::size_t i = 0; i < batch.samples; ++i) {
-    const auto index = static_cast<std::size_t>(targets.labels[i]);
-    result.loss += cross_entropy(batch.row(i), index, loss.label_smoothing, batch.scale, batch.gradient_row(i));
-    const std::int64_t rank = rank_of(batch.row(i), index);
+    const TrueClasses classes = classes_of(targets, i);
+    result.loss += cross_entropy(batch.row(i), classes, loss.label_smoothing, batch.scale, batch.gradient_row(i));
+    const std::int64_t rank = rank_of(batch.row(i), classes.label);
     result.correct += rank < 1;
     result.correct_top5 += rank < 5;
   }
@@ -93,6 +113,27 @@ MetricSums sums(const MeanSquaredError& /*loss*/, const Batch& batch, const Targ
   return result;
 }
 
+void check_labels(const Loss& loss, std::span<const std::int32_t> labels, std::size_t width) {
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    if (labels[i] < 0 || static_cast<std::size_t>(labels[i]) >= width)
+      throw Error(ErrorCategory::data, to_string(loss),
+                  fmt::format("needed labels 0 .. {} for {} classes", width - 1, width),
+                  fmt::format("sample {} of the batch has label {}", i, labels[i]));
+}
+
+void check_mixing(const Loss& loss, std::size_t samples, std::size_t width, const Targets& targets) {
+  if (targets.partner_labels.empty() && targets.weights.empty()) return;
+  if (targets.partner_labels.size() != samples || targets.weights.size() != samples)
+    throw Error(ErrorCategory::data, to_string(loss),
+                fmt::format("needed {} labels of partners and as many weights", samples),
+                fmt::format("got {} and {}", targets.partner_labels.size(), targets.weights.size()));
+  check_labels(loss, targets.partner_labels, width);
+  for (std::size_t i = 0; i < samples; ++i)
+    if (!(targets.weights[i] >= 0 && targets.weights[i] <= 1))
+      throw Error(ErrorCategory::data, to_string(loss), "needed weights of mixed samples from 0 to 1",
+                  fmt::format("sample {} of the batch has {}", i, targets.weights[i]));
+}
+
 void check(const SparseCategoricalCrossentropy& loss, std::size_t samples, std::size_t width, const Targets& targets) {
   if (!(loss.label_smoothing >= 0 && loss.label_smoothing < 1))
     throw Error(ErrorCategory::input, "sparse_categorical_crossentropy", "needed label smoothing from 0 to below 1",
@@ -101,11 +142,8 @@ void check(const SparseCategoricalCrossentropy& loss, std::size_t samples, std::
     throw Error(ErrorCategory::data, to_string(Loss(loss)),
                 fmt::format("needed {} labels, one for each sample", samples),
                 fmt::format("got {} labels and {} target values", targets.labels.size(), targets.values.size()));
-  for (std::size_t i = 0; i < samples; ++i)
-    if (targets.labels[i] < 0 || static_cast<std::size_t>(targets.labels[i]) >= width)
-      throw Error(ErrorCategory::data, to_string(Loss(loss)),
-                  fmt::format("needed labels 0 .. {} for {} classes", width - 1, width),
-                  fmt::format("sample {} of the batch has label {}", i, targets.labels[i]));
+  check_labels(Loss(loss), targets.labels, width);
+  check_mixing(Loss(loss), samples, width, targets);
 }
 
 void check(const MeanSquaredError& loss, std::size_t samples, std::size_t width, const Targets& targets) {

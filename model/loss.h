@@ -28,6 +28,10 @@ std::string to_string(const Loss& loss);
 struct Targets {
   std::span<const std::int32_t> labels = {};  ///< [samples], 0 .. outputs-1
   std::span<const float> values = {};         ///< [samples, outputs]
+  /// Of samples that are mixed in pairs (Zhang et al., "mixup", 2018), else empty: the loss is weights times that of
+  /// `labels` and 1 - weights times that of these. Accuracy is that of `labels` alone.
+  std::span<const std::int32_t> partner_labels = {};  ///< [samples]
+  std::span<const float> weights = {};                ///< [samples], 0 to 1
 };
 
 /// Throws Error (input) for constants of the loss out of their range, Error (data) unless `targets` fit outputs
@@ -37,7 +41,7 @@ void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width, c
 /// Sums of loss and metrics over the samples of `outputs` [samples, width]. Where `gradient` (same shape) is not empty
 /// it receives d(sum of losses)/d(outputs) / divisor: dividing by the number of samples of the global batch (over the
 /// loss scale) makes gradients of all replicas add up to the gradient of the mean. Throws Error (data) for a label
-/// outside 0 .. width-1.
+/// outside 0 .. width-1, and for a weight outside 0 .. 1.
 MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples, const Targets& targets,
                         double divisor, std::span<float> gradient);
 

@@ -19,6 +19,9 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
     refuse(fmt::format("needed samples of shape {}, the input of model {}", model::to_string(network.input_shape()),
                        network.name()),
            fmt::format("got {}", model::to_string(spec.shape)));
+  if (use != DataUse::training && dataset.mixup_alpha() > 0)
+    throw Error(ErrorCategory::input, "data", "needed samples as they are, to evaluate or predict",
+                "mixup mixes them in pairs");
   if (use == DataUse::prediction) return;
   const std::int64_t outputs = model::element_count(network.output_shape());
   if (std::holds_alternative<model::SparseCategoricalCrossentropy>(loss)) {

@@ -349,6 +349,10 @@ model::BatchView Replica::view(const data::Batch& part, std::int64_t begin, std:
     view.normalization = part.normalization;
   }
   if (!part.labels.empty()) view.targets.labels = std::span(part.labels).subspan(first, count);
+  if (!part.partner_labels.empty()) {
+    view.targets.partner_labels = std::span(part.partner_labels).subspan(first, count);
+    view.targets.weights = std::span(part.label_weights).subspan(first, count);
+  }
   if (part.samples > 0 && !part.targets.empty()) {
     const std::size_t width = part.targets.size() / static_cast<std::size_t>(part.samples);
     view.targets.values = std::span(part.targets).subspan(first * width, count * width);

@@ -42,6 +42,13 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
   command.add_option("--label-smoothing", a.label_smoothing, "Share of the label that goes to all classes, 0 to 1")
       ->capture_default_str()
       ->group(group);
+  command
+      .add_option(
+          "--mixup", a.mixup,
+          "Mix each sample with another of its epoch, by a weight from Beta(A, A), 0 < A <= 4, such as 0.2; both "
+          "labels count in the loss, the own one in the accuracy. 0 for none")
+      ->capture_default_str()
+      ->group(group);
   command.add_option("--precision", a.precision, kPrecisionHelp)->capture_default_str()->group(group);
   command
       .add_option("--loss-scale", a.loss_scale,
@@ -295,6 +302,7 @@ void check_arguments(const TrainArguments& a) {
   require_at_least("--log-every", a.log_every, 0);
   require_at_least("--check-replicas", a.check_replicas, 0);
   check_between("--label-smoothing", a.label_smoothing, 0, 1);
+  check_between("--mixup", a.mixup, 0, 4);
   check_between("--beta1", a.beta1, 0, 1);
   check_between("--beta2", a.beta2, 0, 1);
   if (a.momentum) check_between("--momentum", *a.momentum, 0, 1);

@@ -19,6 +19,7 @@ struct TrainArguments {
 
   std::string model;
   std::string loss = "sparse-categorical-crossentropy";
+  double mixup = 0;
   double label_smoothing = 0;
   std::string validation_data;
   bool shuffle = true;

@@ -85,6 +85,7 @@ int train(strategy::Session& session, const TrainArguments& arguments, const std
   ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss, arguments.label_smoothing);
   if (!arguments.data.images.empty()) source.images = arguments.data.images;
   if (arguments.shuffle) dataset = dataset.shuffle();
+  dataset = dataset.mixup(arguments.mixup);
   dataset = dataset.batch(arguments.data.global_batch).shard(data::parse_shard_policy(arguments.shard_policy));
 
   const bool resumes = strategy::parse_resume(arguments.resume) != strategy::Resume::never;

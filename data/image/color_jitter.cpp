@@ -16,7 +16,9 @@ constexpr int kFactorHalf = kFactorOne / 2;
 int fixed(double factor) { return static_cast<int>(std::lround(factor * kFactorOne)); }
 
 int luma(const std::uint8_t* pixel, int channels) {
-  return channels == 1 ? pixel[0] : (299 * pixel[0] + 587 * pixel[1] + 114 * pixel[2] + 500) / 1000;
+  if (channels == 1) return pixel[0];
+  const auto& [red, green, blue] = kLumaThousandths;
+  return (red * pixel[0] + green * pixel[1] + blue * pixel[2] + 500) / 1000;
 }
 
 /// `value` moved from or towards `anchor`. The shift rounds down, also of negative numbers.

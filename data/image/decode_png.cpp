@@ -16,8 +16,8 @@ namespace {
 constexpr std::string_view kFormat = "PNG";
 
 /// Weights of red and green in luma, in libpng's hundred thousandths; blue has the rest.
-constexpr png_fixed_point kRedOfLuma = 29900;
-constexpr png_fixed_point kGreenOfLuma = 58700;
+constexpr png_fixed_point kRedOfLuma = kLumaThousandths[0] * 100;
+constexpr png_fixed_point kGreenOfLuma = kLumaThousandths[1] * 100;
 
 /// One image being read. libpng keeps nothing from one to the next.
 class PngReader {

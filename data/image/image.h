@@ -37,6 +37,9 @@ struct BasicImageView {
   }
 };
 
+/// Thousandths of red, green and blue in luma (ITU-R BT.601).
+inline constexpr int kLumaThousandths[3] = {299, 587, 114};
+
 using ImageView = BasicImageView<const std::uint8_t>;
 using ImageSpan = BasicImageView<std::uint8_t>;
 

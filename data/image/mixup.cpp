@@ -16,23 +16,27 @@ constexpr int kWeightOne = 1 << 16;
 
 /// Beta(alpha, alpha) by Jöhnk's method ("Erzeugung von betaverteilten und gammaverteilten Zufallszahlen", 1964): of
 /// two uniform numbers raised to 1/alpha, the share of one in their sum, where that is at most 1. In logarithms,
-/// because the powers of a small alpha have no floating-point numbers.
+/// because the powers of a small alpha have no floating-point numbers, and with the larger power taken out first: of
+/// the smallest alpha even the logarithms are infinite, and their difference would be no number.
 double choose_beta(SampleRandom& random, double alpha) {
   for (;;) {
-    const double x = std::log(random.unit() + 0x1p-33) / alpha;
-    const double y = std::log(random.unit() + 0x1p-33) / alpha;
+    const double x = std::log(random.unit() + 0x1p-33);
+    const double y = std::log(random.unit() + 0x1p-33);
     const double larger = std::max(x, y);
-    const double log_sum = larger + std::log(std::exp(x - larger) + std::exp(y - larger));
-    if (log_sum <= 0) return std::exp(x - log_sum);
+    const double log_sum = std::log(std::exp((x - larger) / alpha) + std::exp((y - larger) / alpha));
+    if (larger / alpha + log_sum <= 0) return std::exp((x - larger) / alpha - log_sum);
   }
 }
 
 }  // namespace
 
-Mixup choose_mixup(const SampleKey& key, std::int64_t records, double alpha) {
-  if (!(alpha > 0 && alpha <= 4)) {
+void check_mixup(double alpha) {
+  if (!(alpha > 0 && alpha <= 4))
     throw Error(ErrorCategory::input, "mixup", "needed an alpha above 0 and up to 4", fmt::format("got {}", alpha));
-  }
+}
+
+Mixup choose_mixup(const SampleKey& key, std::int64_t records, double alpha) {
+  check_mixup(alpha);
   const Permutation partners(device::random_key(key.seed, "mixup partners", static_cast<std::uint64_t>(key.epoch)),
                              records);
   SampleRandom random("mixup", key);

@@ -16,6 +16,9 @@ struct Mixup {
   float weight = 1;  ///< a multiple of 2^-16
 };
 
+/// Throws Error (input) unless 0 < alpha <= 4.
+void check_mixup(double alpha);
+
 /// The partner and the weight, Beta(alpha, alpha), of the record of `key` among `records`. A pure function of the key:
 /// the partner comes from the whole epoch and not from the batch or the replica's part of it, so the choice is the same
 /// for every number of replicas. Every record is a partner exactly once an epoch. Throws Error (input) unless

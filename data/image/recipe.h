@@ -22,6 +22,7 @@ struct AsStored {
 /// A part of the output's size, at a random place of the image with a black border of `padding` pixels.
 struct PaddedCrop {
   int padding = 0;
+  bool exact = false;  ///< the image must have the output's size, as AsStored wants it
   bool operator==(const PaddedCrop&) const = default;
 };
 
@@ -63,6 +64,10 @@ struct ImageRecipe {
   ///   none            as stored, value / 255
   static ImageRecipe parse(std::string_view name, int height = 0, int width = 0, int channels = 3);
   static std::vector<std::string> names();
+
+  /// "cifar10-train", and what differs from the recipe of that name: ", flip 0.25, cutout 8". Equal recipes have equal
+  /// texts, others have others.
+  std::string description() const;
 
   /// Throws Error (input) for values that make no sense, such as an output without pixels.
   void check() const;

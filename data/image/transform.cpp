@@ -49,6 +49,13 @@ Rectangle whole_of(const ImageHeader& header) { return {0, 0, header.width, head
               fmt::format("one is {} x {}", header.height, header.width));
 }
 
+[[noreturn]] void throw_colors(const ImageRecipe& recipe, const ImageHeader& header) {
+  throw Error(
+      ErrorCategory::data, fmt::format("image recipe {}", recipe.name),
+      fmt::format("needed gray images, or the shape {}x{}x3 for gray and colored ones", recipe.height, recipe.width),
+      fmt::format("one has {} channels", header.channels));
+}
+
 /// Pixels of one axis.
 struct Stretch {
   double begin = 0;
@@ -84,12 +91,15 @@ struct Geometry {
 
   void operator()(const AsStored&) const {
     const ImageHeader header = image.header();
-    if (header.height != recipe.height || header.width != recipe.width) throw_wrong_size(recipe, header);
+    check_size(header);
+    // What is called as stored must not lose its colors because the first image, which says the shape, had none.
+    if (recipe.name == "none" && header.channels > recipe.channels) throw_colors(recipe, header);
     copy(whole_of(header));
   }
 
   void operator()(const PaddedCrop& crop) const {
     const ImageHeader header = image.header();
+    if (crop.exact) check_size(header);
     copy(choose_padded_crop(key, header.height, header.width, crop.padding, recipe.height, recipe.width));
   }
 
@@ -119,6 +129,10 @@ struct Geometry {
   }
 
  private:
+  void check_size(const ImageHeader& header) const {
+    if (header.height != recipe.height || header.width != recipe.width) throw_wrong_size(recipe, header);
+  }
+
   WantedPart wanted(const Rectangle& part, int height, int width) const {
     if (!recipe.scaled_decoding) return {part, part.height, part.width};
     return {part, height, width};

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "data/pipeline/mixup_step.h"
 #include "data/pipeline/sample_reader.h"
 
 namespace lockstep::data {
@@ -37,6 +38,9 @@ void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
     part.pixels.resize(gives_pixels_ ? features : 0);
     part.normalization = gives_pixels_ ? pipeline_.pixel_normalization() : device::ChannelNormalization();
     part.labels.resize(spec.classes > 0 ? samples : 0);
+    const std::size_t mixed = pipeline_.mixup_alpha > 0 ? samples : 0;
+    part.partner_labels.resize(mixed);
+    part.label_weights.resize(mixed);
     part.targets.resize(samples * static_cast<std::size_t>(spec.targets));
   }
 }
@@ -76,6 +80,8 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part, const std::
   const auto features = static_cast<std::size_t>(pipeline_.spec.feature_count());
   const auto targets = static_cast<std::size_t>(pipeline_.spec.targets);
   SampleReader reader(pipeline_);
+  const auto read_one = [&](const SampleKey& key, Sample& sample) { return read(reader, key, sample); };
+  MixupStep mixup(pipeline_);
   for (auto i = static_cast<std::size_t>(samples.begin); i < static_cast<std::size_t>(samples.end); ++i) {
     if (stop.stop_requested()) return;
     const std::int64_t position = first_position + static_cast<std::int64_t>(i);
@@ -87,7 +93,15 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part, const std::
     else
       sample.features = std::span(part.features).subspan(i * features, features);
     sample.targets = std::span(part.targets).subspan(i * targets, targets);
-    part.record_ids[i] = read(reader, {options_.seed, part.epoch, record_id}, sample);
+    const SampleKey key = {options_.seed, part.epoch, record_id};
+    if (pipeline_.mixup_alpha > 0) {
+      const MixupStep::Mixed mixed = mixup.read(key, sample, read_one);
+      part.record_ids[i] = mixed.record_id;
+      part.partner_labels[i] = mixed.partner_label;
+      part.label_weights[i] = mixed.own_weight;
+    } else {
+      part.record_ids[i] = read_one(key, sample);
+    }
     if (!part.labels.empty()) part.labels[i] = sample.label;
   }
 }

@@ -24,12 +24,13 @@ device::ChannelNormalization Pipeline::pixel_normalization() const {
 
 std::string Pipeline::preparation() const {
   std::string text;
-  if (images) text += fmt::format(", images {}", images->recipe().name);
+  if (images) text += fmt::format(", images {}", images->recipe().description());
   if (!maps.empty()) text += fmt::format(", {} map{}", maps.size(), maps.size() == 1 ? "" : "s");
   const auto channels = static_cast<std::size_t>(normalization.channels);
   if (channels > 0)
     text += fmt::format(", normalized by ({}) and ({})", fmt::join(std::span(normalization.mean).first(channels), ", "),
                         fmt::join(std::span(normalization.deviation).first(channels), ", "));
+  if (mixup_alpha > 0) text += fmt::format(", mixup {}", mixup_alpha);
   return text;
 }
 

@@ -21,6 +21,7 @@ struct Pipeline {
   std::shared_ptr<const ImageTransform> images;     ///< null: images are taken as they are stored
   std::vector<SampleMap> maps;                      ///< after it, applied in this order
   device::ChannelNormalization normalization = {};  ///< after the maps
+  double mixup_alpha = 0;                           ///< after all of these, where above 0
   bool shuffled = false;
   std::int64_t global_batch = 0;
   ShardPolicy policy = ShardPolicy::automatic;

@@ -13,8 +13,8 @@
 #include "data/record/example.h"
 #include "data/record/tfrecord_writer.h"
 #include "device/error.h"
-#include "device/random.h"
 #include "device/pixels.h"
+#include "device/random.h"
 
 namespace lockstep::data {
 namespace {

@@ -2,6 +2,7 @@
 #include <bit>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "device/cuda/cuda.h"
 #include "device/error.h"
@@ -80,6 +81,7 @@ class CudaBackend final : public Backend {
 
   void begin_pass(const PassContext& pass, const GradientScale& scale) override {
     make_current();
+    trains_ = pass.training;
     if (!pass.training) return;
     pass_.set({.gradient_factor =
                    static_cast<float>(static_cast<double>(scale.loss_scale) / static_cast<double>(scale.divisor))});
@@ -97,6 +99,9 @@ class CudaBackend final : public Backend {
   }
   TensorView load(const TensorView& input, const BatchView& batch, bool staged) override {
     feed_.load(input, batch, staged);
+    // What was recorded for samples of the other kind is of no use.
+    if (const bool mixed = feed_.partner_labels() != nullptr; trains_ && mixed != std::exchange(trains_mixed_, mixed))
+      ++placement_;
     // Room for what each sample, or each of its values, comes to.
     const std::size_t width = std::max(batch.targets.labels.size(), batch.targets.values.size());
     if (of_samples_.size() < width * sizeof(cuda::SampleLoss)) {
@@ -113,6 +118,8 @@ class CudaBackend final : public Backend {
     const cuda::LossArguments arguments{.outputs = outputs,
                                         .gradient = gradient,
                                         .labels = feed_.labels(),
+                                        .partner_labels = feed_.partner_labels(),
+                                        .weights = feed_.weights(),
                                         .targets = feed_.values(),
                                         .gradient_factor = &pass_.data()->gradient_factor,
                                         .of_samples = of_samples_.as<cuda::SampleLoss>().data(),
@@ -180,6 +187,8 @@ class CudaBackend final : public Backend {
   device::Buffer sums_;
   device::Buffer fetched_;  // page-locked
   std::uint64_t placement_ = 0;
+  bool trains_ = false;        // in the pass under way
+  bool trains_mixed_ = false;  // on samples that are mixed, in the training pass before
 };
 
 }  // namespace

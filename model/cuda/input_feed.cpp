@@ -1,5 +1,6 @@
 #include "model/cuda/input_feed.h"
 
+#include <array>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -18,14 +19,23 @@ Bytes inputs_of(const BatchView& batch) {
   return batch.pixels.empty() ? std::as_bytes(batch.features) : std::as_bytes(batch.pixels);
 }
 
-Bytes targets_of(const BatchView& batch) {
-  return batch.targets.labels.empty() ? std::as_bytes(batch.targets.values) : std::as_bytes(batch.targets.labels);
+/// What lies one behind the other.
+std::array<Bytes, 3> targets_of(const BatchView& batch) {
+  const Targets& targets = batch.targets;
+  if (targets.labels.empty()) return {std::as_bytes(targets.values)};
+  return {std::as_bytes(targets.labels), std::as_bytes(targets.partner_labels), std::as_bytes(targets.weights)};
+}
+
+std::size_t target_bytes_of(const BatchView& batch) {
+  std::size_t bytes = 0;
+  for (const Bytes& piece : targets_of(batch)) bytes += piece.size();
+  return bytes;
 }
 
 /// Where the targets begin behind so many bytes of inputs.
 std::size_t targets_at(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-std::size_t bytes_of(const BatchView& batch) { return targets_at(inputs_of(batch).size()) + targets_of(batch).size(); }
+std::size_t bytes_of(const BatchView& batch) { return targets_at(inputs_of(batch).size()) + target_bytes_of(batch); }
 
 void copy_bytes(const Bytes& from, std::byte* to) {
   if (!from.empty()) std::memcpy(to, from.data(), from.size());
@@ -71,21 +81,25 @@ void InputFeed::load(const TensorView& input, const BatchView& batch, bool stage
     LOCKSTEP_CHECK_OP(batch.pixels.size(), ==, input.size());
     convert_pixels(reinterpret_cast<const std::uint8_t*>(data), batch.normalization, input, context_.native());
   }
-  const std::size_t bytes = targets_of(batch).size();
+  const std::size_t bytes = target_bytes_of(batch);
   reserve_targets(bytes);
   if (bytes > 0) device::copy(targets_.data(), data + targets_at(inputs_of(batch).size()), bytes, context_.stream());
+  mixed_samples_ = batch.targets.partner_labels.size();
   slot.taken = context_.stream().record();
 }
 
 void InputFeed::bring(const BatchView& batch, Slot& slot) {
   const Bytes inputs = inputs_of(batch);
-  const Bytes targets = targets_of(batch);
   const std::size_t end = bytes_of(batch);
   if (slot.arrived) slot.arrived->synchronize();
   reserve(end, slot);
   auto* const pinned = static_cast<std::byte*>(slot.pinned.data());
   copy_bytes(inputs, pinned);
-  copy_bytes(targets, pinned + targets_at(inputs.size()));
+  std::byte* next = pinned + targets_at(inputs.size());
+  for (const Bytes& piece : targets_of(batch)) {
+    copy_bytes(piece, next);
+    next += piece.size();
+  }
   if (slot.taken) context_.copies().wait(*slot.taken);
   device::copy(slot.on_gpu.data(), pinned, end, context_.copies());
   slot.arrived = context_.copies().record();

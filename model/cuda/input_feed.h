@@ -33,11 +33,15 @@ class InputFeed {
   // Of the batch loaded last, on the GPU.
   const std::int32_t* labels() const { return targets_.as<std::int32_t>().data(); }
   const float* values() const { return targets_.as<float>().data(); }
+  /// Null where its samples are not mixed.
+  const std::int32_t* partner_labels() const { return mixed_samples_ > 0 ? labels() + mixed_samples_ : nullptr; }
+  const float* weights() const { return mixed_samples_ > 0 ? values() + 2 * mixed_samples_ : nullptr; }
   /// Grows when they move.
   std::uint64_t placement() const { return placement_; }
 
  private:
-  /// One batch: features or pixels, and behind them labels or target values.
+  /// One batch: features or pixels, and behind them labels, with those of partners and weights where samples are mixed,
+  /// or target values.
   struct Slot {
     device::Buffer pinned;
     device::Buffer on_gpu;
@@ -55,6 +59,7 @@ class InputFeed {
   std::size_t next_ = 0;
   std::optional<std::size_t> staged_;
   device::Buffer targets_;
+  std::size_t mixed_samples_ = 0;  // of the batch loaded last, where its samples are mixed
   std::uint64_t placement_ = 0;
 };
 

@@ -87,12 +87,25 @@ __device__ std::int64_t rank_of(const T* row, std::int64_t width, std::int64_t l
   return warp_sum(before);
 }
 
+// The classes of one sample: `weight` of the first, the rest of the second.
+struct TrueClasses {
+  std::int64_t label;
+  std::int64_t partner;
+  float weight;
+};
+
+__device__ inline TrueClasses classes_of(const LossArguments& a, std::int64_t row) {
+  const std::int64_t label = a.labels[row];
+  if (a.partner_labels == nullptr) return {label, label, 1};
+  return {label, a.partner_labels[row], a.weights[row]};
+}
+
 template <typename T>
 __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradient, float smoothing) {
   const std::int64_t row = row_of_warp();
   if (row >= a.samples) return;
   const T* const z = outputs + row * a.width;
-  const std::int64_t label = a.labels[row];
+  const TrueClasses classes = classes_of(a, row);
   const auto width = static_cast<float>(a.width);
   const float largest = row_max(z, a.width);
   float sum = 0;
@@ -110,15 +123,20 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
     const float off_target = factor * smoothing / width;
     for (std::int64_t k = lane(); k < a.width; k += kWarp) {
       float value = expf(widen(z[k]) - largest) * normalizer - off_target;
-      if (k == label) value -= factor * (1 - smoothing);
+      if (k == classes.label) value -= factor * (1 - smoothing) * classes.weight;
+      if (k == classes.partner && classes.weight < 1) value -= factor * (1 - smoothing) * (1 - classes.weight);
       gradient[row * a.width + k] = narrow<T>(value);
     }
   }
-  const std::int64_t rank = rank_of(z, a.width, label);
+  const std::int64_t rank = rank_of(z, a.width, classes.label);
   if (lane() != 0) return;
-  double loss = static_cast<double>(logf(sum)) -
-                static_cast<double>(1 - smoothing) * static_cast<double>(widen(z[label]) - largest);
-  // Without smoothing an output of minus infinity, a class ruled out, must not enter: 0 times it is not a number.
+  // An output of minus infinity, a class ruled out, must not enter with a weight of 0: 0 times it is not a number.
+  double of_classes = 0;
+  if (classes.weight > 0)
+    of_classes = static_cast<double>(classes.weight) * static_cast<double>(widen(z[classes.label]) - largest);
+  if (classes.weight < 1)
+    of_classes += static_cast<double>(1 - classes.weight) * static_cast<double>(widen(z[classes.partner]) - largest);
+  double loss = static_cast<double>(logf(sum)) - static_cast<double>(1 - smoothing) * of_classes;
   if (smoothing != 0) loss -= static_cast<double>(smoothing) * static_cast<double>(shifted_sum / width);
   a.of_samples[row] = {loss, rank};
 }

@@ -23,13 +23,15 @@ struct SampleLoss {
 
 /// Everything in memory of the GPU.
 struct LossArguments {
-  TensorView outputs;                      ///< [samples, width]
-  TensorView gradient;                     ///< the same, or empty
-  const std::int32_t* labels = nullptr;    ///< [samples], in range
-  const float* targets = nullptr;          ///< [samples, width]
-  const float* gradient_factor = nullptr;  ///< loss scale / samples of the global batch
-  SampleLoss* of_samples = nullptr;        ///< [samples], scratch
-  MetricSums* sums = nullptr;              ///< added to
+  TensorView outputs;                            ///< [samples, width]
+  TensorView gradient;                           ///< the same, or empty
+  const std::int32_t* labels = nullptr;          ///< [samples], in range
+  const std::int32_t* partner_labels = nullptr;  ///< [samples], in range; null where samples are not mixed
+  const float* weights = nullptr;                ///< [samples], of `labels`, where they are
+  const float* targets = nullptr;                ///< [samples, width]
+  const float* gradient_factor = nullptr;        ///< loss scale / samples of the global batch
+  SampleLoss* of_samples = nullptr;              ///< [samples], scratch
+  MetricSums* sums = nullptr;                    ///< added to
   std::int64_t samples = 0;
   std::int64_t width = 0;
 };

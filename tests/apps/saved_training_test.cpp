@@ -56,6 +56,39 @@ TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
   EXPECT_EQ(run_lockstep(train + "--images cifar10 --epochs 2").status, 0);
 }
 
+TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
+  const std::filesystem::path table = directory("table.csv");
+  std::ofstream(table) << "size,color,kind\n1,red,plum\n2,green,apple\n3,red,plum\n4,green,apple\n";
+  const std::string options = "categorical=color";
+  const std::string data = " --data csv:" + table.string() + "?" + options;
+  ASSERT_EQ(run_lockstep("train --model mlp:4 --epochs 200 --quiet --learning-rate 0.05 --checkpoint-dir " +
+                         directory("words") + data)
+                .status,
+            0);
+  const std::filesystem::path test = directory("test.csv");
+  std::ofstream(test) << "size,color,kind\n2,red,plum\n";  // neither all colors nor all kinds
+  const std::string evaluate =
+      "evaluate --log-format json --checkpoint " + directory("words") + " --data csv:" + test.string() + "?" + options;
+  EXPECT_EQ(run_lockstep(evaluate + "&like=" + table.string()).event("evaluate")["accuracy"], 1.0);
+  const Result refused = run_lockstep(evaluate);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("needed like=FILE, the table that was trained on"));
+}
+
+TEST_F(Saved, RemembersThatItsSamplesWereMixed) {
+  const std::string train = kTrain + "--checkpoint-dir " + directory();
+  const Result mixed = run_lockstep(train + " --epochs 1 --mixup 0.2");
+  EXPECT_EQ(mixed.status, 0) << mixed.errors;
+  EXPECT_NE(hash_of(mixed), hash_of(run_lockstep(kTrain + "--epochs 1")));
+  const Result otherwise = run_lockstep(train + " --epochs 2");
+  EXPECT_EQ(otherwise.status, 3);
+  EXPECT_THAT(otherwise.errors, HasSubstr("(\", mixup 0.2\"); got \"\"; --resume never starts over"));
+  EXPECT_EQ(run_lockstep(train + " --epochs 2 --mixup 0.2").status, 0);
+  const Result refused = run_lockstep(kTrain + "--mixup 5");
+  EXPECT_EQ(refused.status, 2) << refused.errors;
+  EXPECT_THAT(refused.errors, HasSubstr("--mixup needs a number from 0 to 4; got 5"));
+}
+
 TEST_F(Saved, OfBfloat16GoesOnAlikeAndIsEvaluatedInEitherType) {
   const std::string precision = "--precision bfloat16 ";
   const Result straight = run_lockstep(train("straight") + precision);

@@ -160,7 +160,8 @@ TEST_P(Cache, MayStandBehindAMapOfImages) {
 
 TEST_P(Cache, StandsBeforeShuffleAndBatch) {
   EXPECT_EQ(input_error_of([&] { cached(images().batch(2)); }),
-            "[cache] needed a place before shuffle() and batch(): it is about records by id; it stands after batch()");
+            "[cache] needed a place before shuffle(), mixup() and batch(): it is about records by id; it stands after "
+            "batch()");
 }
 
 TEST(CacheInMemory, MustFit) {

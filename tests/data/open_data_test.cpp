@@ -77,6 +77,22 @@ TEST(OpenData, Csv) {
               HasSubstr("[--data csv:a.csv?color=red] needed label=COLUMN, "));
 }
 
+TEST(OpenData, AWordOfATestTableNeedsTheTrainingTable) {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "a.csv", "1,plum\n3,apple\n");
+  write_bytes(directory / "b.csv", "red,1\nblue,0\n");
+  const auto spec = [&](const std::string& file) { return "csv:" + (directory / file).string(); };
+  DataSpecOptions test;
+  test.part = "test";
+  const std::string needed =
+      "] needed like=FILE, the table that was trained on, whose words stand for numbers; there is none";
+  const std::string categories = spec("b.csv") + "?categorical=1&header=no";
+  EXPECT_EQ(input_error_of([&] { open_data(spec("a.csv"), test); }), "[--data " + spec("a.csv") + needed);
+  EXPECT_EQ(input_error_of([&] { open_data(categories, test); }), "[--data " + categories + needed);
+  EXPECT_EQ(open_data(spec("a.csv")).size(), 2);
+  EXPECT_EQ(open_data(spec("a.csv") + "?like=" + (directory / "a.csv").string(), test).spec().classes, 2);
+}
+
 TEST(OpenData, Idx) {
   const TemporaryDirectory directory;
   write_idx(directory.path(), "train", 5);

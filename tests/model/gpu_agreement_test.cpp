@@ -317,6 +317,50 @@ TEST_P(GpuInput, ThatIsStagedIsTheSame) {
   EXPECT_EQ(train_staged(gpu, batches[0]), expected[0]);
 }
 
+/// Back and forth, since a GPU keeps what it did with the batch before.
+TEST_P(GpuInput, OfMixedSamplesHasTheGradientsOfTheCpu) {
+  Side gpu(kGpu, network_, {.precision = GetParam()});
+  Side cpu(Device{}, network_, {});
+  const std::vector<std::int32_t> partners = {4, 1, 0, 0, 2, 3, 3, 1, 2, 0, 4, 4};
+  const std::vector<float> weights = {0.5f, 0.25f, 0, 1, 0.875f, 0.1f, 0.9f, 0.5f, 0.5f, 0.3f, 0.7f, 0.2f};
+  for (const bool mixed : {true, false, true})
+    for (const std::int64_t samples : {12, 3}) {
+      BatchView batch = images(samples, 3);
+      const auto count = static_cast<std::size_t>(samples);
+      if (mixed) batch.targets.partner_labels = std::span(partners).first(count);
+      if (mixed) batch.targets.weights = std::span(weights).first(count);
+      const Values expected = train(cpu, batch);
+      EXPECT_LT(error(train(gpu, batch), expected), GetParam() == Precision::float32 ? 1e-5 : 2e-2) << mixed;
+      const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), kLoss);
+      const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), kLoss);
+      EXPECT_NEAR(of_gpu.loss, of_cpu.loss, 1e-2 * of_cpu.loss);
+      gpu.model().stage(batch);
+      EXPECT_EQ(train_staged(gpu, batch), train(gpu, batch)) << mixed;
+    }
+}
+
+/// What was recorded for samples of one kind must not be done again for those of the other.
+TEST_P(GpuInput, OfAnotherKindIsAnotherPlacement) {
+  Side gpu(kGpu, network_, {.precision = GetParam()});
+  const BatchView plain = images(3, 3);
+  BatchView mixed = plain;
+  const std::vector<std::int32_t> partners = {4, 1, 0};
+  const std::vector<float> weights = {0.5f, 0.25f, 0};
+  mixed.targets.partner_labels = partners;
+  mixed.targets.weights = weights;
+  train(gpu, mixed);  // makes room
+  train(gpu, plain);
+  const std::uint64_t of_plain = gpu.model().placement();
+  train(gpu, plain);
+  EXPECT_EQ(gpu.model().placement(), of_plain);
+  train(gpu, mixed);
+  const std::uint64_t of_mixed = gpu.model().placement();
+  EXPECT_NE(of_mixed, of_plain);
+  gpu.model().evaluate_batch(plain, kLoss);  // between epochs
+  train(gpu, mixed);
+  EXPECT_EQ(gpu.model().placement(), of_mixed);
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, GpuInput, testing::Values(Precision::float32, Precision::bfloat16, Precision::float16),
                          [](const auto& test) { return to_string(test.param); });
 

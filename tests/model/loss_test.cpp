@@ -101,6 +101,81 @@ TEST(CrossEntropy, GradientMatchesDifferences) {
   }
 }
 
+class MixedCrossEntropy : public ::testing::TestWithParam<float> {
+ protected:
+  static constexpr std::int64_t kSamples = 5;
+
+  Targets own() const { return {.labels = labels_}; }
+  Targets partner() const { return {.labels = partners_}; }
+  Targets mixed() const { return {.labels = labels_, .partner_labels = partners_, .weights = weights_}; }
+
+  const SparseCategoricalCrossentropy loss_{GetParam()};
+  const Values outputs_ = numbers(35, 3);  // 5 samples of 7 outputs
+  const Labels labels_ = labels(5, 7, 4);
+  const Labels partners_ = {labels_[0], 6, 0, 3, 5};
+  const Values weights_ = {0.25f, 0, 1, 0.5f, 0.9f};
+};
+
+TEST_P(MixedCrossEntropy, IsTheSumOfBothByWeight) {
+  double expected = 0;
+  const Values own = gradient_of(loss_, outputs_, kSamples, this->own(), 3);
+  const Values partner = gradient_of(loss_, outputs_, kSamples, this->partner(), 3);
+  Values gradient(outputs_.size());
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    const Values row(outputs_.begin() + static_cast<std::ptrdiff_t>(7 * i),
+                     outputs_.begin() + static_cast<std::ptrdiff_t>(7 * i + 7));
+    const auto weight = static_cast<double>(weights_[i]);
+    expected += weight * entropy(row, {labels_[i]}, GetParam()).loss +
+                (1 - weight) * entropy(row, {partners_[i]}, GetParam()).loss;
+    for (std::size_t k = 7 * i; k < 7 * i + 7; ++k) gradient[k] = weights_[i] * own[k] + (1 - weights_[i]) * partner[k];
+  }
+  const MetricSums sums = compute_loss(loss_, outputs_, kSamples, mixed(), 3, {});
+  EXPECT_NEAR(sums.loss, expected, 1e-5);
+  EXPECT_THAT(gradient_of(loss_, outputs_, kSamples, mixed(), 3), Pointwise(FloatNear(1e-6f), gradient));
+  EXPECT_THAT(gradient_of(loss_, outputs_, kSamples, mixed(), 1),
+              Pointwise(FloatNear(1e-4f), numeric_gradient(loss_, outputs_, kSamples, mixed())));
+  EXPECT_EQ(sums.correct, compute_loss(loss_, outputs_, kSamples, this->own(), 3, {}).correct) << "of the own labels";
+}
+
+TEST_P(MixedCrossEntropy, WithAllWeightOnOneLabelIsThatOfTheLabelToTheBit) {
+  const Values all(5, 1.0f);
+  const Targets alone{.labels = labels_, .partner_labels = partners_, .weights = all};
+  EXPECT_EQ(gradient_of(loss_, outputs_, kSamples, alone, 3), gradient_of(loss_, outputs_, kSamples, own(), 3));
+  EXPECT_EQ(compute_loss(loss_, outputs_, kSamples, alone, 3, {}).loss,
+            compute_loss(loss_, outputs_, kSamples, own(), 3, {}).loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(Smoothing, MixedCrossEntropy, ::testing::Values(0.0f, 0.2f));
+
+TEST(CrossEntropy, AClassRuledOutDoesNotSpoilAMixtureThatHasNothingOfIt) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  const Values outputs = {0, kNever, 0};
+  const auto loss_of = [&](Labels own, Labels partner, Values weight) {
+    return compute_loss(SparseCategoricalCrossentropy{}, outputs, 1,
+                        {.labels = own, .partner_labels = partner, .weights = weight}, 1, {})
+        .loss;
+  };
+  EXPECT_NEAR(loss_of({2}, {1}, {1}), std::log(2.0), 1e-6);
+  EXPECT_NEAR(loss_of({1}, {2}, {0}), std::log(2.0), 1e-6);
+}
+
+TEST(CrossEntropy, RefusesMixturesThatAreNone) {
+  const Labels own = {0, 1};
+  const auto refusal = [&](const Labels& partners, const Values& weights) {
+    const Targets targets{.labels = own, .partner_labels = partners, .weights = weights};
+    return error_of(ErrorCategory::data,
+                    [&] { compute_loss(SparseCategoricalCrossentropy{}, Values(6), 2, targets, 2, {}); });
+  };
+  const std::string loss = "[sparse_categorical_crossentropy] ";
+  EXPECT_EQ(refusal({1}, {1, 1}), loss + "needed 2 labels of partners and as many weights; got 1 and 2");
+  EXPECT_EQ(refusal({}, {1, 1}), loss + "needed 2 labels of partners and as many weights; got 0 and 2");
+  EXPECT_EQ(refusal({1, 3}, {1, 1}), loss + "needed labels 0 .. 2 for 3 classes; sample 1 of the batch has label 3");
+  EXPECT_EQ(refusal({1, 2}, {1, 1.5f}),
+            loss + "needed weights of mixed samples from 0 to 1; sample 1 of the batch has 1.5");
+  EXPECT_THAT(refusal({1, 2}, {std::numeric_limits<float>::quiet_NaN(), 0}),
+              HasSubstr("sample 0 of the batch has nan"));
+}
+
 TEST(CrossEntropy, TheFirstOfEqualOutputsIsThePrediction) {
   EXPECT_EQ(entropy({3, 3, 1}, {0}).correct, 1);
   EXPECT_EQ(entropy({3, 3, 1}, {1}).correct, 0);

@@ -85,6 +85,23 @@ INSTANTIATE_TEST_SUITE_P(Replicas, ReplicaEquivalence,
                                             ::testing::Values(2, 3, 4)),
                          name_of_kind);
 
+/// Partners come from the whole epoch, so that they do not depend on who reads what.
+TEST(Mixup, IsTheSameForAnyNumberOfReplicasAndMicroBatches) {
+  const FitOptions fit{.epochs = 0, .steps = 20};
+  const data::Dataset mixed = ragged_data().mixup(0.4);
+  const Outcome one = train(1, plain_network(), mixed, {.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}}, fit);
+  const Outcome plain =
+      train(1, plain_network(), ragged_data(), {.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}}, fit);
+  EXPECT_NE(one.parameter_hash, plain.parameter_hash);
+  for (const int replicas : {2, 3})
+    for (const int accumulate : {1, 3}) {
+      const TrainerOptions options{.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}, .accumulate = accumulate};
+      const Outcome several = train(replicas, plain_network(), mixed, options, fit);
+      expect_close(several.losses, one.losses, 1e-5);
+      expect_close(several.parameters, one.parameters, 1e-5);
+    }
+}
+
 class Accumulation : public ::testing::TestWithParam<std::tuple<int, int>> {};
 
 void expect_the_same_in_pieces(TrainerOptions options, int accumulate, int replicas, double tolerance) {

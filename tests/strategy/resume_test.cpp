@@ -66,6 +66,21 @@ INSTANTIATE_TEST_SUITE_P(Steps, Resume,
                          ::testing::Combine(::testing::Values(1, 3), ::testing::Values<std::int64_t>(6, 8, 17)),
                          name_of_interruption);
 
+TEST(ResumeFrom, AnotherPlaceMixesTheSameSamples) {
+  for (const int replicas : {1, 3}) {
+    const auto train_mixed = [&](const FitOptions& fit, double alpha) {
+      return train(replicas, dropout_network(), shuffled_data().mixup(alpha), full_options(), fit);
+    };
+    const Outcome straight = train_mixed({.epochs = 3}, 0.3);
+    const ScratchDirectory directory;
+    train_mixed(saving_to(directory, 4, 8), 0.3);
+    EXPECT_THAT(error_of([&] { train_mixed(saving_to(directory, 4, 0), 0.2); }),
+                HasSubstr("(\", mixup 0.3\"); got \", mixup 0.2\"; --resume never starts over"));
+    EXPECT_THAT(error_of([&] { train_mixed(saving_to(directory, 4, 0), 0); }), HasSubstr("got \"\""));
+    EXPECT_EQ(train_mixed(saving_to(directory, 4, 0), 0.3).parameter_hash, straight.parameter_hash);
+  }
+}
+
 TEST(ResumeFrom, AnEndedTrainingDoesNothing) {
   const ScratchDirectory directory;
   const Outcome first = train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 0));

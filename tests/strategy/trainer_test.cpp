@@ -97,6 +97,8 @@ TEST(Trainer, EvaluatesDataThatLackAClassOfTheModel) {
   const auto strategy = local_strategy(session, 1);
   Trainer trainer(*strategy, plain_network());
   EXPECT_EQ(trainer.evaluate(data::Dataset::synthetic({16}, kClasses - 1, 20).batch(8)).samples, 20);
+  EXPECT_EQ(error_of([&] { trainer.evaluate(small_data().batch(8).mixup(0.2)); }),
+            "[data] needed samples as they are, to evaluate or predict; mixup mixes them in pairs");
   EXPECT_THAT(error_of([&] { trainer.evaluate(data::Dataset::synthetic({16}, kClasses + 1, 20).batch(8)); }),
               HasSubstr("needed 4 classes, the outputs of model plain; got 5 classes"));
 }

@@ -48,6 +48,7 @@ class ImageBatches : public testing::Test {
     ImageRecipe recipe = ImageRecipe::parse("cifar10-train");
     recipe.height = 8;
     recipe.width = 6;
+    recipe.geometry = PaddedCrop{4};
     return recipe;
   }
 
@@ -152,6 +153,28 @@ TEST_F(ImageBatches, OfAnySizeReachTheirRecipeThroughWords) {
   expect_same(Dataset::interleave({files, files.concatenate(files)}, 2).images(recipe),
               Dataset::interleave({images, images.concatenate(images)}, 2));
   expect_same(images, images.cache());
+}
+
+TEST_F(ImageBatches, KeepTheirColorsAfterAGrayOne) {
+  write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(4, 4, 1).view()), 0),
+                                        encoded_record(encode_png(smooth_image(4, 4).view()), 1)});
+  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }),
+              HasSubstr("[image recipe none] needed gray images, or the shape 4x4x3 for gray and colored ones; one has "
+                        "3 channels"));
+  const TFRecordOptions told{.input_shape = {4, 4, 3}};
+  const Dataset colored = Dataset::from_tfrecords((directory_ / "images").string(), told);
+  const Bytes pixels = pixels_of(smooth_image(4, 4).view());
+  const std::vector<Batch> batches = batches_of(colored.batch(2), {.pixels = true});
+  EXPECT_EQ(Bytes(batches[0].pixels.begin() + 48, batches[0].pixels.end()), pixels);
+  EXPECT_EQ(batches[0].pixels[0], batches[0].pixels[2]) << "gray in three channels";
+  EXPECT_EQ(open().images(small_crops()).spec().shape.back(), 3) << "a recipe has channels of its own";
+}
+
+TEST_F(ImageBatches, OfCifarHaveItsSizeInTrainingAndTesting) {
+  write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(40, 32).view()), 0)});
+  for (const std::string recipe : {"cifar10-train", "cifar10-test"})
+    EXPECT_THAT(data_error_of([&] { batches_of(open().images(ImageRecipe::parse(recipe)).batch(1)); }),
+                HasSubstr("[image recipe " + recipe + "] needed images of 32 x 32; one is 40 x 32"));
 }
 
 TEST_F(ImageBatches, OfAnySizeAreForRecipesThatChangeIt) {

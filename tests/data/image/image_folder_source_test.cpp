@@ -129,6 +129,18 @@ TEST_F(ImageFolderTest, NeedsFoldersWithImages) {
   EXPECT_FALSE(is_image_folder(directory_.path()));
 }
 
+TEST_F(ImageFolderTest, ATestSetNeedsTheClassesOfItsTrainingSet) {
+  add_png("a/1.png", 1);
+  std::filesystem::create_directories(directory_ / "b");
+  DataSpecOptions options;
+  options.tfrecord.classes = 2;
+  EXPECT_EQ(open_data(directory_.path().string(), options).spec().classes, 2);
+  options.tfrecord.classes = 3;
+  EXPECT_EQ(data_error_of([&] { open_data("images:" + directory_.path().string(), options); }),
+            of(directory_.path()) +
+                "needed folders of 3 classes, empty ones too, since their order numbers them; there are 2");
+}
+
 TEST_F(ImageFolderTest, IsOpenedByItsName) {
   add_png("a/1.png", 1);
   EXPECT_TRUE(is_image_folder(directory_.path()));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -41,6 +42,19 @@ TEST(ChooseMixup, DrawsWeightsOfTheBetaDistribution) {
     }
     EXPECT_NEAR(mean, 0.5, 0.015) << alpha;
     EXPECT_NEAR(square - mean * mean, 1 / (4 * (2 * alpha + 1)), 0.006) << alpha;
+  }
+}
+
+/// Nearly all weight is on one side then; which, is a toss of a coin.
+TEST(ChooseMixup, EndsForTheSmallestAlpha) {
+  for (const double alpha : {1e-3, 1e-10, 1e-300, std::numeric_limits<double>::denorm_min()}) {
+    int whole = 0;
+    for (int i = 0; i < 1000; ++i) {
+      const float weight = choose_mixup({5, 1, i}, 1000, alpha).weight;
+      ASSERT_TRUE(alpha > 1e-5 || weight == 0 || weight == 1) << weight;
+      whole += weight > 0.5f ? 1 : 0;
+    }
+    EXPECT_NEAR(whole, 500, 60) << alpha;
   }
 }
 

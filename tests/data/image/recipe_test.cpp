@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -35,6 +37,37 @@ TEST(ImageRecipe, NamesAllWhereOneIsMisspelt) {
             "\"cifar-train\"");
 }
 
+TEST(ImageRecipe, TellsWhatIsOtherThanItsNameSays) {
+  for (const std::string& name : ImageRecipe::names()) EXPECT_EQ(ImageRecipe::parse(name, 7, 7).description(), name);
+  ImageRecipe recipe = ImageRecipe::parse("cifar10-train");
+  recipe.flip = 0.25;
+  recipe.cutout = 8;
+  recipe.jitter.contrast = 0.4;
+  EXPECT_EQ(recipe.description(), "cifar10-train, flip 0.25, jitter 0, 0.4, 0, cutout 8");
+  recipe = ImageRecipe::parse("imagenet-train");
+  recipe.height = 192;
+  recipe.geometry = RandomResizedCrop{{{0.25, 1}, {1, 1}}};
+  recipe.filter = Filter::area;
+  recipe.scaled_decoding = false;
+  recipe.normalization = {};
+  EXPECT_EQ(recipe.description(),
+            "imagenet-train, 192x224x3, random resized crops of 0.25 to 1, ratio 1 to 1, area, decoded in full, not "
+            "normalized");
+  recipe = ImageRecipe::parse("imagenet-test");
+  recipe.geometry = ResizedCenter{300};
+  recipe.normalization.mean[0] = 0.5f;
+  EXPECT_EQ(recipe.description(),
+            "imagenet-test, the middle of the shorter side resized to 300, normalized by (0.5, 0.456, 0.406) and "
+            "(0.229, 0.224, 0.225)");
+  recipe = ImageRecipe::parse("cifar10-test");
+  recipe.geometry = PaddedCrop{2};
+  EXPECT_EQ(recipe.description(), "cifar10-test, crops with a border of 2, of any image");
+  recipe.name = "ours";
+  EXPECT_EQ(recipe.description(),
+            "ours, crops with a border of 2, of any image, normalized by (0.4914, 0.4822, 0.4465) and (0.247, 0.2435, "
+            "0.2616)");
+}
+
 /// What check() says of cifar10-train after `change`.
 template <typename Change>
 std::string refusal(Change change) {
@@ -52,11 +85,23 @@ TEST(ImageRecipe, RefusesWhatMakesNoSense) {
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.flip = 1.5; }),
             "[image recipe cifar10-train] needed a share of flips from 0 to 1; got 1.5");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.cutout = -1; }),
-            "[image recipe cifar10-train] needed a cutout of at least 0 pixels; got -1");
+            "[image recipe cifar10-train] needed a cutout of 0 to 32768 pixels; got -1");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.normalization.deviation[1] = 0; }),
             "[image recipe cifar10-train] needed deviations above 0; got 0.247, 0, 0.2616");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.geometry = PaddedCrop{-4}; }),
-            "[image recipe cifar10-train] needed a padding of at least 0 pixels; got -4");
+            "[image recipe cifar10-train] needed a padding of 0 to 32768 pixels; got -4");
+  EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.geometry = PaddedCrop{1 << 30}; }),
+            "[image recipe cifar10-train] needed a padding of 0 to 32768 pixels; got 1073741824");
+  EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.cutout = 1 << 30; }),
+            "[image recipe cifar10-train] needed a cutout of 0 to 32768 pixels; got 1073741824");
+  EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.height = 1 << 20; }),
+            "[image recipe cifar10-train] needed an output of at most 32768 x 32768; got 1048576 x 32");
+  EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.jitter.contrast = -0.1; }),
+            "[image recipe cifar10-train] needed a jitter of contrast from 0 to 10; got -0.1");
+  EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.jitter.brightness = 1e9; }),
+            "[image recipe cifar10-train] needed a jitter of brightness from 0 to 10; got 1000000000");
+  EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.jitter.saturation = std::nan(""); }),
+            "[image recipe cifar10-train] needed a jitter of saturation from 0 to 10; got nan");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.geometry = ResizedCenter{31}; }),
             "[image recipe cifar10-train] needed a shorter side no shorter than the output; got 31 for 32 x 32");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) {
