@@ -78,12 +78,12 @@ Dataset Dataset::interleave(const std::vector<Dataset>& datasets, std::int64_t c
 
 /// The records with all that is done to them so far, for a word that is about records.
 std::shared_ptr<const RecordSource> Dataset::records_for(std::string_view word) const {
-  if (description_->shuffled || global_batch() > 0)
-    throw Error(ErrorCategory::input, word, "needed a place before shuffle() and batch(): it is about records by id",
-                fmt::format("it stands after {}()", description_->shuffled ? "shuffle" : "batch"));
-  if (mixup_alpha() > 0)
-    throw Error(ErrorCategory::input, word, "needed a place before mixup(): it is about records by id",
-                "it stands after mixup");
+  if (description_->shuffled || global_batch() > 0 || mixup_alpha() > 0)
+    throw Error(ErrorCategory::input, word,
+                "needed a place before shuffle(), mixup() and batch(): it is about records by id",
+                fmt::format("it stands after {}()", description_->shuffled ? "shuffle"
+                                                    : mixup_alpha() > 0    ? "mixup"
+                                                                           : "batch"));
   if (description_->is_plain()) return description_->source;
   return std::make_shared<PreparedSource>(*description_);
 }
@@ -93,6 +93,8 @@ Dataset Dataset::with_records(std::shared_ptr<const RecordSource> source) const 
   changed.spec = source->spec();
   changed.source = std::move(source);
   changed.prefetch = description_->prefetch;
+  changed.policy = description_->policy;
+  changed.bad_records = description_->bad_records;
   return Dataset(std::make_shared<const Description>(std::move(changed)));
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "data/pipeline/mixup_step.h"
@@ -82,8 +81,8 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part, const std::
   const auto features = static_cast<std::size_t>(pipeline_.spec.feature_count());
   const auto targets = static_cast<std::size_t>(pipeline_.spec.targets);
   SampleReader reader(pipeline_);
-  MixupStep mixup(pipeline_);
   const auto read_one = [&](const SampleKey& key, Sample& sample) { return read(reader, key, sample); };
+  MixupStep mixup(pipeline_);
   for (auto i = static_cast<std::size_t>(samples.begin); i < static_cast<std::size_t>(samples.end); ++i) {
     if (stop.stop_requested()) return;
     const std::int64_t position = first_position + static_cast<std::int64_t>(i);
@@ -96,10 +95,14 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part, const std::
       sample.features = std::span(part.features).subspan(i * features, features);
     sample.targets = std::span(part.targets).subspan(i * targets, targets);
     const SampleKey key = {options_.seed, part.epoch, record_id};
-    if (pipeline_.mixup_alpha > 0)
-      std::tie(part.record_ids[i], part.partner_labels[i], part.label_weights[i]) = mixup.read(key, sample, read_one);
-    else
-      part.record_ids[i] = read(reader, key, sample);
+    if (pipeline_.mixup_alpha > 0) {
+      const MixupStep::Mixed mixed = mixup.read(key, sample, read_one);
+      part.record_ids[i] = mixed.record_id;
+      part.partner_labels[i] = mixed.partner_label;
+      part.label_weights[i] = mixed.own_weight;
+    } else {
+      part.record_ids[i] = read_one(key, sample);
+    }
     if (!part.labels.empty()) part.labels[i] = sample.label;
   }
 }

@@ -6,22 +6,22 @@ namespace lockstep::data {
 
 MixupStep::Mixed MixupStep::read(const SampleKey& key, Sample& sample, const Read& read) {
   if (!pipeline_.gives_pixels() || !sample.pixels.empty()) {
-    const std::int64_t record_id = read(key, sample);
-    return std::tuple_cat(std::tuple(record_id), mix_in_partner(key, sample, read));
+    return read_and_mix(key, sample, read);
   }
   own_pixels_.resize(sample.features.size());
   Sample own;
   own.pixels = own_pixels_;
-  const std::int64_t record_id = read(key, own);
-  const auto label = mix_in_partner(key, own, read);
+  const Mixed mixed = read_and_mix(key, own, read);
   device::pixels_to_features(own_pixels_, pipeline_.pixel_normalization(), sample.features);
   sample.label = own.label;
-  return std::tuple_cat(std::tuple(record_id), label);
+  return mixed;
 }
 
-std::pair<std::int32_t, float> MixupStep::mix_in_partner(const SampleKey& key, Sample& own, const Read& read) {
+MixupStep::Mixed MixupStep::read_and_mix(const SampleKey& key, Sample& own, const Read& read) {
+  Mixed mixed = {.record_id = read(key, own)};
+  mixed.partner_label = own.label;
   const Mixup mixup = choose_mixup(key, pipeline_.source->size(), pipeline_.mixup_alpha);
-  if (mixup.partner == key.record_id || mixup.weight == 1) return {own.label, 1.0f};  // it stays as it is
+  if (mixup.partner == key.record_id || mixup.weight == 1) return mixed;  // it stays as it is
   partner_pixels_.resize(own.pixels.size());
   partner_features_.resize(own.features.size());
   Sample partner;
@@ -32,7 +32,9 @@ std::pair<std::int32_t, float> MixupStep::mix_in_partner(const SampleKey& key, S
     mix(own.features, partner.features, mixup.weight);
   else
     mix(own.pixels, partner.pixels, mixup.weight);
-  return {partner.label, mixup.weight};
+  mixed.partner_label = partner.label;
+  mixed.own_weight = mixup.weight;
+  return mixed;
 }
 
 }  // namespace lockstep::data

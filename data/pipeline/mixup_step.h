@@ -3,8 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "data/pipeline/pipeline.h"
@@ -16,10 +14,13 @@ namespace lockstep::data {
 class MixupStep {
  public:
   /// Fills a sample as it is without mixup: from the record that the key names, by its random choices. Returns the id
-  /// of the record that took its place where that cannot be read.
+  /// of the record that it took.
   using Read = std::function<std::int64_t(const SampleKey& key, Sample& sample)>;
-  /// Id of the own record, label of the partner, weight of the own one.
-  using Mixed = std::tuple<std::int64_t, std::int32_t, float>;
+  struct Mixed {
+    std::int64_t record_id = 0;  ///< of the sample's own record, as it was taken
+    std::int32_t partner_label = 0;
+    float own_weight = 1;
+  };
 
   /// `pipeline` outlives this object.
   explicit MixupStep(const Pipeline& pipeline) : pipeline_(pipeline) {}
@@ -30,7 +31,7 @@ class MixupStep {
   Mixed read(const SampleKey& key, Sample& sample, const Read& read);
 
  private:
-  std::pair<std::int32_t, float> mix_in_partner(const SampleKey& key, Sample& own, const Read& read);
+  Mixed read_and_mix(const SampleKey& key, Sample& own, const Read& read);
 
   const Pipeline& pipeline_;
   std::vector<std::uint8_t> own_pixels_;

@@ -32,32 +32,34 @@ std::span<T> as(std::span<std::byte> bytes) {
 
 CachedSource::CachedSource(std::shared_ptr<const RecordSource> source, std::int64_t available)
     : WrappedSource(std::move(source), "cached in memory"),
-      store_(std::make_unique<MemoryStore>(size(), record_bytes(), available)),
-      states_(std::make_unique<std::atomic<State>[]>(static_cast<std::size_t>(size()))) {}
+      store_(std::make_unique<MemoryStore>(this->source().size(), record_bytes(), available)),
+      states_(std::make_unique<std::atomic<State>[]>(static_cast<std::size_t>(this->source().size()))) {}
 
 CachedSource::CachedSource(std::shared_ptr<const RecordSource> source, const std::filesystem::path& file)
     : WrappedSource(std::move(source), "cached in a file"),
-      store_(std::make_unique<FileStore>(file, content_of(this->source()), size(), record_bytes())) {
+      store_(std::make_unique<FileStore>(file, content_of(this->source()), this->source().size(), record_bytes())) {
   if (store_->is_complete())
     check_that_it_is_up_to_date(file);
   else
-    states_ = std::make_unique<std::atomic<State>[]>(static_cast<std::size_t>(size()));
+    states_ = std::make_unique<std::atomic<State>[]>(static_cast<std::size_t>(this->source().size()));
 }
 
 std::size_t CachedSource::record_bytes() const {
-  const auto features = static_cast<std::size_t>(spec().feature_count());
-  const std::size_t bytes = has_images() ? (features + 3) / 4 * 4 : features * sizeof(float);
-  return static_cast<std::size_t>(spec().targets) * sizeof(float) + sizeof(Sample::label) + bytes;
+  const SampleSpec& spec = source().spec();
+  const auto features = static_cast<std::size_t>(spec.feature_count());
+  const std::size_t bytes = source().has_images() ? (features + 3) / 4 * 4 : features * sizeof(float);
+  return static_cast<std::size_t>(spec.targets) * sizeof(float) + sizeof(Sample::label) + bytes;
 }
 
 std::vector<std::byte> CachedSource::make(std::int64_t record_id) const {
+  const SampleSpec& spec = source().spec();
   std::vector<std::byte> record(record_bytes());
-  const auto label_at = static_cast<std::size_t>(spec().targets) * sizeof(float);
+  const auto label_at = static_cast<std::size_t>(spec.targets) * sizeof(float);
   const auto features = std::span(record).subspan(label_at + sizeof(Sample::label));
   Sample sample;
   sample.targets = as<float>(std::span(record).first(label_at));
-  if (has_images())
-    sample.pixels = as<std::uint8_t>(features).first(static_cast<std::size_t>(spec().feature_count()));
+  if (source().has_images())
+    sample.pixels = as<std::uint8_t>(features).first(static_cast<std::size_t>(spec.feature_count()));
   else
     sample.features = as<float>(features);
   source().read(record_id, sample);
@@ -95,8 +97,9 @@ void CachedSource::read(std::int64_t record_id, Sample& sample) const {
 
 /// A map or a file that has changed shows in no description.
 void CachedSource::check_that_it_is_up_to_date(const std::filesystem::path& file) const {
-  for (const std::int64_t record_id : {std::int64_t{0}, size() - 1}) {
-    if (record_id < 0 || record_id >= size()) continue;
+  const std::int64_t last = source().size() - 1;
+  if (last < 0) return;
+  for (const std::int64_t record_id : {std::int64_t{0}, last}) {
     std::vector<std::byte> scratch;
     if (!std::ranges::equal(store_->get(record_id, scratch), make(record_id)))
       throw Error(ErrorCategory::data, file.string(), "needed a cache of what the data set gives now",

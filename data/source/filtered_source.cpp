@@ -77,7 +77,7 @@ FilteredSource::FilteredSource(std::shared_ptr<const RecordSource> source, const
     ids_ = ids_of<std::uint32_t>(this->source(), keep, threads);
   else
     ids_ = ids_of<std::int64_t>(this->source(), keep, threads);
-  set_word(fmt::format("{} of {} records by a filter", size(), this->source().size()));
+  set_word(fmt::format("{} of {} records by a filter", FilteredSource::size(), this->source().size()));
 }
 
 std::int64_t FilteredSource::size() const {

@@ -30,12 +30,13 @@ JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inpu
                            std::string how)
     : inputs_(std::move(inputs)), how_(std::move(how)) {
   LOCKSTEP_CHECK_OP(inputs_.size(), >=, 1u);
+  const SampleSpec& first = inputs_.front()->spec();
   for (const auto& input : inputs_) {
-    if (input->spec() != spec())
-      throw Error(ErrorCategory::input, word,
-                  fmt::format("needed data sets of samples {}, as those of {}", text_of(spec()),
-                              inputs_.front()->description()),
-                  fmt::format("those of {} are {}", input->description(), text_of(input->spec())));
+    if (input->spec() != first)
+      throw Error(
+          ErrorCategory::input, word,
+          fmt::format("needed data sets of samples {}, as those of {}", text_of(first), inputs_.front()->description()),
+          fmt::format("those of {} are {}", input->description(), text_of(input->spec())));
     if (__builtin_add_overflow(size_, input->size(), &size_))
       throw Error(ErrorCategory::input, word, "needed fewer than 2^63 records", "the data sets have more together");
     has_encoded_images_ = has_encoded_images_ && input->has_encoded_images();

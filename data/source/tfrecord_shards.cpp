@@ -144,7 +144,7 @@ std::unique_ptr<TFRecordWriter> write_shard(const RecordSource& source, const Sh
   const Range records = split(source.size(), options.shards, shard);
   std::optional<Permutation> order;
   if (options.shuffle && source.size() > 0)
-    order.emplace(device::random_key(*options.shuffle, "shards"), source.size());
+    order.emplace(device::random_key(*options.shuffle, "order of shards"), source.size());
   for (std::int64_t record = records.begin; record < records.end; ++record) {
     writer->write(encoder.encode(order ? (*order)[record] : record));
     if (progress && (record + 1) % kProgressEvery == 0) progress(record + 1);

@@ -160,7 +160,8 @@ TEST_P(Cache, MayStandBehindAMapOfImages) {
 
 TEST_P(Cache, StandsBeforeShuffleAndBatch) {
   EXPECT_EQ(input_error_of([&] { cached(images().batch(2)); }),
-            "[cache] needed a place before shuffle() and batch(): it is about records by id; it stands after batch()");
+            "[cache] needed a place before shuffle(), mixup() and batch(): it is about records by id; it stands after "
+            "batch()");
 }
 
 TEST(CacheInMemory, MustFit) {
@@ -291,6 +292,17 @@ TEST_F(CacheFile, ADamagedHeaderIsNeverTaken) {
   write_bytes(file(), damaged);
   EXPECT_THAT(data_error_of([&] { cached(); }),
               HasSubstr("needed an intact cache file; its header does not match its checksum"));
+}
+
+TEST_F(CacheFile, HasTheFormThatItsHeaderSays) {
+  const std::filesystem::path made_elsewhere =
+      std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/fuzz/corpus/cache/numbers";
+  const FileStore store(made_elsewhere, "numbers", 3, 12);
+  ASSERT_TRUE(store.is_complete());
+  std::vector<std::byte> scratch;
+  FileStore again(file(), "numbers", 3, 12);
+  for (std::int64_t record = 0; record < 3; ++record) again.put(record, store.get(record, scratch));
+  EXPECT_EQ(read_bytes(file()), read_bytes(made_elsewhere));
 }
 
 TEST_F(CacheFile, NeedsADirectoryAndRoom) {

@@ -73,7 +73,7 @@ TEST(Filter, RefusesWhatMakesNoSense) {
   EXPECT_EQ(input_error_of([&] { dataset.filter(has_label_2, -1); }),
             "[filter] needed a number of threads from 0; -1 was given");
   EXPECT_EQ(input_error_of([&] { dataset.shuffle().filter(has_label_2); }),
-            "[filter] needed a place before shuffle() and batch(): it is about records by id; it stands after "
+            "[filter] needed a place before shuffle(), mixup() and batch(): it is about records by id; it stands after "
             "shuffle()");
 }
 

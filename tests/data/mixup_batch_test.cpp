@@ -149,7 +149,8 @@ TEST(MixupBatches, AreToldOf) {
   EXPECT_EQ(tables().mixup(0.2).preparation(), ", mixup 0.2");
   EXPECT_EQ(tables().mixup(0.2).mixup_alpha(), 0.2);
   EXPECT_EQ(input_error_of([] { Dataset::synthetic({6}, 4, 53).mixup(0.2).take(3); }),
-            "[take] needed a place before mixup(): it is about records by id; it stands after mixup");
+            "[take] needed a place before shuffle(), mixup() and batch(): it is about records by id; it stands after "
+            "mixup()");
 }
 
 TEST(MixupBatches, NeedClassesAndASensibleAlpha) {

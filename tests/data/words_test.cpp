@@ -160,9 +160,11 @@ TEST(Words, DataSetsThatDifferAreNotJoined) {
 
 TEST(Words, StandBeforeShuffleAndBatch) {
   EXPECT_EQ(input_error_of([] { numbers(3).shuffle().take(1); }),
-            "[take] needed a place before shuffle() and batch(): it is about records by id; it stands after shuffle()");
+            "[take] needed a place before shuffle(), mixup() and batch(): it is about records by id; it stands after "
+            "shuffle()");
   EXPECT_EQ(input_error_of([] { numbers(3).batch(1).skip(1); }),
-            "[skip] needed a place before shuffle() and batch(): it is about records by id; it stands after batch()");
+            "[skip] needed a place before shuffle(), mixup() and batch(): it is about records by id; it stands after "
+            "batch()");
   for (const char* word : {"repeat", "concatenate", "interleave"}) {
     const Dataset late = numbers(3).batch(1);
     EXPECT_THAT(input_error_of([&] {

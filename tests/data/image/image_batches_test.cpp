@@ -131,6 +131,30 @@ TEST_F(ImageBatches, NameTheImageThatDoesNotFit) {
   EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }), HasSubstr("[JPEG image] needed an intact image"));
 }
 
+TEST_F(ImageBatches, OfAnySizeReachTheirRecipeThroughWords) {
+  write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(20, 30).view()), 0),
+                                        encoded_record(encode_jpeg(smooth_image(31, 22).view()), 1)});
+  const Dataset files = open();
+  ImageRecipe recipe = ImageRecipe::parse("imagenet-test");
+  recipe.height = recipe.width = 8;
+  recipe.geometry = ResizedCenter{.shorter = 9};
+  const Dataset images = files.images(recipe);
+  const auto expect_same = [](const Dataset& before, const Dataset& behind) {
+    for (const bool pixels : {false, true}) {
+      const auto expected = batches_of(behind.batch(9), {.pixels = pixels}).front();
+      const auto given = batches_of(before.batch(9), {.pixels = pixels}).front();
+      EXPECT_GT(expected.samples, 0);
+      EXPECT_EQ(given.features, expected.features) << before.description();
+      EXPECT_EQ(given.pixels, expected.pixels) << before.description();
+      EXPECT_EQ(given.labels, expected.labels) << before.description();
+    }
+  };
+  expect_same(files.repeat(2).skip(1).take(2).images(recipe), images.repeat(2).skip(1).take(2));
+  expect_same(Dataset::interleave({files, files.concatenate(files)}, 2).images(recipe),
+              Dataset::interleave({images, images.concatenate(images)}, 2));
+  expect_same(images, images.cache());
+}
+
 TEST_F(ImageBatches, KeepTheirColorsAfterAGrayOne) {
   write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(4, 4, 1).view()), 0),
                                         encoded_record(encode_png(smooth_image(4, 4).view()), 1)});

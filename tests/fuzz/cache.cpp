@@ -1,0 +1,14 @@
+#include "data/source/file_store.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace lockstep::fuzz {
+
+void read_untrusted(Bytes bytes) {
+  constexpr std::int64_t kRecords = 3;
+  const MemoryFile file(bytes);
+  const data::FileStore store(file.path(), "numbers", kRecords, 12);
+  std::vector<std::byte> scratch;
+  for (std::int64_t record = 0; record < kRecords; ++record) store.get(record, scratch);
+}
+
+}  // namespace lockstep::fuzz
