@@ -167,12 +167,13 @@ TEST(Words, StandBeforeShuffleAndBatch) {
             "batch()");
   for (const char* word : {"repeat", "concatenate", "interleave"}) {
     const Dataset late = numbers(3).batch(1);
-    EXPECT_THAT(input_error_of([&] {
-                  if (word == std::string("repeat")) late.repeat(2);
-                  if (word == std::string("concatenate")) numbers(3).concatenate(late);
-                  if (word == std::string("interleave")) Dataset::interleave({numbers(3), late}, 1);
-                }),
-                testing::StartsWith("[" + std::string(word) + "] needed a place before shuffle() and batch()"));
+    EXPECT_THAT(
+        input_error_of([&] {
+          if (word == std::string("repeat")) late.repeat(2);
+          if (word == std::string("concatenate")) numbers(3).concatenate(late);
+          if (word == std::string("interleave")) Dataset::interleave({numbers(3), late}, 1);
+        }),
+        testing::StartsWith("[" + std::string(word) + "] needed a place before shuffle(), mixup() and batch()"));
   }
 }
 
