@@ -91,8 +91,7 @@ Dataset open_synthetic(const std::string& spec, const DataSpecOptions& options) 
 Dataset open_csv(const std::string& spec, const DataSpecOptions& options) {
   const CsvSpec table = CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec);
   const auto source = std::make_shared<CsvSource>(table.file, table.options);
-  const CsvVocabulary& words = source->vocabulary();
-  if (options.part == "test" && table.options.like.empty() && (words.labels_are_words || !words.values.empty()))
+  if (options.part == "test" && source->has_words_of_its_own())
     fail_input(spec, "needed like=FILE, the table that was trained on, whose words stand for numbers", "there is none");
   return Dataset::from_source(source);
 }

@@ -9,8 +9,23 @@
 #include "data/source/idx_source.h"
 #include "data/source/image_folder_source.h"
 #include "data/source/tfrecord_shards.h"
+#include "device/error.h"
 
 namespace lockstep::apps {
+
+namespace {
+
+std::unique_ptr<data::CsvSource> open_table(const ConvertOptions& options) {
+  const std::string where = "--input " + options.input;
+  const data::CsvSpec table = data::CsvSpec::parse(options.input, where);
+  auto source = std::make_unique<data::CsvSource>(table.file, table.options);
+  if (options.part == "test" && source->has_words_of_its_own())
+    throw Error(ErrorCategory::input, where,
+                "needed like=FILE, the table that is trained on, whose words stand for numbers", "there is none");
+  return source;
+}
+
+}  // namespace
 
 void convert_data(const ConvertOptions& options) {
   data::ShardOptions shards;
@@ -30,8 +45,7 @@ void convert_data(const ConvertOptions& options) {
     shards.label_feature = "image/class/label";
     shards.shuffle = options.seed;  // folder after folder, a reader that shuffles little would see one class at a time
   } else {
-    const data::CsvSpec table = data::CsvSpec::parse(options.input, "--input " + options.input);
-    source = std::make_unique<data::CsvSource>(table.file, table.options);
+    source = open_table(options);
     shards.encoding = data::FeatureEncoding::floats;
     shards.input_feature = "features";
   }

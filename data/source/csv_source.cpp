@@ -124,6 +124,10 @@ void CsvSource::set_spec() {
            .targets = static_cast<std::int64_t>(layout_.targets.size())};
 }
 
+bool CsvSource::has_words_of_its_own() const {
+  return options_.like.empty() && (vocabulary_.labels_are_words || !vocabulary_.values.empty());
+}
+
 std::vector<std::string> CsvSource::feature_names() const {
   std::vector<std::string> names;
   for (const std::size_t column : layout_.features) {

@@ -48,6 +48,8 @@ class CsvSource final : public RecordSource {
   std::vector<std::string> class_names() const override { return vocabulary_.class_names; }
 
   const CsvVocabulary& vocabulary() const { return vocabulary_; }
+  /// Whether words stand for numbers by this table alone, so that in a table of other words they stand for others.
+  bool has_words_of_its_own() const;
   /// "width", or "color=red" for a value of a categorical column; [F].
   std::vector<std::string> feature_names() const;
 

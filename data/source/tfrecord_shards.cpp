@@ -1,6 +1,7 @@
 #include "data/source/tfrecord_shards.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -64,6 +65,17 @@ void check_options(const RecordSource& source, const ShardOptions& options) {
   if (source.spec().classes == 0)
     throw Error(ErrorCategory::input, source.description(), "needed records with a label to write as TFRecord shards",
                 "they have targets");
+}
+
+/// Numbers of classes mean the same in all parts.
+void check_class_names(const ShardOptions& options, const std::vector<std::string>& names) {
+  const auto parts = read_dataset_json(options.directory);
+  if (!parts || names.empty()) return;
+  for (const auto& [name, part] : *parts)
+    if (name != options.part && !part.class_names.empty() && part.class_names != names)
+      throw Error(ErrorCategory::data, (options.directory / kDatasetJson).string(),
+                  fmt::format("needed the classes of its part {}: {}", name, fmt::join(part.class_names, ", ")),
+                  fmt::format("got {}", fmt::join(names, ", ")));
 }
 
 /// Keeps the file of an image.
@@ -158,6 +170,7 @@ std::unique_ptr<TFRecordWriter> write_shard(const RecordSource& source, const Sh
 PartDescription write_shards(const RecordSource& source, const ShardOptions& options, const Progress& progress) {
   check_options(source, options);
   prepare_directory(options);
+  check_class_names(options, source.class_names());
   const auto old_shards = existing_shards(options);
   if (!old_shards.empty() && !options.overwrite) {
     throw Error(ErrorCategory::input, options.directory.string(),

@@ -150,6 +150,13 @@ TEST_F(DataCommands, InspectsTables) {
                         "  name                    kind     range\n"
                         "  size                    float    1\n"
                         "  target 1                float    2\n"));
+  EXPECT_EQ(input_error_of([&] {
+              run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output", path("out"), "--part",
+                   "test"});
+            }),
+            "[--input " + path("a.csv") +
+                "?leave_out=color] needed like=FILE, the table that is trained on, whose words stand for numbers; "
+                "there is none");
   run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output", path("out")});
   EXPECT_THAT(run({"inspect", path("out")}), HasSubstr("records of each label\n  0              1  apple\n"));
 }

@@ -55,6 +55,12 @@ TEST_F(ShardsTest, KeepTheNamesOfClasses) {
   options_.encoding = FeatureEncoding::floats;
   EXPECT_THAT(write_shards(CsvSource(directory_ / "a.csv"), options_).class_names, ElementsAre("apple", "plum"));
   EXPECT_THAT(read_dataset_json(options_.directory)->at("train").class_names, ElementsAre("apple", "plum"));
+  options_.part = "test";
+  write_bytes(directory_ / "b.csv", "width,kind\n1,plum\n2,cherry\n");
+  EXPECT_EQ(data_error_of([&] { write_shards(CsvSource(directory_ / "b.csv"), options_); }),
+            "[" + (options_.directory / "dataset.json").string() +
+                "] needed the classes of its part train: apple, plum; got cherry, plum");
+  EXPECT_NO_THROW(write_shards(CsvSource(directory_ / "a.csv"), options_));
   EXPECT_EQ(input_error_of([&] {
               write_shards(CsvSource(directory_ / "a.csv", {.targets = {"1"}, .categorical = {"2"}}), options_);
             }),
