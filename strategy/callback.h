@@ -33,8 +33,9 @@ struct TrainBegin {
   std::string data;
   std::int64_t records = 0;
   std::string shard_policy = "auto";
-  std::vector<data::StoredFile> files;    ///< that hold the records; none where they are not read from files
-  std::vector<data::WorkerShare> shares;  ///< what each rank reads in the first epoch of this run; on the chief
+  std::vector<data::StoredFile> files;           ///< that hold the records; none where they are not read from files
+  std::vector<data::WorkerShare> shares;         ///< what each rank reads in the first epoch of this run; on the chief
+  std::vector<data::DamagedFile> damaged_files;  ///< that are used up to a damage only
   std::int64_t global_batch = 0;
   std::int64_t per_replica_batch = 0;  ///< samples of a step of one replica, at most
   std::int64_t micro_batch = 0;        ///< samples of one pass, at most
@@ -83,6 +84,7 @@ struct EpochLogs {
   double samples_per_second = 0;
   double validation_seconds = 0;
   double input_wait_seconds = 0;                     ///< that this rank waited for input in this epoch
+  int data_workers = 0;                              ///< background threads of this rank that made batches at its end
   allreduce::CommunicationTimes communication = {};  ///< of this epoch, as in StepLogs
   float learning_rate = 0;                           ///< of the last step
 };

@@ -40,6 +40,7 @@ void FitLoop::end_epoch(bool complete) {
     logs.seconds = seconds_since(epoch_start_) - paused_.count();
     logs.samples_per_second = static_cast<double>(samples_here_) / logs.seconds;
     logs.input_wait_seconds = stream_->seconds_waited() - waited_before_;
+    logs.data_workers = stream_->workers();
     logs.communication = replicas_[0].communication() - communication_before_;
   }
   account_for_records(logs);

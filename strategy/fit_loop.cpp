@@ -147,6 +147,7 @@ void FitLoop::announce() const {
                          .files = dataset_.source().files(),
                          .shares = strategy_.is_chief() ? dataset_.shares(layout_, trainer_.seed, epochs_done_)
                                                         : std::vector<data::WorkerShare>(),
+                         .damaged_files = dataset_.source().damage(),
                          .global_batch = dataset_.global_batch(),
                          .per_replica_batch = part,
                          .micro_batch = (part + trainer_.accumulate - 1) / trainer_.accumulate,

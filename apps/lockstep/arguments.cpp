@@ -60,7 +60,9 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
   command.add_option("--global-batch", arguments.global_batch, "Samples of a step over all replicas")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--data-threads", arguments.threads, "Threads of each process that read and decode")
+  command
+      .add_option("--data-threads", arguments.threads,
+                  "Threads of each process that read and decode, at most: as many of them work as the training needs")
       ->capture_default_str()
       ->group(group);
   command.add_option("--prefetch", arguments.prefetch, "Batches read ahead")->capture_default_str()->group(group);

@@ -84,6 +84,8 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
     event["shares"].push_back(
         {{"rank", rank}, {"files", share.files}, {"records", share.records}, {"bytes", share.bytes}});
   }
+  event["damaged_files"] = Json::array();
+  for (const data::DamagedFile& file : begin.damaged_files) event["damaged_files"].push_back(file.text());
   event["devices"] = Json::array();
   for (const Placement& place : begin.placements) event["devices"].push_back(device_of(place));
   if (begin.restored_from) event["restored_from"] = begin.restored_from->string();
@@ -141,6 +143,7 @@ void JsonEvents::on_epoch_end(const EpochLogs& logs) {
   for (const BadFile& bad : logs.bad_files)
     event["bad_records"].push_back({{"file", bad.file}, {"records", bad.records}, {"first", bad.first}});
   event["input_wait_seconds"] = logs.input_wait_seconds;
+  event["data_workers"] = logs.data_workers;
   event["exposed_communication_seconds"] = logs.communication.exposed - logs.communication.waited;
   event["waiting_seconds"] = logs.communication.waited;
   write(event);

@@ -65,6 +65,7 @@ void Progress::on_train_begin(const TrainBegin& begin) {
                                    bytes, begin.shares);
   shards.pop_back();
   print_line(shards);
+  for (const data::DamagedFile& file : begin.damaged_files) print_line(file.text());
   if (begin.restored_from)
     print_line(fmt::format("goes on from {}, step {}", begin.restored_from->string(), begin.first_step));
   if (begin.initialized_from)
@@ -110,6 +111,7 @@ void Progress::on_epoch_end(const EpochLogs& logs) {
   line += fmt::format("; {} samples, {:.1f} s, {:.0f} samples/s", logs.samples, logs.seconds, logs.samples_per_second);
   const auto percent = [&](double seconds) { return logs.seconds > 0 ? 100 * seconds / logs.seconds : 0; };
   line += fmt::format("; {:.1f} % of it waiting for input", percent(logs.input_wait_seconds));
+  if (logs.data_workers > 1) line += fmt::format(" of {} threads", logs.data_workers);
   if (begin_.world_size > 1)
     line += fmt::format(", {:.1f} % communication, {:.1f} % waiting for other replicas",
                         percent(logs.communication.exposed - logs.communication.waited),

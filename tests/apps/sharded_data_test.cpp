@@ -142,5 +142,20 @@ TEST_F(ShardedData, WithADamagedRecordFailUnlessItIsSkipped) {
   EXPECT_EQ(run(mpirun(2, train("--bad-records skip:0"))).status, 3);
 }
 
+TEST_F(ShardedData, OfATruncatedFileAreUsedUpToThere) {
+  write("a", 100);
+  write("b", 300);
+  std::filesystem::resize_file(file("b"), std::filesystem::file_size(file("b")) - 5);
+  const Result fails = run_lockstep(train());
+  EXPECT_EQ(fails.status, 3);
+  EXPECT_THAT(fails.errors, HasSubstr("b.tfrecord: record 299"));
+  const Result skips = run(mpirun(2, train("--bad-records skip:1 --log-format json")));
+  ASSERT_EQ(skips.status, 0) << skips.errors;
+  EXPECT_EQ(skips.event("start")["records"], 399);
+  ASSERT_EQ(skips.event("start")["damaged_files"].size(), 1);
+  EXPECT_THAT(skips.event("start")["damaged_files"][0].get<std::string>(), HasSubstr("b.tfrecord: record 299 at byte"));
+  EXPECT_EQ(skips.event("epoch")["times_seen"], 1);
+}
+
 }  // namespace
 }  // namespace lockstep::apps
