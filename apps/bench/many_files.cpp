@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "data/order/epoch_order.h"
+#include "data/order/permutation.h"
 #include "data/record/example.h"
 #include "data/record/record_frame.h"
 #include "data/record/record_index.h"
@@ -77,7 +77,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 /// The first record of each file, in a shuffled order.
 void read_all_files(const TFRecordSource& source, const Options& options) {
-  const EpochOrder order(1, 0, options.files);
+  const Permutation order(1, options.files);
   std::vector<std::uint8_t> pixels(4);
   for (std::int64_t i = 0; i < options.files; ++i) {
     Sample sample;

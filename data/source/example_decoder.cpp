@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "data/image/image_format.h"
+
 namespace lockstep::data {
 namespace {
 
@@ -124,9 +126,9 @@ std::optional<SampleProblem> read_class(std::string_view record, const std::stri
 }
 
 std::optional<std::string_view> encoded_image_kind(std::string_view bytes) {
-  if (bytes.starts_with("\xff\xd8\xff")) return "JPEG";
-  if (bytes.starts_with("\x89PNG")) return "PNG";
-  return std::nullopt;
+  const auto format = image_format_of(bytes_of(bytes));
+  if (!format) return std::nullopt;
+  return *format == ImageFormat::jpeg ? "JPEG" : "PNG";
 }
 
 }  // namespace lockstep::data
