@@ -10,6 +10,8 @@ namespace {
 
 /// A disk reads this much in about the time that it takes to get there, and a page more at either end is little.
 constexpr std::int64_t kBlockBytes = 64 << 10;
+/// Of smaller blocks the pages at their ends are too large a part.
+constexpr std::int64_t kLeastBlockBytes = 16 << 10;
 /// The least number of blocks for each sample of a batch. Drawing from blocks rather than records narrows the spread of
 /// what a batch holds by one part in as many.
 constexpr std::int64_t kBlocksPerSample = 256;
@@ -29,9 +31,10 @@ std::uint64_t key_of(std::uint64_t seed, std::int64_t epoch, const char* purpose
 OrderShape choose_order_shape(std::int64_t records, std::int64_t record_bytes, std::int64_t global_batch) {
   OrderShape shape{.records = records, .slots = global_batch};
   if (record_bytes == 0) return shape;
-  shape.block =
-      std::max<std::int64_t>(1, std::min(kBlockBytes / record_bytes, records / kBlocksPerSample / global_batch));
-  shape.window = shape.block * std::max(kWindowBlocks, kWindowBytes / (global_batch * shape.block * record_bytes));
+  const std::int64_t block = std::min(kBlockBytes / record_bytes, records / kBlocksPerSample / global_batch);
+  if (block < 2 || block * record_bytes < kLeastBlockBytes) return shape;
+  shape.block = block;
+  shape.window = block * std::max(kWindowBlocks, kWindowBytes / (global_batch * block * record_bytes));
   return shape;
 }
 

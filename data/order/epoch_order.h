@@ -19,7 +19,7 @@ struct OrderShape {
 };
 
 /// The shape for `records` records of `record_bytes` stored bytes on average (0: they are in memory). Records are mixed
-/// one by one unless blocks of kBlockBytes hold several of them and leave so many blocks that a batch cannot be told
+/// one by one unless blocks of 16 to 64 KiB hold several of them and leave so many blocks that a batch cannot be told
 /// from one of records that were drawn one by one.
 OrderShape choose_order_shape(std::int64_t records, std::int64_t record_bytes, std::int64_t global_batch);
 

@@ -26,6 +26,7 @@ TEST(OrderShape, MixesRecordsOneByOneWhereBlocksGainNothing) {
   EXPECT_EQ(choose_order_shape(60'000, 0, 64), (OrderShape{60'000, 64, 1, 1})) << "in memory";
   EXPECT_EQ(choose_order_shape(1'281'167, 110'000, 256).block, 1) << "large records";
   EXPECT_EQ(choose_order_shape(5000, 100, 64).block, 1) << "few records";
+  EXPECT_EQ(choose_order_shape(60'000, 800, 64).block, 1) << "blocks of 3 records, less than a page";
 }
 
 TEST(OrderShape, TakesBlocksOf64KiBWhereThereAreEnough) {

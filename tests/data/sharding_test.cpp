@@ -144,7 +144,7 @@ TEST(Sharding, ByFileInTheOrderOfIdsWithoutShuffle) {
 }
 
 TEST(Sharding, ByFileMixesSmallRecordsInBlocksOfItsOwnFiles) {
-  const Pipeline pipeline = pipeline_of({40'000, 30'000, 50'000, 20'000}, 4, ShardPolicy::file, 100);
+  const Pipeline pipeline = pipeline_of({40'000, 30'000, 50'000, 20'000}, 4, ShardPolicy::file, 200);
   const ReplicaLayout layout = {2, 1};
   const Sharding sharding(pipeline, layout);
   EXPECT_EQ(sorted_union({ids_of_worker(sharding, layout, 0), ids_of_worker(sharding, layout, 1)}), count_to(140'000));
@@ -203,14 +203,14 @@ TEST(Sharding, CountsManyRecordsByTheirAverage) {
 }
 
 TEST(Sharding, ResumesAtEveryStepOnAnotherNumberOfRanks) {
-  // Small records, so that they are mixed in blocks.
+  // Records so small that they are mixed in blocks.
   const Dataset dataset =
-      Dataset::from_source(std::make_shared<FilesSource>(std::vector<std::int64_t>{3000, 1003}, 100))
+      Dataset::from_source(std::make_shared<FilesSource>(std::vector<std::int64_t>{3000, 1003}, 6000))
           .shuffle()
           .batch(5);
   StreamOptions options = epochs(dataset, 1);
   const auto whole = ids_of(dataset, options);
-  const Sharding blocks(pipeline_of({3000, 1003}, 5, ShardPolicy::automatic, 100), {1, 1});
+  const Sharding blocks(pipeline_of({3000, 1003}, 5, ShardPolicy::automatic, 6000), {1, 1});
   ASSERT_NE(blocks.sequence(0, 1, 0)[0], Permutation(1, 4003)[0]);
   for (std::int64_t first = 0; first < options.last_step; first += first < 20 ? 1 : 97) {
     options.first_step = first;
