@@ -65,11 +65,16 @@ void add_inspect_command(CLI::App& data) {
 }
 
 void add_verify_command(CLI::App& data) {
-  auto files = std::make_shared<std::vector<std::string>>();
+  struct Options {
+    std::vector<std::string> files;
+    bool images = false;
+  };
+  auto options = std::make_shared<Options>();
   CLI::App* command =
       data.add_subcommand("verify", "Check both checksums of every record, and dataset.json where there is one");
-  command->add_option("files", *files, kFilesHelp)->required();
-  command->callback([files] { verify_data(*files); });
+  command->add_option("files", options->files, kFilesHelp)->required();
+  command->add_flag("--images", options->images, "Also decode every JPEG and PNG image");
+  command->callback([options] { verify_data(options->files, options->images); });
 }
 
 void add_benchmark_command(CLI::App& data) {

@@ -9,10 +9,13 @@
 #include <system_error>
 
 #include "apps/lockstep/data_progress.h"
+#include "data/image/decode_image.h"
+#include "data/record/feature_view.h"
 #include "data/record/record_file.h"
 #include "data/record/record_index.h"
 #include "data/record/tfrecord_reader.h"
 #include "data/source/dataset_json.h"
+#include "data/source/example_decoder.h"
 #include "data/source/tfrecord_source.h"
 #include "device/error.h"
 
@@ -24,6 +27,7 @@ constexpr std::int64_t kProgressEvery = 1000;
 /// Faults of one file, printed as they are met.
 struct FileReport {
   std::int64_t records = 0;
+  std::int64_t images = 0;  // that were decoded
   std::int64_t faults = 0;
   std::string first_fault;
 
@@ -33,7 +37,41 @@ struct FileReport {
   }
 };
 
-FileReport verify_file(const std::filesystem::path& path) {
+/// Decodes the images of records: values that begin as a JPEG or PNG file does, and whatever stands where images
+/// usually do.
+class ImageCheck {
+ public:
+  void add(std::string_view record, const data::RecordLocation& location, FileReport& report) {
+    try {
+      data::for_each_feature(record, [&](std::string_view name, const data::FeatureView& feature) {
+        if (feature.kind() != data::FeatureKind::bytes) return;
+        for (const std::string_view value : feature.bytes_list())
+          if (name == kUsualFeature || data::encoded_image_kind(value)) decode(value, name, location, report);
+      });
+    } catch (const data::MalformedExample& error) {
+      report.add(Error(ErrorCategory::data, location.text(), "needed a tf.train.Example", error.what()));
+    }
+  }
+
+ private:
+  static constexpr std::string_view kUsualFeature = "image/encoded";
+
+  void decode(std::string_view value, std::string_view name, const data::RecordLocation& location, FileReport& report) {
+    try {
+      const data::ImageHeader header =
+          decoder_.open({reinterpret_cast<const std::uint8_t*>(value.data()), value.size()});
+      decoder_.decode(header.channels == 1 ? 1 : 3);
+      ++report.images;
+    } catch (const Error& error) {
+      report.add(
+          Error(ErrorCategory::data, location.text(), fmt::format("needed an intact image in {}", name), error.what()));
+    }
+  }
+
+  data::ImageDecoder decoder_;
+};
+
+FileReport verify_file(const std::filesystem::path& path, ImageCheck* images) {
   FileReport report;
   DataProgress progress(path.filename().string(), 0);
   try {
@@ -42,11 +80,13 @@ FileReport verify_file(const std::filesystem::path& path) {
       try {
         std::string_view record;
         more = reader.next(record);
+        if (more && images != nullptr) images->add(record, reader.location(), report);
       } catch (const data::RecordError& error) {
         report.add(error);
       }
       report.records = reader.records_read();
-      if (report.records % kProgressEvery == 0) progress.show(report.records);
+      if (report.records % (images != nullptr ? kProgressEvery / 10 : kProgressEvery) == 0)
+        progress.show(report.records);
     }
   } catch (const Error& error) {
     report.add(error);
@@ -104,14 +144,16 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& argu
   return files;
 }
 
-void verify_data(const std::vector<std::string>& arguments) {
+void verify_data(const std::vector<std::string>& arguments, bool decode_images) {
+  ImageCheck images;
   std::map<std::filesystem::path, std::int64_t> records_of;
   std::int64_t faults = 0;
   std::int64_t damaged_files = 0;
   std::string first_fault;
   for (const auto& file : files_of(arguments)) {
-    const FileReport report = verify_file(file);
-    fmt::print("{}: {} records, {}\n", file.string(), report.records,
+    const FileReport report = verify_file(file, decode_images ? &images : nullptr);
+    fmt::print("{}: {} records, {}{}\n", file.string(), report.records,
+               decode_images ? fmt::format("{} images, ", report.images) : "",
                report.faults == 0 ? "intact" : fmt::format("{} damaged", report.faults));
     records_of[file] = report.records;
     if (report.faults > 0 && damaged_files++ == 0) first_fault = report.first_fault;

@@ -13,8 +13,8 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& argu
 
 /// Reads every record of every file; a line for each file and for each damaged record on standard output. Throws Error
 /// (data) at the end where anything was wrong. Behind a record whose data are damaged it goes on; behind a damaged
-/// length nothing can be found.
-void verify_data(const std::vector<std::string>& arguments);
+/// length nothing can be found. With `decode_images` every JPEG and PNG image is decoded as well.
+void verify_data(const std::vector<std::string>& arguments, bool decode_images = false);
 
 /// Makes the index of each file that has no valid one, and says where it is. Throws Error (data), also where it cannot
 /// be written.

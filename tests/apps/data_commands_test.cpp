@@ -17,6 +17,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+/// A gray image of 2 x 2 pixels.
+std::string smallest_png() {
+  return from_hex(
+      "89504e470d0a1a0a0000000d494844520000000200000002080000000057dd52f80000000e49444154789c6360646260660100001d000b0d"
+      "b552060000000049454e44ae426082");
+}
+
 class DataCommands : public ::testing::Test {
  protected:
   DataCommands() {
@@ -172,6 +179,30 @@ TEST_F(DataCommands, VerifyNamesEveryFault) {
           path("a.tfrecord") +
           ": record 3 at byte 58] needed an intact record; length CRC: the length field does not match its checksum\n" +
           path("a.tfrecord") + ": 4 records, 3 damaged\n" + path("b.tfrecord") + ": 1 records, intact\n");
+}
+
+TEST_F(DataCommands, VerifyDecodesImages) {
+  const std::string png = smallest_png();
+  std::string damaged = png;
+  damaged[damaged.size() - 20] ^= 1;
+  const auto record = [](const std::string& name, const std::string& image) {
+    return serialize_example({{name, BytesList{image}}, {"label", Int64List{1}}});
+  };
+  write_records(directory_ / "a.tfrecord", {record("image/encoded", png), record("picture", png)});
+  EXPECT_EQ(run({"verify", "--images", path("a.tfrecord")}), path("a.tfrecord") + ": 2 records, 2 images, intact\n");
+
+  write_records(directory_ / "a.tfrecord", {record("image/encoded", "no image"), record("picture", "no image"),
+                                            record("picture", damaged), record("picture", png), "\xff"});
+  EXPECT_NO_THROW(run({"verify", path("a.tfrecord")}));
+  const std::string error = data_error_of([&] { run({"verify", "--images", path("a.tfrecord")}); });
+  EXPECT_THAT(error,
+              HasSubstr("3 faults in 1 of 1 files; the first: [" + path("a.tfrecord") +
+                        ": record 0 at byte 0] needed an intact image in image/encoded; [image] needed a JPEG or a "
+                        "PNG image"));
+  EXPECT_THAT(output_, HasSubstr(": record 2 at byte "));
+  EXPECT_THAT(output_, HasSubstr("needed an intact image in picture; [PNG image]"));
+  EXPECT_THAT(output_, HasSubstr("needed a tf.train.Example; "));
+  EXPECT_THAT(output_, HasSubstr("a.tfrecord: 5 records, 1 images, 3 damaged\n"));
 }
 
 TEST_F(DataCommands, VerifyFindsDamagedPackedFiles) {

@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "data/record/record_error.h"
 #include "data/record/record_file.h"
 #include "data/record/record_index.h"
@@ -5,6 +7,19 @@
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {
+namespace {
+
+void read_by_index(const data::RecordFile& records, const data::RecordIndex& index) {
+  data::ReadWindow window;
+  for (std::int64_t i = 0; i < index.records(); ++i) {
+    try {
+      records.record(i, index.offsets[static_cast<std::size_t>(i)], index.length(i), window);
+    } catch (const data::RecordError&) {  // its data may be damaged
+    }
+  }
+}
+
+}  // namespace
 
 void read_untrusted(Bytes bytes) {
   using namespace lockstep::data;
@@ -17,11 +32,14 @@ void read_untrusted(Bytes bytes) {
     } catch (const RecordError&) {  // it may go on behind a damaged record
     }
   }
-  const RecordFile records(file.path());
-  const RecordIndex index = build_record_index(records);
-  ReadWindow window;
-  for (std::int64_t i = 0; i < index.records(); ++i)
-    records.record(i, index.offsets[static_cast<std::size_t>(i)], index.length(i), window);
+  RecordFile records(file.path(), RecordFile::PackedDamage::cut);
+  std::optional<DamagedFile> damage;
+  const RecordIndex index = build_record_index(records, damage);
+  LOCKSTEP_CHECK_OP(index.offsets.back(), <=, records.size());
+  read_by_index(records, index);
+  records.map();
+  read_by_index(records, index);
+  build_record_index(RecordFile(file.path()));
 }
 
 }  // namespace lockstep::fuzz
