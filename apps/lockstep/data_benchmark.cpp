@@ -112,6 +112,7 @@ class DataBenchmark {
   void measure_cold(const data::Dataset& warm) {
     const auto files = files_->unpacked_files(records_);
     double resident = 0;
+    files_->release_pages();
     for (const auto& file : files) resident = std::max(resident, drop_from_page_cache(file));
     if (files.empty())
       return note("packed files are inflated into memory when they are opened; there is no cold reading");

@@ -15,6 +15,8 @@ std::optional<MappedFile> MappedFile::map(const InputFile& file, std::size_t cou
   return mapped;
 }
 
+void MappedFile::release() const noexcept { ::madvise(const_cast<char*>(begin_), count_, MADV_DONTNEED); }
+
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : begin_(std::exchange(other.begin_, nullptr)),
       count_(std::exchange(other.count_, 0)),

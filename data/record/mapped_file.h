@@ -24,6 +24,9 @@ class MappedFile {
   ~MappedFile();
 
   std::string_view bytes() const { return {begin_, count_}; }
+  /// Gives its pages back to the system, which may drop them from its cache then; they come again when they are
+  /// touched.
+  void release() const noexcept;
   /// Whether all that was read so far is what the file holds.
   bool is_intact() const noexcept { return guard_.is_intact(); }
 

@@ -42,6 +42,11 @@ class RecordFile {
   /// view while this turned false has to read it again; the checksums were right, but what was used may be zeros.
   bool is_mapped() const noexcept { return mapped_ && mapped_->is_intact(); }
 
+  /// Gives the pages of a mapping back to the system; they come again when they are read.
+  void release_pages() const noexcept {
+    if (mapped_) mapped_->release();
+  }
+
   /// `count` bytes from `offset`, or those up to the end. The view is into `scratch` (grown if it is too small) or into
   /// the file's own memory.
   std::string_view read(std::uint64_t offset, std::size_t count, std::string& scratch) const;

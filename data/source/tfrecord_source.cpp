@@ -237,6 +237,11 @@ std::vector<std::filesystem::path> TFRecordSource::unpacked_files(std::int64_t r
   return files;
 }
 
+void TFRecordSource::release_pages() const {
+  for (const Shard& shard : shards_)
+    if (shard.file) shard.file->release_pages();
+}
+
 void TFRecordSource::read(std::int64_t record_id, Sample& sample) const {
   const Place place = place_of(record_id);
   std::optional<SampleProblem> problem;

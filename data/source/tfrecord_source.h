@@ -48,6 +48,8 @@ class TFRecordSource final : public RecordSource {
   /// The files of records 0 to `records` - 1; those alone that are read where they lie, without the packed ones, whose
   /// records are in memory.
   std::vector<std::filesystem::path> unpacked_files(std::int64_t records) const;
+  /// Gives what is mapped back to the system, which can drop it from its cache only then. Reading brings it again.
+  void release_pages() const;
 
  private:
   /// Whether an index is on the disk as it is here, should be, or is left alone: of a damaged file.

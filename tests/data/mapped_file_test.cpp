@@ -46,6 +46,15 @@ TEST_F(MappedFileTest, HoldsTheBytesOfTheFile) {
   EXPECT_TRUE(mapped->is_intact());
 }
 
+TEST_F(MappedFileTest, ComesAgainAfterItsPagesWereReleased) {
+  const auto mapped = map_pages(3);
+  ASSERT_TRUE(mapped);
+  EXPECT_EQ(mapped->bytes(), std::string(3 * page_, 'x'));
+  mapped->release();
+  EXPECT_EQ(mapped->bytes(), std::string(3 * page_, 'x'));
+  EXPECT_TRUE(mapped->is_intact());
+}
+
 TEST_F(MappedFileTest, IsNothingForAnEmptyFile) {
   write_bytes(path_, "");
   EXPECT_FALSE(MappedFile::map(InputFile(path_), 0));
