@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "data/record/record_frame.h"
 #include "data/record/record_index.h"
 #include "data/source/tfrecord_source.h"
 #include "tests/data/support.h"
@@ -147,6 +148,48 @@ TEST_F(DamagedFiles, WithNothingBeforeTheDamageSayWhatIsWrong) {
                         "left out",
                         (directory_ / "a.tfrecord").string(), 3 * record_));
 }
+
+/// Read by an index that was made before, out of a mapping or not.
+class IndexedDamage : public ::testing::TestWithParam<bool> {};
+
+TEST_P(IndexedDamage, HasTheRightKindAtEveryBit) {
+  const TemporaryDirectory directory;
+  const auto path = directory / "a.tfrecord";
+  const std::vector<std::string> records = {"zero", std::string(100, 'x'), "", "three"};
+  write_records(path, records);
+  const std::string whole = read_bytes(path);
+  const RecordIndex index = build_record_index(RecordFile(path));
+  ReadWindow window;
+  for (std::size_t bit = 0; bit < whole.size() * 8; ++bit) {
+    std::string damaged = whole;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    write_bytes(path, damaged);
+    RecordFile file(path);
+    if (GetParam()) file.map();
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      const std::uint64_t begin = index.offsets[i];
+      const auto number = static_cast<std::int64_t>(i);
+      const auto read = [&] { return file.record(number, begin, index.length(number), window); };
+      if (bit / 8 < begin || bit / 8 >= index.offsets[i + 1]) {
+        ASSERT_EQ(read(), records[i]) << "bit " << bit;
+        continue;
+      }
+      try {
+        read();
+        ADD_FAILURE() << "bit " << bit << " may be anything";
+      } catch (const RecordError& error) {
+        ASSERT_EQ(error.fault(), bit / 8 < begin + kRecordHeaderBytes ? RecordFault::length_crc : RecordFault::data_crc)
+            << "bit " << bit;
+        ASSERT_EQ(error.location().record, number);
+        ASSERT_EQ(error.location().offset, static_cast<std::int64_t>(begin));
+        ASSERT_EQ(error.location().file, path.string());
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(TFRecordDamage, IndexedDamage, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Mapped" : "ByPread"; });
 
 }  // namespace
 }  // namespace lockstep::data

@@ -180,46 +180,6 @@ TEST(TFRecordDamage, HasTheRightKindAtEveryByte) {
   }
 }
 
-/// The same for those who read by an index that was made before, out of a mapping or not: a damaged header or damaged
-/// data, whatever bit it is.
-class IndexedDamage : public ::testing::TestWithParam<bool> {};
-
-TEST_P(IndexedDamage, HasTheRightKindAtEveryBit) {
-  const TemporaryDirectory directory;
-  const auto path = directory / "a.tfrecord";
-  const std::vector<std::string> records = {"zero", std::string(100, 'x'), "", "three"};
-  write_records(path, records);
-  const std::string whole = read_bytes(path);
-  const RecordIndex index = build_record_index(RecordFile(path));
-  ReadWindow window;
-  for (std::size_t bit = 0; bit < whole.size() * 8; ++bit) {
-    std::string damaged = whole;
-    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
-    write_bytes(path, damaged);
-    RecordFile file(path);
-    if (GetParam()) file.map();
-    for (std::size_t i = 0; i < records.size(); ++i) {
-      const std::uint64_t begin = index.offsets[i];
-      const auto number = static_cast<std::int64_t>(i);
-      const auto read = [&] { return file.record(number, begin, index.length(number), window); };
-      if (bit / 8 < begin || bit / 8 >= index.offsets[i + 1]) {
-        ASSERT_EQ(read(), records[i]) << "bit " << bit;
-        continue;
-      }
-      try {
-        read();
-        ADD_FAILURE() << "bit " << bit << " may be anything";
-      } catch (const RecordError& error) {
-        ASSERT_EQ(error.fault(), bit / 8 < begin + kRecordHeaderBytes ? RecordFault::length_crc : RecordFault::data_crc)
-            << "bit " << bit;
-        ASSERT_EQ(error.location().record, number);
-        ASSERT_EQ(error.location().offset, static_cast<std::int64_t>(begin));
-        ASSERT_EQ(error.location().file, path.string());
-      }
-    }
-  }
-}
-
 TEST(TFRecordDamage, OfAHeaderStopsTheIndexAtEveryBit) {
   const TemporaryDirectory directory;
   const auto path = directory / "a.tfrecord";
@@ -236,9 +196,6 @@ TEST(TFRecordDamage, OfAHeaderStopsTheIndexAtEveryBit) {
     EXPECT_EQ(damage->bytes_left_out, 21);
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(TFRecordDamage, IndexedDamage, ::testing::Bool(),
-                         [](const auto& test) { return test.param ? "Mapped" : "ByPread"; });
 
 TEST(TFRecordDamage, TruncationHasTheRightKindAtEveryLength) {
   const TemporaryDirectory directory;
