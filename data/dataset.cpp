@@ -235,7 +235,9 @@ std::int64_t Dataset::steps_per_epoch(ReplicaLayout layout) const {
 double Dataset::mixup_alpha() const { return description_->mixup_alpha; }
 ShardPolicy Dataset::shard_policy() const { return description_->policy; }
 std::optional<std::int64_t> Dataset::bad_records_allowed() const { return description_->bad_records; }
+std::string Dataset::order(ReplicaLayout layout) const { return Sharding(*description_, layout).order(); }
 std::vector<WorkerShare> Dataset::shares(ReplicaLayout layout, std::uint64_t seed, std::int64_t epoch) const {
+  if (global_batch() == 0) return {};
   return Sharding(*description_, layout).shares(seed, epoch);
 }
 std::string Dataset::description() const { return source().description() + description_->preparation(); }

@@ -165,7 +165,7 @@ class Dataset {
   Dataset batch(std::int64_t global_batch) const;
   /// Deals records to ranks by `policy`; ShardPolicy::automatic without it.
   Dataset shard(ShardPolicy policy) const;
-  /// Puts up with so many records that cannot be read on each rank: each is replaced by the next one that can, by its
+  /// Puts up with so many records that cannot be read, over all ranks of a training: each is replaced by the next one that can, by its
   /// id, so that batches and steps stay as they are. Without it the first one is an error.
   Dataset skip_bad_records(std::int64_t limit) const;
   /// Reads `batches` global batches ahead, whatever StreamOptions::prefetch says; fewer where they do not fit into
@@ -181,6 +181,8 @@ class Dataset {
   ShardPolicy shard_policy() const;
   std::optional<std::int64_t> bad_records_allowed() const;
   /// What each worker will read in `epoch`.
+  /// "shuffled in blocks of 84 records and windows of 21504": what must be the same for steps to mean the same records.
+  std::string order(ReplicaLayout layout) const;
   std::vector<WorkerShare> shares(ReplicaLayout layout, std::uint64_t seed, std::int64_t epoch) const;
   double mixup_alpha() const;  ///< 0: samples are not mixed
   std::string description() const;

@@ -1,6 +1,7 @@
 #include "strategy/data_fit.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "device/error.h"
 
@@ -22,6 +23,10 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
   if (use != DataUse::training && dataset.mixup_alpha() > 0)
     throw Error(ErrorCategory::input, "data", "needed samples as they are, to evaluate or predict",
                 "mixup mixes them in pairs");
+  if (use != DataUse::training && (dataset.shard_policy() != data::ShardPolicy::automatic || dataset.bad_records_allowed()))
+    throw Error(ErrorCategory::input, "data", "needed each record once, to evaluate or predict",
+                dataset.bad_records_allowed() ? "bad records may be skipped"
+                                              : fmt::format("the shard policy is {}", to_string(dataset.shard_policy())));
   if (use == DataUse::prediction) return;
   const std::int64_t outputs = model::element_count(network.output_shape());
   if (std::holds_alternative<model::SparseCategoricalCrossentropy>(loss)) {
@@ -35,6 +40,15 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
                        network.name()),
            spec.targets == 0 ? "the data set has class labels" : fmt::format("got {} targets", spec.targets));
   }
+}
+
+void check_same_classes(const data::Dataset& training, const data::Dataset& validation) {
+  const auto names = training.source().class_names();
+  const auto others = validation.source().class_names();
+  if (names.empty() || others.empty() || names == others) return;
+  throw Error(ErrorCategory::data, validation.description(),
+              fmt::format("needed the classes of the training, {}", fmt::join(names, ", ")),
+              fmt::format("got {}", fmt::join(others, ", ")));
 }
 
 }  // namespace lockstep::strategy

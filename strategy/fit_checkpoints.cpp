@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "device/error.h"
 #include "strategy/fit_loop.h"
@@ -96,8 +97,14 @@ void FitLoop::check_position(const RestoredCheckpoint& restored) const {
                 fmt::format("needed the shard policy that {} was made with, {}", restored.path.string(), saved),
                 fmt::format("got {}; --resume never starts over", policy));
   if (policy == "file" || policy == "off")
-    check_same(restored.path, "number of ranks", state.configuration->value("workers", layout_.workers()),
-               layout_.workers());
+    for (const auto& [what, key, given] : {std::tuple{"number of ranks", "workers", layout_.workers()},
+                                           {"number of replicas", "replicas", layout_.replicas}})
+      check_same(restored.path, what, state.configuration->value(key, given), given);
+  const std::string order = dataset_.order(layout_);
+  if (const auto saved = state.configuration->value("order", order); saved != order)
+    throw Error(ErrorCategory::checkpoint, "resume",
+                fmt::format("needed the order of records that {} was made with, {}", restored.path.string(), saved),
+                fmt::format("got {}; --resume never starts over", order));
   check_same(restored.path, "number of records", state.configuration->value("records", dataset_.size()),
              dataset_.size());
 }
@@ -142,6 +149,8 @@ TrainingState FitLoop::state() const {
   (*state.configuration)["records"] = dataset_.size();
   (*state.configuration)["shard_policy"] = to_string(dataset_.shard_policy());
   (*state.configuration)["workers"] = layout_.workers();
+  (*state.configuration)["replicas"] = layout_.replicas;
+  (*state.configuration)["order"] = dataset_.order(layout_);
   (*state.configuration)["preparation"] = dataset_.preparation();
   remember_route(*state.configuration, strategy_.selection().route);
   if (tuned_bytes_ > 0) (*state.configuration)[kBucketKey] = tuned_bytes_;

@@ -26,6 +26,18 @@ std::int64_t planned_steps(const FitOptions& fit, std::int64_t steps_per_epoch) 
   return std::min(by_epochs, by_steps);
 }
 
+/// A policy that deals to ranks needs like ranks; all of them see the same placements and throw the same.
+data::ReplicaLayout layout_of(const Strategy& strategy, data::ShardPolicy policy) {
+  std::vector<int> of_rank(static_cast<std::size_t>(strategy.session().size()));
+  for (const Placement& place : strategy.placements()) ++of_rank[static_cast<std::size_t>(place.rank)];
+  const auto [least, most] = std::ranges::minmax(of_rank);
+  if (policy != data::ShardPolicy::automatic && least != most)
+    throw Error(ErrorCategory::input, fmt::format("shard-policy {}", to_string(policy)),
+                "needed the same number of replicas on every rank",
+                fmt::format("some have {} and some {}", least, most));
+  return {strategy.num_replicas_in_sync(), least == most ? least : strategy.num_replicas_in_sync()};
+}
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 }  // namespace
@@ -37,7 +49,7 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer, const d
       trainer_(trainer),
       dataset_(dataset),
       fit_(fit),
-      layout_{strategy_.num_replicas_in_sync(), strategy_.local_replicas()},
+      layout_(layout_of(strategy_, dataset.shard_policy())),
       steps_per_epoch_(dataset.steps_per_epoch(layout_)),
       results_(static_cast<std::size_t>(strategy_.local_replicas())),
       step_body_([this](int local) {
@@ -64,7 +76,10 @@ History FitLoop::run() {
 void FitLoop::begin() {
   const allreduce::PhaseScope starting(&strategy_.activity(0), allreduce::Phase::starting);
   check_data_fits(dataset_, replicas_.network(), trainer_.loss);
-  if (fit_.validation) check_data_fits(*fit_.validation, replicas_.network(), trainer_.loss, DataUse::evaluation);
+  if (fit_.validation) {
+    check_data_fits(*fit_.validation, replicas_.network(), trainer_.loss, DataUse::evaluation);
+    check_same_classes(dataset_, *fit_.validation);
+  }
   last_step_ = planned_steps(fit_, steps_per_epoch_);
   check_same_plan(strategy_.ranks(), plan());
   schedule_ = effective_schedule(trainer_, dataset_.global_batch(), last_step_);
@@ -114,9 +129,7 @@ std::string FitLoop::plan() const {
       fmt::format("{}, {} steps, seed {}, {} micro-batches, {}, {} normalization", describe_plan(dataset_), last_step_,
                   trainer_.seed, trainer_.accumulate, to_string(trainer_.precision), to_string(trainer_.normalization));
   if (!trainer_.records_steps) plan += ", steps not recorded";
-  if (dataset_.shard_policy() != data::ShardPolicy::automatic)
-    plan +=
-        fmt::format(", shard policy {}, {} replicas a rank", to_string(dataset_.shard_policy()), layout_.per_worker);
+  plan += fmt::format(", {}, shard policy {}", dataset_.order(layout_), to_string(dataset_.shard_policy()));
   if (const auto allowed = dataset_.bad_records_allowed()) plan += fmt::format(", up to {} bad records", *allowed);
   if (fit_.validation) plan += fmt::format(", validation on {}", describe_plan(*fit_.validation));
   if (fit_.pretrained)

@@ -51,12 +51,6 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
           "a border of 4 pixels and flips); imagenet (224x224, normalized; training with random resized crops and "
           "flips). Else as the model of a checkpoint was trained, or none")
       ->group(group);
-  command
-      .add_option("--bad-records", arguments.bad_records,
-                  "Records that cannot be read: fail at the first, or skip:N, replace up to N of them by the records "
-                  "that follow them and tell of each file")
-      ->capture_default_str()
-      ->group(group);
   command.add_option("--global-batch", arguments.global_batch, "Samples of a step over all replicas")
       ->capture_default_str()
       ->group(group);

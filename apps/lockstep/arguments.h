@@ -31,7 +31,7 @@ struct DataArguments {
   std::string input_shape;   ///< "28x28x1"
   std::int64_t classes = 0;  ///< 0: what the data say
   std::string images;        ///< whose recipes images are prepared by; empty: as the model was trained, else as stored
-  std::string bad_records = "fail";
+  std::string bad_records = "fail";  ///< of training data
   std::int64_t global_batch = 64;
   int threads = 1;
   int prefetch = 2;

@@ -103,8 +103,9 @@ std::map<std::int64_t, std::int64_t> no_counts(std::int64_t classes) {
 
 bool is_inspected_by_source(const std::string& argument) {
   constexpr std::array<std::string_view, 6> kSources = {
-      "csv:", "images:", "idx:", "fashion-mnist", "synthetic:", "synthetic-images:"};
+      "csv:", "images:", "idx:", "fashion-mnist:", "synthetic:", "synthetic-images:"};
   if (std::ranges::any_of(kSources, [&](std::string_view source) { return argument.starts_with(source); })) return true;
+  if (argument == "fashion-mnist") return true;
   std::error_code ignored;
   return std::filesystem::is_directory(argument, ignored) && !data::read_dataset_json(argument) &&
          data::is_image_folder(argument);

@@ -86,6 +86,12 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
           "(all records to each rank)")
       ->capture_default_str()
       ->group("Data");
+  command
+      .add_option("--bad-records", a.data.bad_records,
+                  "Records of --data that cannot be read: fail at the first, or skip:N, replace up to N of them by the "
+                  "records that follow them and tell of each file; a file that is cut off is used up to there then")
+      ->capture_default_str()
+      ->group("Data");
   const char* group = "Training";
   command.add_option("--epochs", a.epochs, "Passes over the data; 1 unless --steps is given")->group(group);
   command.add_option("--steps", a.steps, "Steps at most; the first of both limits counts")->group(group);

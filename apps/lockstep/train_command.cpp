@@ -74,6 +74,7 @@ strategy::FitOptions fit_options(const TrainArguments& arguments) {
 data::Dataset open_validation(const TrainArguments& arguments, const data::SampleSpec& spec) {
   DataArguments same = arguments.data;
   if (same.classes == 0) same.classes = spec.classes;
+  same.bad_records = "fail";  // each record counts once
   return open_dataset(same, arguments.validation_data, "test", arguments.seed).batch(arguments.data.global_batch);
 }
 

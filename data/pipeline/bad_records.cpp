@@ -4,10 +4,10 @@
 
 namespace lockstep::data {
 
-void throw_too_many_bad(std::int64_t limit, std::string_view last) {
+void throw_too_many_bad(std::int64_t limit, std::string_view one) {
   throw Error(ErrorCategory::data, "bad records",
               fmt::format("needed at most {} record{} that cannot be read", limit, limit == 1 ? "" : "s"),
-              fmt::format("there are more; the last one met: {}", last));
+              fmt::format("there are more, such as: {}", one));
 }
 
 void BadRecords::note(std::int64_t record_id, const Error& error) {

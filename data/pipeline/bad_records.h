@@ -24,7 +24,6 @@ class BadRecords {
   /// `limit`: how many may be noted; none: not one.
   explicit BadRecords(std::optional<std::int64_t> limit) : limit_(limit) {}
 
-  bool any_allowed() const { return limit_.has_value(); }
   /// Throws `error` again where none is allowed, else Error (data) for one more than the limit.
   void note(std::int64_t record_id, const Error& error);
   /// In the order of ids.
@@ -36,7 +35,7 @@ class BadRecords {
   std::map<std::int64_t, std::string> problems_;
 };
 
-/// Throws the Error (data) that more than `limit` records are bad, `last` among them.
-[[noreturn]] void throw_too_many_bad(std::int64_t limit, std::string_view last);
+/// Throws the Error (data) that more than `limit` records are bad, `one` among them.
+[[noreturn]] void throw_too_many_bad(std::int64_t limit, std::string_view one);
 
 }  // namespace lockstep::data

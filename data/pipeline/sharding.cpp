@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include "device/error.h"
 #include "device/random.h"
@@ -72,24 +71,49 @@ RecordSequence Sharding::sequence(int worker, std::uint64_t seed, std::int64_t e
   if (!shuffled_ || ranges.records == 0) return RecordSequence(ranges, std::nullopt);
   if (policy_ == ShardPolicy::off && worker > 0)
     seed = device::random_key(seed, "worker", static_cast<std::uint64_t>(worker));
-  return RecordSequence(ranges, EpochOrder(seed, epoch, choose_order_shape(ranges.records, record_bytes_, slots_)));
+  return RecordSequence(ranges, EpochOrder(seed, epoch, shape_of(ranges)));
+}
+
+OrderShape Sharding::shape_of(const Ranges& ranges) const {
+  return choose_order_shape(ranges.records, record_bytes_, slots_);
+}
+
+std::string Sharding::order() const {
+  if (!shuffled_) return "in the order of ids";
+  const OrderShape shape = shape_of(ranges_.front());
+  if (shape.block == 1) return "shuffled one by one";
+  return fmt::format("shuffled in blocks of {} records and windows of {}", shape.block, shape.window);
 }
 
 std::vector<WorkerShare> Sharding::shares(std::uint64_t seed, std::int64_t epoch) const {
+  std::vector<std::int64_t> last_record;  // of each file, plus 1
+  if (!has_own_orders())
+    for (const StoredFile& file : files_)
+      last_record.push_back((last_record.empty() ? 0 : last_record.back()) + file.records);
   std::vector<WorkerShare> shares;
   for (int worker = 0; worker < layout_.workers(); ++worker)
-    shares.push_back(count(worker, sequence(worker, seed, epoch)));
+    shares.push_back(has_own_orders() ? share_of_own_files(worker)
+                                      : count(worker, sequence(worker, seed, epoch), last_record));
   return shares;
 }
 
-WorkerShare Sharding::count(int worker, const RecordSequence& sequence) const {
-  std::vector<std::int64_t> last_record;  // of each file, plus 1
-  for (const StoredFile& file : files_)
-    last_record.push_back((last_record.empty() ? 0 : last_record.back()) + file.records);
-  const bool counted = !files_.empty() && last_record.back() <= kMostCounted;
+WorkerShare Sharding::share_of_own_files(int worker) const {
+  WorkerShare share;
+  const bool all = policy_ == ShardPolicy::off;
+  const auto step = static_cast<std::size_t>(all ? 1 : layout_.workers());
+  for (std::size_t i = all ? 0 : static_cast<std::size_t>(worker); i < files_.size(); i += step) {
+    share.files += files_[i].records > 0;
+    share.bytes += files_[i].bytes;
+  }
+  share.records = plan_.records_of_worker(worker);
+  return share;
+}
+
+WorkerShare Sharding::count(int worker, const RecordSequence& sequence,
+                            const std::vector<std::int64_t>& last_record) const {
   WorkerShare share = {0, plan_.records_of_worker(worker), plan_.records_of_worker(worker) * record_bytes_};
-  if (!counted) return share;
-  std::set<std::size_t> seen;
+  if (last_record.empty() || last_record.back() > kMostCounted) return share;
+  std::vector<bool> seen(files_.size());
   double bytes = 0;
   for (std::int64_t step = 0; step < plan_.steps_per_epoch(); ++step) {
     for (int local = 0; local < layout_.per_worker; ++local) {
@@ -97,12 +121,12 @@ WorkerShare Sharding::count(int worker, const RecordSequence& sequence) const {
       for (std::int64_t position = positions.begin; position < positions.end; ++position) {
         const auto file = static_cast<std::size_t>(
             std::upper_bound(last_record.begin(), last_record.end(), sequence[position]) - last_record.begin());
-        seen.insert(file);
+        seen[file] = true;
         bytes += static_cast<double>(files_[file].bytes) / static_cast<double>(files_[file].records);
       }
     }
   }
-  share.files = static_cast<std::int64_t>(seen.size());
+  share.files = std::ranges::count(seen, true);
   share.bytes = static_cast<std::int64_t>(bytes);
   return share;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,8 +27,11 @@ class Sharding {
   /// What `worker` goes through in `epoch`; `seed` counts where the pipeline shuffles.
   RecordSequence sequence(int worker, std::uint64_t seed, std::int64_t epoch) const;
 
-  /// What each worker reads in `epoch`, by going through its records. Up to kMostCounted records; of more, `records`
-  /// alone is known, `bytes` is the share of all bytes, and `files` is 0.
+  /// For people, and to see whether it is still the same: "shuffled one by one".
+  std::string order() const;
+
+  /// What each worker reads in `epoch`, by going through its records where need be. Up to kMostCounted records; of more,
+  /// `records` alone is known, `bytes` is the share of all bytes, and `files` is 0.
   static constexpr std::int64_t kMostCounted = 1 << 20;
   std::vector<WorkerShare> shares(std::uint64_t seed, std::int64_t epoch) const;
 
@@ -47,7 +51,9 @@ class Sharding {
   const Ranges& ranges_of(int worker) const {
     return ranges_[ranges_.size() == 1 ? 0 : static_cast<std::size_t>(worker)];
   }
-  WorkerShare count(int worker, const RecordSequence& sequence) const;
+  OrderShape shape_of(const Ranges& ranges) const;
+  WorkerShare share_of_own_files(int worker) const;
+  WorkerShare count(int worker, const RecordSequence& sequence, const std::vector<std::int64_t>& last_record) const;
 
   ShardPolicy policy_;
   ReplicaLayout layout_;

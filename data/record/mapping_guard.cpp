@@ -36,7 +36,8 @@ static_assert(std::atomic<std::uintptr_t>::is_always_lock_free && std::atomic<bo
 bool cover(std::uintptr_t address) {
   for (MappingGuard::Slot& slot : slots) {
     const std::uintptr_t begin = slot.begin.load(std::memory_order_acquire);
-    if (begin == 0 || address < begin || address >= slot.end.load(std::memory_order_relaxed)) continue;
+    if (begin == 0 || address < begin || address >= slot.end.load(std::memory_order_acquire)) continue;
+    if (slot.begin.load(std::memory_order_relaxed) != begin) continue;  // given to another mapping meanwhile
     slot.is_intact.store(false, std::memory_order_release);
     void* const page = reinterpret_cast<void*>(address & ~(page_bytes - 1));
     const int error = errno;
@@ -52,10 +53,13 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   if ((handler_before.sa_flags & SA_SIGINFO) != 0) return handler_before.sa_sigaction(signal, info, context);
   if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN)
     return handler_before.sa_handler(signal);
-  // The instruction fails again on return, and then without us.
+  const bool is_sent = info->si_code <= 0;
+  if (is_sent && handler_before.sa_handler == SIG_IGN) return;
   struct sigaction without = {};
   without.sa_handler = SIG_DFL;
   ::sigaction(signal, &without, nullptr);
+  // An instruction that failed does so again on return, and then without us; a signal that was sent has to be sent on.
+  if (is_sent) ::raise(signal);
 }
 
 extern "C" void take_bus_error(int signal, siginfo_t* info, void* context) {

@@ -37,6 +37,7 @@ class RecentFiles {
     std::vector<File> files;  // the last used one first
   };
 
+  static std::size_t group_of(std::size_t number);
   static std::shared_ptr<const RecordFile> find(Group& group, std::size_t number);
 
   Open open_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -158,6 +159,8 @@ std::optional<RecordIndex> read_index(const InputFile& file, const FileStamp& st
   if (!read_offsets(file, head->bytes, size - kCrcBytes, crc, index.offsets)) return std::nullopt;
   if (const auto labels = head->fields.find("labels"); labels != head->fields.end()) {
     index.labels = LabelRange{labels->at("feature"), integer_at(*labels, "lowest"), integer_at(*labels, "highest")};
+    if (index.labels->highest < -1 || index.labels->highest >= std::numeric_limits<std::int32_t>::max())
+      return std::nullopt;
   }
   return index;
 }

@@ -33,6 +33,19 @@ bool names_columns_of(const CsvOptions& options, const Row& row) {
          std::ranges::any_of(options.categorical, is_name);
 }
 
+/// A column without a name is called by its number; two of one name could not be told apart.
+std::vector<std::string> names_of(const Row& header, const std::string& file) {
+  std::vector<std::string> names = header;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) names[i] = std::to_string(i + 1);
+    if (const auto same = std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]);
+        same != names.begin() + static_cast<std::ptrdiff_t>(i))
+      throw Error(ErrorCategory::data, file, "needed columns of different names",
+                  fmt::format("columns {} and {} are both called {}", same - names.begin() + 1, i + 1, names[i]));
+  }
+  return names;
+}
+
 /// A header has names where the rows have numbers.
 bool looks_like_header(const Row& first, const Row& second, const CsvOptions& options, const std::string& file) {
   if (second.empty()) return std::ranges::none_of(first, is_number);
@@ -147,7 +160,7 @@ CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const Cs
   } else if (options.header != CsvHeader::no) {
     const bool names = std::ranges::any_of(first, [](const std::string& field) { return !is_number(field); });
     layout.has_header = options.header == CsvHeader::yes || (names && looks_like_header(first, second, options, file));
-    if (layout.has_header) layout.names = first;
+    if (layout.has_header) layout.names = names_of(first, file);
   }
   if (layout.has_header && second.empty())
     throw Error(ErrorCategory::data, file, "needed rows", "the file has a header alone");

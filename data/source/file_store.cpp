@@ -91,7 +91,8 @@ void FileStore::check(const std::string& header) const {
 }
 
 void FileStore::create(const std::string& header) {
-  writer_.emplace(path_, Durability::cached);
+  // Not of the category data: a full disk says nothing about the records.
+  writer_.emplace(path_, Durability::cached, ErrorCategory::input);
   const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";
   std::error_code unknown;
   const auto room = std::filesystem::space(directory, unknown).available;

@@ -39,6 +39,12 @@ JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inpu
           fmt::format("those of {} are {}", input->description(), text_of(input->spec())));
     if (__builtin_add_overflow(size_, input->size(), &size_))
       throw Error(ErrorCategory::input, word, "needed fewer than 2^63 records", "the data sets have more together");
+    const auto names = input->class_names();
+    if (class_names_.empty()) class_names_ = names;
+    if (!names.empty() && names != class_names_)
+      throw Error(ErrorCategory::input, word,
+                  fmt::format("needed data sets of the same classes, {}", fmt::join(class_names_, ", ")),
+                  fmt::format("those of {} are {}", input->description(), fmt::join(names, ", ")));
     has_encoded_images_ = has_encoded_images_ && input->has_encoded_images();
     has_images_ = has_images_ && input->has_images() && input->normalization() == inputs_.front()->normalization();
   }
@@ -46,6 +52,15 @@ JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inpu
 
 device::ChannelNormalization JoinedSource::normalization() const {
   return has_images_ ? inputs_.front()->normalization() : device::ChannelNormalization();
+}
+
+std::vector<DamagedFile> JoinedSource::damage() const {
+  std::vector<DamagedFile> damage;
+  for (const auto& input : inputs_) {
+    const auto more = input->damage();
+    damage.insert(damage.end(), more.begin(), more.end());
+  }
+  return damage;
 }
 
 std::vector<std::int64_t> JoinedSource::sizes() const {

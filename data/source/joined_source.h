@@ -19,13 +19,14 @@ class JoinedSource : public RecordSource {
   bool has_images() const override { return has_images_; }
   bool has_encoded_images() const override { return has_encoded_images_; }
   device::ChannelNormalization normalization() const override;
-  std::vector<std::string> class_names() const override { return inputs_.front()->class_names(); }
+  std::vector<std::string> class_names() const override { return class_names_; }
+  std::vector<DamagedFile> damage() const override;
   std::string description() const override;
   std::string preparation() const override;
 
  protected:
   /// `word` names them in errors ("interleave") and `how` in descriptions: "one after the other". Throws Error (input)
-  /// that says what differs where their samples do not have one spec.
+  /// that says what differs where their samples do not have one spec, or their classes other names.
   JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inputs, std::string_view word, std::string how);
 
   std::vector<std::int64_t> sizes() const;
@@ -35,6 +36,7 @@ class JoinedSource : public RecordSource {
  private:
   std::vector<std::shared_ptr<const RecordSource>> inputs_;
   std::string how_;
+  std::vector<std::string> class_names_;
   std::int64_t size_ = 0;
   bool has_images_ = true;
   bool has_encoded_images_ = true;

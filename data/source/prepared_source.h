@@ -21,6 +21,9 @@ class PreparedSource final : public RecordSource {
   device::ChannelNormalization normalization() const override { return normalization_; }
   void read(std::int64_t record_id, Sample& sample) const override;
   std::vector<std::string> class_names() const override { return pipeline_.source->class_names(); }
+  std::vector<DamagedFile> damage() const override { return pipeline_.source->damage(); }
+  std::vector<StoredFile> files() const override { return pipeline_.source->files(); }
+  void will_need(Range record_ids) const override { pipeline_.source->will_need(record_ids); }
   std::string description() const override { return pipeline_.source->description() + pipeline_.preparation(); }
   std::string preparation() const override { return pipeline_.source->preparation() + pipeline_.preparation(); }
 

@@ -86,7 +86,7 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
 void TFRecordSource::find_records(Shard& shard, const RecordFile& file) {
   // Of an inflated file that was cut, a kept index would tell of records that are not there.
   auto kept = file.is_cut() ? std::nullopt : load_record_index(record_index_path(shard.path, index_dir_), shard.stamp);
-  if (kept) {
+  if (kept && kept->offsets.back() == file.size()) {
     shard.index = *std::move(kept);
     return;
   }
@@ -244,6 +244,15 @@ std::vector<StoredFile> TFRecordSource::files() const {
   return files;
 }
 
+/// Of a file that has to be opened for it. What is wrong with it is said where its records are read.
+void TFRecordSource::advise(std::size_t shard, std::uint64_t begin, std::uint64_t bytes) const {
+  try {
+    recent_.get(shard)->will_need(begin, bytes);
+  } catch (const Error&) {
+    return;
+  }
+}
+
 void TFRecordSource::will_need(Range record_ids) const {
   while (record_ids.begin < record_ids.end) {
     const Place first = place_of(record_ids.begin);
@@ -254,7 +263,7 @@ void TFRecordSource::will_need(Range record_ids) const {
     if (shard.file)
       shard.file->will_need(begin, bytes);
     else
-      recent_.get(first.shard)->will_need(begin, bytes);
+      advise(first.shard, begin, bytes);
     record_ids.begin += count;
   }
 }

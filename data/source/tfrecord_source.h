@@ -81,6 +81,7 @@ class TFRecordSource final : public RecordSource {
   std::int64_t count_classes(const std::string& label_feature);
   void keep_indexes();
   Place place_of(std::int64_t record_id) const;
+  void advise(std::size_t shard, std::uint64_t begin, std::uint64_t bytes) const;
   RecordLocation location(std::size_t shard, std::int64_t record) const;
   [[noreturn]] void fail(const Place& place, const SampleProblem& problem) const;
   /// use(data) of one record; once more, with what pread gives, where its mapping lost a page meanwhile.

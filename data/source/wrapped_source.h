@@ -19,6 +19,7 @@ class WrappedSource : public RecordSource {
   bool has_encoded_images() const override { return source_->has_encoded_images(); }
   device::ChannelNormalization normalization() const override { return source_->normalization(); }
   std::vector<std::string> class_names() const override { return source_->class_names(); }
+  std::vector<DamagedFile> damage() const override { return source_->damage(); }
   std::string description() const override { return source_->description() + ", " + word_; }
   std::string preparation() const override { return source_->preparation() + ", " + word_; }
 

@@ -102,8 +102,7 @@ TEST(BadRecordsOfRanks, AreTooManyForAllTogether) {
     }
   });
   EXPECT_THAT(messages,
-              ::testing::Each("[bad records] needed at most 4 records that cannot be read; there are more; the "
-                              "last one met: z"));
+              ::testing::Each("[bad records] needed at most 4 records that cannot be read; there are more, such as: z"));
 }
 
 }  // namespace
