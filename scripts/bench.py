@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 from bench_allreduce import measure_allreduce, measure_cluster, measure_overlap
+from bench_images import measure_images
 from bench_records import measure_records
 from bench_tools import BUILD, LOCKSTEP, ROOT, Run, fail, physical_cores, row, spread, title
 
@@ -124,8 +125,8 @@ def measure_primitives(options, result):
 
 
 PARTS = {"single": measure_single, "replicas": measure_replicas, "start": measure_start,
-         "primitives": measure_primitives, "records": measure_records, "allreduce": measure_allreduce, "cluster": measure_cluster,
-         "overlap": measure_overlap}
+         "primitives": measure_primitives, "records": measure_records, "images": measure_images,
+         "allreduce": measure_allreduce, "cluster": measure_cluster, "overlap": measure_overlap}
 OF_TORCH = {"single", "start"}
 OF_ROOT = {"cluster", "overlap"}
 

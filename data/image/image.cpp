@@ -11,8 +11,8 @@ ImageView view_of(std::span<const std::uint8_t> pixels, int height, int width, i
 }
 
 void Image::reshape(int height, int width, int channels) {
-  const std::size_t bytes = static_cast<std::size_t>(height) * width * channels;
-  if (pixels_.size() < bytes) pixels_.resize(bytes);
+  const std::size_t bytes = kBefore + static_cast<std::size_t>(height) * width * channels;
+  if (memory_.size() < bytes) memory_.resize(bytes);
   height_ = height;
   width_ = width;
   channels_ = channels;
