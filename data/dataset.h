@@ -165,8 +165,8 @@ class Dataset {
   Dataset batch(std::int64_t global_batch) const;
   /// Deals records to ranks by `policy`; ShardPolicy::automatic without it.
   Dataset shard(ShardPolicy policy) const;
-  /// Puts up with so many records that cannot be read, over all ranks of a training: each is replaced by the next one that can, by its
-  /// id, so that batches and steps stay as they are. Without it the first one is an error.
+  /// Puts up with so many records that cannot be read, over all ranks of a training: each is replaced by the next one
+  /// that can, by its id, so that batches and steps stay as they are. Without it the first one is an error.
   Dataset skip_bad_records(std::int64_t limit) const;
   /// Reads `batches` global batches ahead, whatever StreamOptions::prefetch says; fewer where they do not fit into
   /// StreamOptions::prefetch_bytes.

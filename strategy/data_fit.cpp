@@ -23,10 +23,12 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
   if (use != DataUse::training && dataset.mixup_alpha() > 0)
     throw Error(ErrorCategory::input, "data", "needed samples as they are, to evaluate or predict",
                 "mixup mixes them in pairs");
-  if (use != DataUse::training && (dataset.shard_policy() != data::ShardPolicy::automatic || dataset.bad_records_allowed()))
+  if (use != DataUse::training &&
+      (dataset.shard_policy() != data::ShardPolicy::automatic || dataset.bad_records_allowed()))
     throw Error(ErrorCategory::input, "data", "needed each record once, to evaluate or predict",
-                dataset.bad_records_allowed() ? "bad records may be skipped"
-                                              : fmt::format("the shard policy is {}", to_string(dataset.shard_policy())));
+                dataset.bad_records_allowed()
+                    ? "bad records may be skipped"
+                    : fmt::format("the shard policy is {}", to_string(dataset.shard_policy())));
   if (use == DataUse::prediction) return;
   const std::int64_t outputs = model::element_count(network.output_shape());
   if (std::holds_alternative<model::SparseCategoricalCrossentropy>(loss)) {

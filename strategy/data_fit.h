@@ -14,7 +14,8 @@ enum class DataUse {
 };
 
 /// Throws Error (data) unless `network` and `loss` can take what `dataset` gives: shape, number of classes or targets,
-/// records at all; and Error (input) where it is not batched, or is to be evaluated and would not give each record once.
+/// records at all; and Error (input) where it is not batched, or is to be evaluated and would not give each record
+/// once.
 void check_data_fits(const data::Dataset& dataset, const model::Network& network, const model::Loss& loss,
                      DataUse use = DataUse::training);
 

@@ -30,8 +30,8 @@ class Sharding {
   /// For people, and to see whether it is still the same: "shuffled one by one".
   std::string order() const;
 
-  /// What each worker reads in `epoch`, by going through its records where need be. Up to kMostCounted records; of more,
-  /// `records` alone is known, `bytes` is the share of all bytes, and `files` is 0.
+  /// What each worker reads in `epoch`, by going through its records where need be. Up to kMostCounted records; of
+  /// more, `records` alone is known, `bytes` is the share of all bytes, and `files` is 0.
   static constexpr std::int64_t kMostCounted = 1 << 20;
   std::vector<WorkerShare> shares(std::uint64_t seed, std::int64_t epoch) const;
 

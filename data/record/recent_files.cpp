@@ -1,14 +1,11 @@
 #include "data/record/recent_files.h"
 
 #include <algorithm>
-#include <cstdint>
 
 namespace lockstep::data {
 
-/// Multiplied, so that a rank which reads every 16th file has all groups too (Knuth's multiplicative hashing).
-std::size_t RecentFiles::group_of(std::size_t number) {
-  return static_cast<std::size_t>((std::uint64_t{number} * 0x9e3779b97f4a7c15u) >> 32) % kGroups;
-}
+/// A rank that reads every 16th file has all groups too.
+std::size_t RecentFiles::group_of(std::size_t number) { return (number + number / kGroups) % kGroups; }
 
 /// The caller holds the group's mutex.
 std::shared_ptr<const RecordFile> RecentFiles::find(Group& group, std::size_t number) {

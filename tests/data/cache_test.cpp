@@ -196,7 +196,8 @@ TEST_F(CacheFile, HasItsNameOnceItHoldsAllRecords) {
     ASSERT_TRUE(stream->next(parts));
     EXPECT_FALSE(std::filesystem::exists(file()));
     EXPECT_EQ(names_in(directory_.path()).size(), 1u) << "what there is lies beside it";
-    batches_of(dataset.batch(4), 2);
+    // Epoch by epoch: of two at once, both may make a record that neither has.
+    for (int pass = 0; pass < 2; ++pass) batches_of(dataset.batch(4), 1);
     EXPECT_EQ(source_->reads(), 4);
     EXPECT_THAT(names_in(directory_.path()), ElementsAre("cache"));
   }
@@ -306,7 +307,7 @@ TEST_F(CacheFile, HasTheFormThatItsHeaderSays) {
 }
 
 TEST_F(CacheFile, NeedsADirectoryAndRoom) {
-  EXPECT_THAT(data_error_of(
+  EXPECT_THAT(input_error_of(
                   [&] { Dataset::from_source(std::make_shared<CountingSource>(1)).cache(directory_ / "none/cache"); }),
               HasSubstr("none/cache] needed to write the file; No such file or directory"));
   EXPECT_THAT(input_error_of([&] { cached(std::int64_t{1} << 50); }),

@@ -209,6 +209,13 @@ TEST_F(CsvTest, RefusesNamesThatAreNoCategories) {
       at("line 10001, column 1") + "needed at most 10000 different values in the column 1; \"10000\" is one more");
 }
 
+TEST_F(CsvTest, TellsColumnsApartByTheirNames) {
+  EXPECT_THAT(error("a,a,label\n1,2,0\n"),
+              ::testing::HasSubstr("needed columns of different names; columns 1 and 2 are both called a"));
+  EXPECT_EQ(open(",b,label\n7,2,0\n1,2,1\n").spec().shape, (std::vector<std::int64_t>{2}))
+      << "1 is the name of the first";
+}
+
 TEST(CsvOptions, AreReadFromText) {
   const CsvOptions options = CsvOptions::parse(
       "label=kind&columns=a,2&leave_out=id&categorical=a,b&header=no&unknown=column&like=train.csv&targets=p,q", "");

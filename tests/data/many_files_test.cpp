@@ -96,8 +96,9 @@ TEST(RecentFiles, KeepsTheFilesUsedLastAndThoseInUse) {
     ++opened;
     return RecordFile(directory / "a.tfrecord");
   });
-  constexpr std::size_t kStep = 16;  // files of one group
-  constexpr std::size_t kMost = RecentFiles::kMost / kStep;
+  constexpr std::size_t kGroups = 16;
+  constexpr std::size_t kStep = kGroups * kGroups;  // files of one group
+  constexpr std::size_t kMost = RecentFiles::kMost / kGroups;
   const auto held = files.get(0);
   for (std::size_t i = 0; i < kMost; ++i) files.get(i * kStep);
   EXPECT_EQ(opened, static_cast<int>(kMost));

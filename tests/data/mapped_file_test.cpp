@@ -130,6 +130,16 @@ TEST_F(MappedFileTest, LeavesTheSignalOfOthersToWhomItBelongs) {
       "");
 }
 
+TEST_F(MappedFileTest, LeavesASignalThatWasSentToWhomItIsFor) {
+  EXPECT_DEATH(
+      {
+        const auto mapped = map_pages(1);
+        ::raise(SIGBUS);
+        ::_exit(0);
+      },
+      "");
+}
+
 TEST_F(MappedFileTest, OfRecordsEndsWithTheErrorOfPread) {
   const std::vector<std::string> records(50, std::string(1000, 'x'));
   write_records(path_, records);

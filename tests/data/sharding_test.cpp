@@ -194,6 +194,24 @@ TEST(Sharding, ByFileNeedsAFileForEachRank) {
             "not read from files");
 }
 
+TEST(Sharding, TellsTheOrderThatAResumeNeeds) {
+  EXPECT_EQ(Sharding(pipeline_of({50, 51}, 8), {1, 1}).order(), "shuffled one by one");
+  EXPECT_EQ(Sharding(pipeline_of({40'000, 30'000}, 4, ShardPolicy::automatic, 500), {1, 1}).order(),
+            "shuffled in blocks of 68 records and windows of 536860");
+  Pipeline in_order = pipeline_of({50}, 8);
+  in_order.shuffled = false;
+  EXPECT_EQ(Sharding(in_order, {1, 1}).order(), "in the order of ids");
+}
+
+TEST(Sharding, OffSharesAreAllFiles) {
+  const auto shares = Sharding(pipeline_of({50, 0, 51}, 8, ShardPolicy::off), {2, 1}).shares(1, 0);
+  for (const WorkerShare& share : shares) {
+    EXPECT_EQ(share.files, 2);
+    EXPECT_EQ(share.records, 101);
+    EXPECT_EQ(share.bytes, 101'000);
+  }
+}
+
 TEST(Sharding, CountsManyRecordsByTheirAverage) {
   const Sharding sharding(pipeline_of({2'000'000, 1'000'000}, 100), {4, 1});
   const auto shares = sharding.shares(1, 0);

@@ -101,8 +101,8 @@ TEST(BadRecordsOfRanks, AreTooManyForAllTogether) {
       messages[static_cast<std::size_t>(rank.rank())] = error.what();
     }
   });
-  EXPECT_THAT(messages,
-              ::testing::Each("[bad records] needed at most 4 records that cannot be read; there are more, such as: z"));
+  EXPECT_THAT(messages, ::testing::Each(
+                            "[bad records] needed at most 4 records that cannot be read; there are more, such as: z"));
 }
 
 }  // namespace

@@ -119,8 +119,13 @@ TEST(ResumeFrom, RefusesAnotherBatchSeedOrDataSet) {
             fmt::format("[resume] needed the global batch that {} was made with, 40: the position in the data depends "
                         "on it; got 20; --resume never starts over",
                         (directory.path() / "step-00000004").string()));
+  EXPECT_THAT(
+      error(small_data().batch(40), {}),
+      ::testing::AllOf(
+          HasSubstr("needed the order of records that"),
+          HasSubstr("was made with, shuffled one by one; got in the order of ids; --resume never starts over")));
   EXPECT_THAT(error(shuffled_data(), {.seed = 2}), HasSubstr("needed the seed that"));
-  EXPECT_THAT(error(small_data(500).batch(40), {}), HasSubstr("needed the number of records that"));
+  EXPECT_THAT(error(small_data(500).shuffle().batch(40), {}), HasSubstr("needed the number of records that"));
 }
 
 TEST(ResumeFrom, RefusesAnotherModelOrOptimizer) {
