@@ -13,6 +13,7 @@
 #include "data/source/idx_source.h"
 #include "data/source/image_folder_source.h"
 #include "data/source/synthetic_source.h"
+#include "data/source/text_pieces.h"
 #include "data/source/tfrecord_source.h"
 #include "device/error.h"
 
@@ -26,16 +27,6 @@ constexpr const char* kSpecs =
     "a glob of TFRecord files, a directory with a dataset.json or with folders of images, fashion-mnist[:train|:test], "
     "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], images:DIRECTORY or "
     "synthetic:HxWxC:CLASSES:COUNT[:train|:test] (synthetic-images: the same in uint8)";
-
-std::vector<std::string> pieces_of(std::string_view text, char separator) {
-  std::vector<std::string> pieces;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    pieces.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return pieces;
-}
 
 [[noreturn]] void fail_input(const std::string& spec, std::string_view needed, std::string_view given) {
   throw Error(ErrorCategory::input, "--data " + spec, needed, given);

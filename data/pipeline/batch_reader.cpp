@@ -110,9 +110,8 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part, const std::
 /// The id of the record that `sample` holds then: the key's, or the next one that can be read where bad records are put
 /// up with. So batches and steps stay as they are on all ranks, whoever meets which.
 std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& sample) const {
-  const std::int64_t asked = key.record_id;
-  const std::int64_t records = pipeline_.source->size();
-  for (;;) {
+  const RecordSource& source = *pipeline_.source;
+  for (std::int64_t tried = 0; tried < source.size(); ++tried) {
     try {
       reader.read(key, sample);
       return key.record_id;
@@ -120,11 +119,10 @@ std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& samp
       if (error.category() != ErrorCategory::data) throw;
       bad_records_->note(key.record_id, error);
     }
-    key.record_id = (key.record_id + 1) % records;
-    if (key.record_id == asked)
-      throw Error(ErrorCategory::data, pipeline_.source->description(), "needed a record that can be read",
-                  fmt::format("all {} are bad", records));
+    key.record_id = (key.record_id + 1) % source.size();
   }
+  throw Error(ErrorCategory::data, source.description(), "needed a record that can be read",
+              fmt::format("all {} are bad", source.size()));
 }
 
 }  // namespace lockstep::data

@@ -5,7 +5,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "data/order/batch_plan.h"
@@ -75,8 +74,7 @@ class RecordSequence {
 
  private:
   friend class Sharding;
-  RecordSequence(const Sharding::Ranges& ranges, std::optional<EpochOrder> order)
-      : ranges_(&ranges), order_(std::move(order)) {}
+  RecordSequence(const Sharding::Ranges& ranges, std::optional<EpochOrder> order) : ranges_(&ranges), order_(order) {}
   std::size_t range_at(std::int64_t position) const;
 
   const Sharding::Ranges* ranges_;

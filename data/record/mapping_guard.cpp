@@ -1,12 +1,12 @@
 #include "data/record/mapping_guard.h"
 
-#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <mutex>
 #include <utility>
@@ -33,13 +33,14 @@ static_assert(std::atomic<std::uintptr_t>::is_always_lock_free && std::atomic<bo
 
 /// Maps zeros over the page of `address` where it belongs to a guarded mapping. That mapping stays while this runs: the
 /// thread that was interrupted is reading it.
-bool cover(std::uintptr_t address) {
+bool cover(void* at) {
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
   for (MappingGuard::Slot& slot : slots) {
     const std::uintptr_t begin = slot.begin.load(std::memory_order_acquire);
     if (begin == 0 || address < begin || address >= slot.end.load(std::memory_order_acquire)) continue;
     if (slot.begin.load(std::memory_order_relaxed) != begin) continue;  // given to another mapping meanwhile
     slot.is_intact.store(false, std::memory_order_release);
-    void* const page = reinterpret_cast<void*>(address & ~(page_bytes - 1));
+    void* const page = static_cast<char*>(at) - (address & (page_bytes - 1));
     const int error = errno;
     void* const zeros =
         ::mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
@@ -64,7 +65,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
 
 extern "C" void take_bus_error(int signal, siginfo_t* info, void* context) {
   // A positive code is the kernel's; a process that sends the signal gives no address.
-  if (info->si_code > 0 && cover(reinterpret_cast<std::uintptr_t>(info->si_addr))) return;
+  if (info->si_code > 0 && cover(info->si_addr)) return;
   pass_on(signal, info, context);
 }
 

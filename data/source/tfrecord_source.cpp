@@ -140,10 +140,10 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
 
 RecordSchema TFRecordSource::schema_of(std::int64_t record_id, const TFRecordOptions& options,
                                        const std::optional<PartDescription>& described) const {
-  const auto [shard, record] = place_of(record_id);
+  const Place place = place_of(record_id);
   RecordSchema schema;
-  with_record(shard, record, [&](std::string_view bytes) {
-    schema = find_schema(options, described, bytes, location(shard, record).text());
+  with_record(place.shard, place.record, [&](std::string_view bytes) {
+    schema = find_schema(options, described, bytes, location(place.shard, place.record).text());
   });
   return schema;
 }
