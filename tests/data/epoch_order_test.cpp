@@ -11,6 +11,7 @@
 
 #include "device/error.h"
 #include "device/random.h"
+#include "tests/data/chi_square.h"
 
 namespace lockstep::data {
 namespace {
@@ -143,19 +144,6 @@ TEST(EpochOrder, LetsEachRankReadItsShareOfThePagesAlone) {
       EXPECT_LT(share_of_pages(shape, 8, ranks, rank), 1.2 / ranks) << ranks << " ranks, rank " << rank;
   // The control: without blocks everybody touches all pages.
   EXPECT_GT(share_of_pages({400'000, 8, 1, 1}, 8, 4, 0), 0.85);
-}
-
-double chi_square(const std::vector<double>& counts, double expected) {
-  double sum = 0;
-  for (const double count : counts) sum += (count - expected) * (count - expected) / expected;
-  return sum;
-}
-
-/// For k degrees of freedom, how many standard deviations above its mean a chi-square lies (Wilson and Hilferty's cube
-/// root).
-double deviations(double chi, double freedom) {
-  const double scale = 2.0 / (9.0 * freedom);
-  return (std::cbrt(chi / freedom) - (1.0 - scale)) / std::sqrt(scale);
 }
 
 /// The sum over all groups of `batches` batches of a label-sorted data set, in deviations.

@@ -10,6 +10,7 @@
 
 #include "device/error.h"
 #include "device/random.h"
+#include "tests/data/chi_square.h"
 
 namespace lockstep::data {
 namespace {
@@ -68,20 +69,6 @@ TEST(Permutation, ChecksThePosition) {
   EXPECT_THROW(order[10], CheckFailure);
   EXPECT_THROW(order[-1], CheckFailure);
   EXPECT_THROW(Permutation(1, 0), CheckFailure);
-}
-
-/// Chi-square of observed counts against one expected count each.
-double chi_square(const std::vector<double>& counts, double expected) {
-  double sum = 0;
-  for (const double count : counts) sum += (count - expected) * (count - expected) / expected;
-  return sum;
-}
-
-/// For k degrees of freedom, how many standard deviations above its mean a chi-square lies (Wilson and Hilferty's cube
-/// root).
-double deviations(double chi, double freedom) {
-  const double scale = 2.0 / (9.0 * freedom);
-  return (std::cbrt(chi / freedom) - (1.0 - scale)) / std::sqrt(scale);
 }
 
 constexpr double kSuspicious = 4.0;  // one in thirty thousand; the seeds are fixed, so the tests do not waver

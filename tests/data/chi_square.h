@@ -1,0 +1,23 @@
+// How far counts are from what chance gives.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+namespace lockstep::data {
+
+/// Chi-square of observed counts against one expected count each.
+inline double chi_square(const std::vector<double>& counts, double expected) {
+  double sum = 0;
+  for (const double count : counts) sum += (count - expected) * (count - expected) / expected;
+  return sum;
+}
+
+/// For k degrees of freedom, how many standard deviations above its mean a chi-square lies (Wilson and Hilferty's cube
+/// root).
+inline double deviations(double chi, double freedom) {
+  const double scale = 2.0 / (9.0 * freedom);
+  return (std::cbrt(chi / freedom) - (1.0 - scale)) / std::sqrt(scale);
+}
+
+}  // namespace lockstep::data
