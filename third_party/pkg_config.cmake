@@ -8,6 +8,8 @@ if(cuda_found)
 endif()
 list(TRANSFORM MPI_CXX_INCLUDE_DIRS PREPEND -I OUTPUT_VARIABLE pc_mpi_includes)
 list(JOIN pc_mpi_includes " " pc_mpi_includes)
+# Of MPI's C++ bindings nothing is used.
+list(FILTER MPI_CXX_LIBRARIES EXCLUDE REGEX "libmpi_cxx")
 list(JOIN MPI_CXX_LIBRARIES " " pc_mpi_libraries)
 configure_file(third_party/lockstep.pc.in ${PROJECT_BINARY_DIR}/lockstep.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
