@@ -10,17 +10,19 @@ set(lockstep_header_roots
   strategy/callbacks/json_events.h strategy/callbacks/progress.h strategy/callbacks/stragglers.h strategy/callbacks/summaries.h
   strategy/failure.h strategy/summary_writer.h)
 
-# lockstep_public_headers(SOURCE OUT): their paths, relative to the folder SOURCE of the project.
+# lockstep_public_headers(SOURCE OUT [LEFT_OUT …]): their paths, relative to the folder SOURCE of the project, without those that only
+# headers LEFT_OUT include.
 function(lockstep_public_headers SOURCE OUT)
   file(GLOB waiting RELATIVE ${SOURCE} ${SOURCE}/interop/*.h)
   list(APPEND waiting ${lockstep_header_roots})
+  list(REMOVE_ITEM waiting ${ARGN} "")
   set(headers "")
   while(waiting)
     list(POP_FRONT waiting header)
     if(NOT header IN_LIST headers)
       list(APPEND headers ${header})
-      file(STRINGS ${SOURCE}/${header} includes REGEX "^#include \"")
-      list(TRANSFORM includes REPLACE "^#include \"([^\"]+)\".*" "\\1")
+      file(STRINGS ${SOURCE}/${header} includes REGEX "^ *#include \"")
+      list(TRANSFORM includes REPLACE "^ *#include \"([^\"]+)\".*" "\\1")
       list(APPEND waiting ${includes})
     endif()
   endwhile()
