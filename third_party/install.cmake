@@ -14,12 +14,17 @@ endif()
 install(TARGETS lockstep ${rooms} EXPORT lockstep-static-targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(EXPORT lockstep-static-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT development)
-set(libraries static)
 if(NOT LOCKSTEP_SANITIZE)
   install(TARGETS lockstep_shared EXPORT lockstep-shared-targets
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
   install(EXPORT lockstep-shared-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT development)
-  set(libraries static shared)
+endif()
+
+# Optional parts: find_package(lockstep COMPONENTS torch) reads lockstep-torch.cmake.
+if(TARGET lockstep_torch)
+  install(TARGETS lockstep_torch EXPORT lockstep-torch-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  install(EXPORT lockstep-torch-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT development)
+  install(FILES third_party/lockstep-torch.cmake third_party/libtorch.cmake DESTINATION ${package_dir} COMPONENT development)
 endif()
 
 # Headers, with the folders they have here: those that a program may include, and what they include in turn.
