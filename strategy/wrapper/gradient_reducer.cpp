@@ -11,6 +11,7 @@
 #include "device/error.h"
 #include "model/optimizer.h"
 #include "strategy/session.h"
+#include "strategy/wrapper/check_together.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -35,7 +36,7 @@ GradientReducer::GradientReducer(Workers& workers, std::vector<ParameterLayout> 
       counts_(kFlags + parameters_.size()),
       last_gradient_(parameters_.size()) {
   workers_.settle();
-  check_together([&] {
+  check_together(workers_, [&] {
     check_options(options_);
     layout_ = make_gradient_layout(parameters_, options_);
   });
@@ -51,23 +52,6 @@ GradientReducer::GradientReducer(Workers& workers, std::vector<ParameterLayout> 
       /*exact_entries=*/1, compute, workers_.lane());
   missing_ = layout_.counts;
   describe_buckets();
-}
-
-// What is wrong on one rank alone is thrown by all, so that none waits for it.
-void GradientReducer::check_together(const std::function<void()>& check) {
-  std::optional<Error> mine;
-  try {
-    check();
-  } catch (const Error& error) {
-    mine = error;
-  }
-  const std::string text = mine ? mine->what() : "";
-  for (const auto& bytes : workers_.group().all_gather(std::as_bytes(std::span(text)))) {
-    if (mine) throw *mine;
-    if (bytes.empty()) continue;
-    throw Error(ErrorCategory::input, "distributed_optimizer", "needed the same options and parameters on all ranks",
-                std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-  }
 }
 
 void GradientReducer::describe_buckets() {
@@ -105,14 +89,15 @@ void GradientReducer::require_between_steps(std::string_view call) {
                       reduced_ ? "synchronize()" : "a backward pass"));
 }
 
-void GradientReducer::begin_pass(double samples) {
+void GradientReducer::begin_pass(double samples, std::optional<bool> is_last) {
   if (!std::isfinite(samples) || samples < 0)
     misused("needed a number of samples of at least 0", fmt::format("got {}", samples));
   if (in_pass_) misused("needed the end of one backward pass before the next", "two were begun");
   if (reduced_) misused("needed step() after synchronize()", "another backward pass was begun");
-  if (passes_ == options_.backward_passes_per_step)
+  if (is_complete_)
     misused(fmt::format("needed step() after {} (backward_passes_per_step)", passes_text(passes_)),
             fmt::format("backward pass {} was begun before it", passes_ + 1));
+  is_last_ = is_last.value_or(is_last_pass());
   in_pass_ = true;
   std::fill(pass_has_.begin(), pass_has_.end(), false);
   pass_samples_ = options_.reduction == Reduction::average ? samples : std::min(samples, 1.0);
@@ -148,7 +133,8 @@ float GradientReducer::factor_before() const {
 float GradientReducer::factor_after() const {
   if (options_.reduction == Reduction::sum || samples() == 0 || is_alone()) return 1;
   const double later = options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
-  return static_cast<float>(later * (expected_ == 0 ? 1 : expected_) / samples());
+  const int passes = options_.average_passes ? 1 : passes_;
+  return static_cast<float>(passes * later * (expected_ == 0 ? 1 : expected_) / samples());
 }
 
 void GradientReducer::take(std::size_t parameter, std::span<const float> values) {
@@ -161,10 +147,12 @@ void GradientReducer::take(std::size_t parameter, std::span<const float> values)
             fmt::format("its gradient has {}", values.size()));
   if (pass_samples_ == 0) return;  // a mean over nothing, if it is a number at all
   const float factor = is_last_pass() ? factor_before() : 1;
-  if (step_has_[parameter])
-    math_->add(gradient(parameter), values, factor);
-  else if (!is_alone())
-    math_->assign(gradient(parameter), values, factor);
+  if (!is_alone()) {
+    if (step_has_[parameter])
+      math_->add(gradient(parameter), values, factor);
+    else
+      math_->assign(gradient(parameter), values, factor);
+  }
   pass_has_[parameter] = step_has_[parameter] = true;
   if (is_last_pass()) complete(parameter);
 }
@@ -188,7 +176,8 @@ void GradientReducer::complete(std::size_t parameter) {
 
 void GradientReducer::end_pass() {
   if (!in_pass_) misused("needed an open backward pass to end one", "none was begun");
-  if (is_last_pass()) complete_the_rest(/*is_last_pass=*/true);
+  if (is_last_) complete_the_rest(/*is_last_pass=*/true);
+  is_complete_ = is_last_;
   in_pass_ = false;
   ++passes_;
 }
@@ -208,7 +197,7 @@ void GradientReducer::reduce() {
   if (in_pass_) misused("needed the end of the backward pass before step()", "it is still open");
   if (reduced_) misused("needed step() once after synchronize()", "synchronize() was called twice");
   if (passes_ == 0) misused("needed a backward pass before step()", "there was none since the last step");
-  if (passes_ < options_.backward_passes_per_step)
+  if (!is_complete_)
     misused(fmt::format("needed {} before step() (backward_passes_per_step)",
                         passes_text(options_.backward_passes_per_step)),
             fmt::format("there were {}; at the end of an epoch flush() takes what there is", passes_));
@@ -219,7 +208,7 @@ bool GradientReducer::reduce_rest() {
   if (in_pass_) misused("needed the end of the backward pass before flush()", "it is still open");
   if (reduced_) misused("needed step() after synchronize()", "flush() came before it");
   if (!workers_.any(passes_ > 0)) return false;
-  if (passes_ < options_.backward_passes_per_step) {
+  if (!is_complete_) {
     agree_on_samples();
     complete_the_rest(/*is_last_pass=*/false);
   }
@@ -254,7 +243,7 @@ void GradientReducer::finish_average() {
 
 void GradientReducer::applied() {
   if (!reduced_) misused("needed a backward pass before step()", "there was none since the last step");
-  reduced_ = false;
+  reduced_ = is_complete_ = false;
   passes_ = 0;
   unit_ = weight_ = 0;
   std::fill(step_has_.begin(), step_has_.end(), false);
