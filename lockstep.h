@@ -1,6 +1,10 @@
-// Everything a program needs to train with Lockstep. The names that such a program uses daily are lifted into
-// `lockstep`; each room keeps the rest.
+/* Everything a program needs to train with Lockstep. In C++ the names that such a program uses daily are lifted into
+ * `lockstep`; each room keeps the rest. In C it is the interface of interop/c_api.h. */
 #pragma once
+
+#ifndef __cplusplus
+#include "interop/c_api.h"
+#else
 
 #include "allreduce/communicator.h"
 #include "allreduce/groups.h"
@@ -73,3 +77,5 @@ using strategy::Workers;
 using strategy::WorkersOptions;
 
 }  // namespace lockstep
+
+#endif

@@ -7,7 +7,7 @@ install(TARGETS lockstep_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 get_property(rooms GLOBAL PROPERTY LOCKSTEP_ROOMS)
 install(TARGETS lockstep ${rooms} EXPORT lockstepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
-install(DIRECTORY device allreduce model data strategy DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY device allreduce model data strategy interop DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep FILES_MATCHING PATTERN "*.h")
 install(FILES lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep)
 
 set(LOCKSTEP_CUDA_BUILT OFF)

@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <iterator>
 #include <ranges>
 #include <span>
 #include <string_view>
@@ -16,11 +15,16 @@ namespace lockstep::strategy {
 
 using DistributedOptions = ReducerOptions;
 
+/// A range of Parameter.
+template <typename T>
+concept RangeOfParameters =
+    std::ranges::input_range<T> && std::convertible_to<std::ranges::range_reference_t<T>, Parameter>;
+
 /// Anything that updates parameters from their gradients: `parameters()` gives a range of Parameter, in the order of
 /// the forward pass and the same each time; `step()` updates them.
 template <typename T>
 concept OptimizerWithParameters = requires(T& optimizer) {
-  { *std::ranges::begin(optimizer.parameters()) } -> std::convertible_to<Parameter>;
+  { optimizer.parameters() } -> RangeOfParameters;
   optimizer.step();
 };
 
@@ -28,7 +32,7 @@ concept OptimizerWithParameters = requires(T& optimizer) {
 /// matter.
 template <typename T>
 concept OptimizerWithState = requires(T& optimizer) {
-  { *std::ranges::begin(optimizer.state()) } -> std::convertible_to<Parameter>;
+  { optimizer.state() } -> RangeOfParameters;
 };
 
 /// Around an optimizer of one's own, under mpirun or alone:

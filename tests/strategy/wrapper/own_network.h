@@ -57,7 +57,9 @@ class Network {
 
   /// Over samples [begin, end); the loss.
   double backward(const Samples& samples, std::size_t begin, std::size_t end) {
-    auto& [weights, bias, output] = arrays;
+    Array& weights = arrays[0];
+    Array& bias = arrays[1];
+    Array& output = arrays[2];
     double loss = 0;
     const auto count = static_cast<float>(end - begin);
     for (std::size_t i = begin; i < end; ++i) {
