@@ -7,3 +7,9 @@
 #include "interop/torch/distributed_optimizer.h"
 #include "interop/torch/distributed_sampler.h"
 #include "interop/torch/save.h"
+
+namespace lockstep {
+
+using strategy::Session;
+
+}  // namespace lockstep

@@ -1,7 +1,8 @@
 # LibTorch, of Debian's package or of a wheel (CMAKE_PREFIX_PATH=…/torch), as the target lockstep_libtorch: its headers and libraries
 # alone, without what its configuration adds to flags. An installed Lockstep finds it again with this file.
 set(torch_found FALSE)
-if(NOT LOCKSTEP_TORCH STREQUAL "OFF")
+# Sanitizers would find what it does, and not what we do with it.
+if(NOT LOCKSTEP_TORCH STREQUAL "OFF" AND NOT LOCKSTEP_SANITIZE)
   # It tells at length what it was built with, and what it could not find of that.
   set(level_before ${CMAKE_MESSAGE_LOG_LEVEL})
   set(flags_before ${CMAKE_CXX_FLAGS})

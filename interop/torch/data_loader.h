@@ -3,11 +3,14 @@
 
 #include <torch/data/dataloader.h>
 #include <torch/data/example.h>
+#include <torch/data/samplers/random.h>
+#include <torch/data/samplers/sequential.h>
 #include <torch/types.h>
 
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "device/error.h"
@@ -29,7 +32,7 @@ inline ::torch::data::TensorExample first_rows(const ::torch::data::TensorExampl
 /// it makes one of no rows, [0, shape...], from the first sample.
 template <typename Inner>
 class EmptyParts : public ::torch::data::datasets::BatchDataset<EmptyParts<Inner>, typename Inner::BatchType,
-                                                                 typename Inner::BatchRequestType> {
+                                                                typename Inner::BatchRequestType> {
  public:
   explicit EmptyParts(Inner inner) : inner_(std::move(inner)) {}
 
@@ -45,19 +48,23 @@ class EmptyParts : public ::torch::data::datasets::BatchDataset<EmptyParts<Inner
 };
 
 /// A loader over `dataset`, a mapped one that ends in a collation such as Stack<>: torch::data::make_data_loader with a
-/// DistributedSampler. `options.batch_size` is the global batch, options.drop_last as usual; `seed` keys the order. A
-/// batch that has fewer samples than there are ranks is one of no rows on those that get none: they compute on it like
-/// the others, and it counts for nothing. Its mean loss is not a number. Throws Error (input) for a data set without
-/// size or samples.
-template <typename Dataset>
+/// DistributedSampler. `Order` is SequentialSampler, or RandomSampler: another order in each epoch, keyed by `seed`.
+/// `options.batch_size` is the global batch, options.drop_last as usual. A batch that has fewer samples than there are
+/// ranks is one of no rows on those that get none: they compute on it like the others, and it counts for nothing. Its
+/// mean loss is not a number. Throws Error (input) for a data set without size or samples.
+template <typename Order = ::torch::data::samplers::RandomSampler, typename Dataset>
 auto make_data_loader(const strategy::Session& session, Dataset dataset, ::torch::data::DataLoaderOptions options,
                       std::uint64_t seed = 1) {
+  constexpr bool kShuffle = std::is_same_v<Order, ::torch::data::samplers::RandomSampler>;
+  static_assert(kShuffle || std::is_same_v<Order, ::torch::data::samplers::SequentialSampler>,
+                "needed RandomSampler or SequentialSampler: ranks cannot follow another order");
   const auto size = dataset.size();
   if (!size)
     throw Error(ErrorCategory::input, "torch data loader", "needed a data set of known size", "it does not tell");
   DistributedSampler sampler(session, static_cast<std::int64_t>(*size),
                              {.global_batch = static_cast<std::int64_t>(options.batch_size()),
                               .seed = seed,
+                              .shuffle = kShuffle,
                               .drop_last = options.drop_last(),
                               .empty_parts = true});
   options.drop_last(false);  // it would compare a part with the whole batch

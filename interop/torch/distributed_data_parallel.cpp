@@ -49,9 +49,10 @@ void ModuleExchange::forward_begins(const at::Tensor* batch) {
 
 PassPlan ModuleExchange::plan_pass() {
   if (!samples_)
-    gradients_.reducer().misused("needed a forward pass through the wrapper before each backward pass: net(x) or "
-                                 "net.forward(x), rather than net->forward(x)",
-                                 "there was none since the last backward pass");
+    gradients_.reducer().misused(
+        "needed a forward pass through the wrapper before each backward pass: net(x) or "
+        "net.forward(x), rather than net->forward(x)",
+        "there was none since the last backward pass");
   const double samples = *samples_;
   samples_.reset();
   samples_of_step_ += samples;

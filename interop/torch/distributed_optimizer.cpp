@@ -1,6 +1,7 @@
 #include "interop/torch/distributed_optimizer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/serialize.h>
 
 #include <sstream>
@@ -23,7 +24,7 @@ void check_names(::torch::optim::Optimizer& optimizer, const NamedTensors& param
       if (names.erase(parameter.unsafeGetTensorImpl()) == 0)
         throw Error(ErrorCategory::input, "torch", "needed a name for each parameter of the optimizer",
                     fmt::format("its parameter {} of shape {} is not among the named ones", number,
-                                fmt::streamed(parameter.sizes())));
+                                fmt::join(parameter.sizes().vec(), " x ")));
       ++number;
     }
   for (const auto& [name, tensor] : parameters.pairs())

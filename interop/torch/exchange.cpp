@@ -18,9 +18,9 @@ namespace {
 std::vector<allreduce::LayoutEntry> describe(const NamedTensors& tensors) {
   std::vector<allreduce::LayoutEntry> entries;
   for (const auto& [name, tensor] : tensors.pairs())
-    entries.push_back({fmt::format("{} [{}] {}", name, fmt::join(tensor.sizes().vec(), ", "),
-                                   c10::toString(tensor.scalar_type())),
-                       static_cast<std::uint64_t>(tensor.numel())});
+    entries.push_back(
+        {fmt::format("{} [{}] {}", name, fmt::join(tensor.sizes().vec(), ", "), c10::toString(tensor.scalar_type())),
+         static_cast<std::uint64_t>(tensor.numel())});
   return entries;
 }
 

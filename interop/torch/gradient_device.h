@@ -21,6 +21,6 @@ struct GradientDevice {
 GradientDevice make_gradient_device(device::Device device);
 
 /// Where a tensor lies. Throws Error (device) for a device that is neither CPU nor GPU.
-device::Device device_of(const at::Tensor& tensor);
+device::Device place_of(const at::Tensor& tensor);
 
 }  // namespace lockstep::torch

@@ -26,7 +26,7 @@ void check_parameter(const std::string& name, const at::Tensor& tensor, device::
   if (!tensor.is_leaf()) refuse("needed leaves of the graph", fmt::format("{} is computed from others", name));
   if (tensor.scalar_type() != at::kFloat)
     refuse("needed parameters of float32", fmt::format("{} is {}", name, c10::toString(tensor.scalar_type())));
-  if (device_of(tensor) != device)
+  if (place_of(tensor) != device)
     refuse(fmt::format("needed parameters on {} (SessionOptions::workers)", to_string(device)),
            fmt::format("{} is on {}", name, tensor.device().str()));
 }
@@ -61,7 +61,7 @@ ParameterGradients::ParameterGradients(strategy::Workers& workers, const NamedTe
   is_zero_.resize(watched_.size());
   if (!reducer_->is_alone())
     for (std::size_t i = 0; i < watched_.size(); ++i) views_.push_back(view_of(i));
-  hooks_ = std::make_unique<GradientHooks>(watched_, *this);
+  hooks_ = std::make_unique<GradientHooks>(watched_, static_cast<BackwardListener&>(*this));
 }
 
 // Gradients outlive the memory that they are views of.

@@ -25,10 +25,10 @@ struct PassPlan {
   std::optional<bool> is_last = {};  ///< see GradientReducer::begin_pass
 };
 
-/// Gradients of the parameters that require them, float32 and all on one device. Autograd hands each over as a tensor of
-/// its own, which is copied into the reducer's memory and replaced by a view of it; a gradient that is there already,
-/// from an earlier pass, is added to in place. While backward goes on, buckets that are complete are reduced where a
-/// wire lies between ranks. Sparse gradients become dense.
+/// Gradients of the parameters that require them, float32 and all on one device. Autograd hands each over as a tensor
+/// of its own, which is copied into the reducer's memory and replaced by a view of it; a gradient that is there
+/// already, from an earlier pass, is added to in place. While backward goes on, buckets that are complete are reduced
+/// where a wire lies between ranks. Sparse gradients become dense.
 ///
 /// With one rank and nothing to add up or clip, gradients stay where autograd puts them.
 class ParameterGradients final : private BackwardListener {

@@ -13,8 +13,8 @@
 namespace lockstep::torch {
 
 /// torch::save(value, path) on the chief alone, and so that `path` is the old file or the whole new one at any moment.
-/// Called by all ranks, which may go on before the file is there. Throws Error (data) on the chief where the file cannot
-/// be written.
+/// Called by all ranks, which may go on before the file is there. Throws Error (data) on the chief where the file
+/// cannot be written.
 template <typename Value>
 void save(const strategy::Session& session, const Value& value, const std::filesystem::path& path) {
   if (!session.is_chief()) return;
