@@ -33,6 +33,38 @@ void check_names(::torch::optim::Optimizer& optimizer, const NamedTensors& param
                   fmt::format("{} is none of its parameters", name));
 }
 
+std::string options_key(std::size_t group) { return fmt::format("options_{}", group); }
+
+/// What an optimizer keeps, and the options of its groups, which its own load() leaves alone in some versions.
+std::string serialize(const ::torch::optim::Optimizer& optimizer) {
+  ::torch::serialize::OutputArchive archive;
+  ::torch::serialize::OutputArchive state(archive.compilation_unit());
+  optimizer.save(state);
+  archive.write("state", state);
+  for (std::size_t group = 0; group < optimizer.param_groups().size(); ++group) {
+    ::torch::serialize::OutputArchive options(archive.compilation_unit());
+    optimizer.param_groups()[group].options().serialize(options);
+    archive.write(options_key(group), options);
+  }
+  std::ostringstream stream;
+  archive.save_to(stream);
+  return stream.str();
+}
+
+void deserialize(const std::string& bytes, ::torch::optim::Optimizer& optimizer) {
+  std::istringstream stream(bytes);
+  ::torch::serialize::InputArchive archive;
+  archive.load_from(stream);
+  ::torch::serialize::InputArchive state;
+  archive.read("state", state);
+  optimizer.load(state);
+  for (std::size_t group = 0; group < optimizer.param_groups().size(); ++group) {
+    ::torch::serialize::InputArchive options;
+    archive.read(options_key(group), options);
+    optimizer.param_groups()[group].options().serialize(options);
+  }
+}
+
 NamedTensors checked(strategy::Workers& workers, ::torch::optim::Optimizer& optimizer, const NamedTensors& parameters) {
   strategy::check_together(workers, [&] { check_names(optimizer, parameters); });
   return parameters;
@@ -53,16 +85,8 @@ void OptimizerExchange::broadcast_parameters(int root) {
 void OptimizerExchange::broadcast_optimizer_state(int root) {
   gradients_.reducer().require_between_steps("broadcast_optimizer_state()");
   broadcast_archive(
-      gradients_.reducer().workers(), root,
-      [&] {
-        std::ostringstream stream;
-        ::torch::save(optimizer_, stream);
-        return stream.str();
-      },
-      [&](const std::string& bytes) {
-        std::istringstream stream(bytes);
-        ::torch::load(optimizer_, stream);
-      });
+      gradients_.reducer().workers(), root, [&] { return serialize(optimizer_); },
+      [&](const std::string& bytes) { deserialize(bytes, optimizer_); });
 }
 
 bool OptimizerExchange::step() {

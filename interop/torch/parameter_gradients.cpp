@@ -93,6 +93,21 @@ void ParameterGradients::backward_begins() {
   const PassPlan plan = plan_();
   pass_has_samples_ = plan.samples > 0;
   reducer_->begin_pass(plan.samples, plan.is_last);
+  if (views_.empty() && pass_has_samples_) weigh_alone(plan.samples);
+}
+
+// As GradientReducer does it in its memory: what earlier passes left becomes a share of a mean over this one's samples.
+void ParameterGradients::weigh_alone(double samples) {
+  if (unit_ > 0) scale_alone(unit_ / samples);
+  unit_ = samples;
+  weight_ += samples;
+}
+
+void ParameterGradients::scale_alone(double factor) {
+  if (factor == 1 || reducer_->options().reduction == strategy::Reduction::sum) return;
+  const c10::NoGradGuard no_graph;
+  for (const at::Tensor& parameter : watched_)
+    if (at::Tensor& gradient = parameter.mutable_grad(); gradient.defined()) gradient.mul_(factor);
 }
 
 void ParameterGradients::gradient_ready(std::size_t parameter) {
@@ -153,6 +168,8 @@ bool ParameterGradients::reduce_rest() {
 
 void ParameterGradients::show_results() {
   marks_.clear();
+  if (views_.empty() && weight_ > 0) scale_alone(reducer_->passes() * unit_ / weight_);
+  unit_ = weight_ = 0;
   for (std::size_t i = 0; i < views_.size(); ++i)
     watched_[i].mutable_grad() = reducer_->has_gradient(i) || is_zero_[i] ? views_[i] : at::Tensor();
   is_zero_.assign(is_zero_.size(), false);

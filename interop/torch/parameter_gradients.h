@@ -30,7 +30,8 @@ struct PassPlan {
 /// already, from an earlier pass, is added to in place. While backward goes on, buckets that are complete are reduced
 /// where a wire lies between ranks. Sparse gradients become dense.
 ///
-/// With one rank and nothing to add up or clip, gradients stay where autograd puts them.
+/// With one rank and nothing to clip, gradients stay where autograd puts them; only passes over different numbers of
+/// samples are put in proportion there.
 class ParameterGradients final : private BackwardListener {
  public:
   /// Collective. A tensor with two names counts once, by the first. `plan` is asked at the start of each backward pass;
@@ -73,6 +74,8 @@ class ParameterGradients final : private BackwardListener {
   void move_to_view(std::size_t parameter);
   Mark mark_of(std::size_t parameter) const;
   void show_results();
+  void weigh_alone(double samples);
+  void scale_alone(double factor);
 
   NamedTensors::Pairs all_;
   std::vector<std::string> names_;
@@ -85,6 +88,8 @@ class ParameterGradients final : private BackwardListener {
   std::vector<bool> is_zero_;      // grad() was zeroed, not removed: zeros are what one process would have
   std::vector<Mark> marks_;        // since the last backward pass; empty where anything may happen to gradients
   bool pass_has_samples_ = false;
+  double unit_ = 0;    // for one rank alone: samples of the latest pass with any in this step
+  double weight_ = 0;  // and of all its passes
   std::unique_ptr<GradientHooks> hooks_;
 };
 

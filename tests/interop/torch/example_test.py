@@ -14,7 +14,7 @@ import unittest
 
 SOURCES, BEFORE, AFTER, MPIEXEC = sys.argv[1:5]
 # 103 images in batches of 64 leave one of 39.
-DATA = ["synthetic:28x28x1:10:103", "synthetic:28x28x1:10:50", "4"]
+DATA = ["synthetic:28x28x1:10:103", "synthetic:28x28x1:10:50", "25"]
 
 
 def code(name):
