@@ -51,6 +51,7 @@ GradientReducer::GradientReducer(Workers& workers, std::vector<ParameterLayout> 
       /*exact_entries=*/1, compute, workers_.lane());
   missing_ = layout_.counts;
   describe_buckets();
+  workers_.activity().set_step(0);
 }
 
 // What is wrong on one rank alone is thrown by all, so that none waits for it.
@@ -233,7 +234,6 @@ void GradientReducer::finish() {
   const std::span<float> passengers = memory_.as<float>().subspan(layout_.size, counts_.size());
   math_->write(passengers, counts_);
   buckets_->ready(layout_.begins.size());
-  workers_.activity().set_step(steps_);
   buckets_->finish();
   math_->read(counts_, passengers);
   finish_average();
@@ -259,6 +259,7 @@ void GradientReducer::applied() {
   unit_ = weight_ = 0;
   std::fill(step_has_.begin(), step_has_.end(), false);
   ++steps_;
+  workers_.activity().set_step(steps_);
   note_missing();
 }
 
