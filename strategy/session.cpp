@@ -106,6 +106,7 @@ double Session::seconds() const {
 
 std::vector<std::string> Session::all_gather(const std::string& mine) const {
   if (size_ == 1) return {mine};
+  if (workers_) workers_->settle();
   const int length = static_cast<int>(mine.size());
   std::vector<int> lengths(static_cast<std::size_t>(size_));
   MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, ranks_);
@@ -120,7 +121,9 @@ std::vector<std::string> Session::all_gather(const std::string& mine) const {
 }
 
 void Session::barrier() const {
-  if (size_ > 1) MPI_Barrier(ranks_);
+  if (size_ == 1) return;
+  if (workers_) workers_->settle();
+  MPI_Barrier(ranks_);
 }
 
 Workers& Session::workers() {

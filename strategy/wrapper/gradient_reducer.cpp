@@ -52,6 +52,7 @@ GradientReducer::GradientReducer(Workers& workers, std::vector<ParameterLayout> 
       /*exact_entries=*/1, compute, workers_.lane());
   missing_ = layout_.counts;
   describe_buckets();
+  workers_.activity().set_step(0);
 }
 
 void GradientReducer::describe_buckets() {
@@ -222,7 +223,6 @@ void GradientReducer::finish() {
   const std::span<float> passengers = memory_.as<float>().subspan(layout_.size, counts_.size());
   math_->write(passengers, counts_);
   buckets_->ready(layout_.begins.size());
-  workers_.activity().set_step(steps_);
   buckets_->finish();
   math_->read(counts_, passengers);
   finish_average();
@@ -248,6 +248,7 @@ void GradientReducer::applied() {
   unit_ = weight_ = 0;
   std::fill(step_has_.begin(), step_has_.end(), false);
   ++steps_;
+  workers_.activity().set_step(steps_);
   note_missing();
 }
 
