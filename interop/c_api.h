@@ -58,9 +58,9 @@ typedef struct lockstep_optimizer lockstep_optimizer;
  * are and the caller's own. */
 typedef struct lockstep_parameter {
   const char* name; /**< its own among the parameters, the same on all ranks */
-  float* values;
-  float* gradient;
-  size_t elements;
+  float* values;    /**< `elements` of them */
+  float* gradient;  /**< likewise */
+  size_t elements;  /**< of both */
 } lockstep_parameter;
 
 /** Options of an optimizer; lockstep_default_options() fills in what is not set. */

@@ -9,9 +9,9 @@ namespace lockstep::strategy {
 /// What the environment says about the job this process belongs to.
 struct Launch {
   bool launched = false;  ///< whether a launcher such as mpirun or srun started this process as a rank
-  int rank = 0;
-  int ranks = 1;         ///< 0 where the launcher does not tell
-  std::string launcher;  ///< for people; empty without one
+  int rank = 0;           ///< of this process, from 0
+  int ranks = 1;          ///< 0 where the launcher does not tell
+  std::string launcher;   ///< for people; empty without one
 };
 
 /// Looks a variable up; null where it is not set.

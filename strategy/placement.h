@@ -19,17 +19,17 @@ struct GpuPlace {
 
 /// One replica: where it computes.
 struct Placement {
-  int replica = 0;  ///< number among all replicas of the job
-  int rank = 0;
-  int node = 0;
-  std::string host;
-  std::string device;  ///< "cpu:0"
-  int cores = 1;       ///< threads of its kernels
-  GpuPlace gpu = {};
+  int replica = 0;                   ///< number among all replicas of the job
+  int rank = 0;                      ///< that drives the replica
+  int node = 0;                      ///< number of its host
+  std::string host;                  ///< its name
+  std::string device;                ///< "cpu:0"
+  int cores = 1;                     ///< threads of its kernels
+  GpuPlace gpu = {};                 ///< where it has one
   int processors = 1;                ///< that its process may run on
   std::vector<int> numa_nodes = {};  ///< of these; empty where the system does not tell
 
-  bool is_on_gpu() const { return !gpu.uuid.empty(); }
+  bool is_on_gpu() const { return !gpu.uuid.empty(); }  ///< whether its device is a GPU
 };
 
 /// A replica of this process on `device`, without its numbers.
@@ -37,6 +37,7 @@ Placement describe_place(device::Device device);
 
 /// A line for sending; read by parse_placements.
 std::string to_text(const std::vector<Placement>& placements);
+/// What to_text() of placements gave, from another rank.
 std::vector<Placement> parse_placements(const std::string& text);
 
 /// A line per replica; where any is on a GPU, with its GPU's name, short UUID, NUMA node and memory.

@@ -15,6 +15,7 @@
 
 namespace lockstep::strategy {
 
+/// How a session speaks.
 struct SessionOptions {
   bool quiet = false;           ///< warnings and errors only
   WorkersOptions workers = {};  ///< how its ranks reduce with each other, where they do so through workers()
@@ -41,17 +42,18 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return size_; }        ///< ranks of the job
-  int world_size() const { return size_; }  ///< the same, as code around one replica a rank calls it
-  bool is_chief() const { return rank_ == 0; }
-  int node() const { return node_; }  ///< number of this rank's host
-  int nodes() const { return nodes_; }
+  int rank() const { return rank_; }              ///< of this process among all, from 0
+  int size() const { return size_; }              ///< ranks of the job
+  int world_size() const { return size_; }        ///< the same, as code around one replica a rank calls it
+  bool is_chief() const { return rank_ == 0; }    ///< whether it is rank 0, which writes
+  int node() const { return node_; }              ///< number of this rank's host
+  int nodes() const { return nodes_; }            ///< hosts of the job
   int local_rank() const { return local_rank_; }  ///< among the ranks of this node
   int local_size() const { return local_size_; }  ///< ranks of this node
 
   /// The group of all ranks; MPI_COMM_NULL without a launcher.
   MPI_Comm ranks() const { return ranks_; }
+  /// Where messages go, for those who add some.
   const std::shared_ptr<device::Logger>& logger() const { return logger_; }
   /// Seconds since this object was made.
   double seconds() const;

@@ -32,6 +32,7 @@ int run(int argc, char** argv) {
   int status = 0;
   CLI::App program("Lockstep: synchronous data-parallel training", "lockstep");
   program.require_subcommand(1);
+  program.set_version_flag("--version", apps::version_line(), "The version alone; `lockstep version` tells more");
   program.option_defaults()->multi_option_policy(
       CLI::MultiOptionPolicy::TakeLast);  // a script's options can be overridden
   const apps::Invocation invocation{argc, argv};

@@ -52,7 +52,7 @@ Json versions() {
 }
 
 void print_text(const Json& versions) {
-  fmt::print("lockstep {}\n", versions["version"].get<std::string>());
+  fmt::print("{}\n", version_line());
   for (const auto& [name, value] : versions.items()) {
     if (name == "version") continue;
     if (value.is_object())
@@ -64,6 +64,8 @@ void print_text(const Json& versions) {
 }
 
 }  // namespace
+
+std::string version_line() { return "lockstep " LOCKSTEP_VERSION; }
 
 void add_version_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("version", "What this program was built with, and what it loaded");

@@ -13,7 +13,7 @@
 
 namespace lockstep::strategy {
 
-using DistributedOptions = ReducerOptions;
+using DistributedOptions = ReducerOptions;  ///< How gradients travel; see ReducerOptions.
 
 /// A range of Parameter.
 template <typename T>
@@ -64,7 +64,7 @@ class DistributedOptimizer {
   DistributedOptimizer(Workers& workers, Inner& inner, const DistributedOptions& options = {})
       : inner_(inner), parameters_(copied(inner.parameters())), exchange_(workers, parameters_, options) {}
 
-  Inner& inner() { return inner_; }
+  Inner& inner() { return inner_; }  ///< what was wrapped
 
   /// All ranks' parameters become those of rank `root`. Collective, between steps.
   void broadcast_parameters(int root = 0) { exchange_.broadcast_values(refreshed(), root); }
@@ -109,6 +109,7 @@ class DistributedOptimizer {
 
   double gradient_norm() const { return exchange_.reducer().gradient_norm(); }  ///< of the last step, before clipping
   double samples() const { return exchange_.reducer().samples(); }              ///< of the last step, over all ranks
+  /// What reduces the gradients: its buckets, and numbers of the last step.
   GradientReducer& reducer() { return exchange_.reducer(); }
 
  private:

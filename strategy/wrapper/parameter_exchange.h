@@ -13,11 +13,11 @@ namespace lockstep::strategy {
 /// A parameter of an optimizer that exists: where its values and its gradient lie, row-major, as long as the optimizer
 /// says so. `values` and `gradient` have as many elements as `shape`; an empty shape stands for one dimension.
 struct Parameter {
-  std::string name;
-  std::span<float> values;
-  std::span<float> gradient;
-  std::vector<std::int64_t> shape = {};
-  bool has_gradient = true;  ///< false: this pass gave it none; it counts as zero, whatever lies there
+  std::string name;                      ///< its own among the parameters, the same on all ranks
+  std::span<float> values;               ///< in the owner's memory
+  std::span<float> gradient;             ///< as large as `values`, in the owner's memory; empty where there is none
+  std::vector<std::int64_t> shape = {};  ///< row-major; flat where it is empty
+  bool has_gradient = true;              ///< false: this pass gave it none; it counts as zero, whatever lies there
 };
 
 /// Moves gradients of parameters that lie anywhere through a GradientReducer, and back. Whoever calls it hands over the
@@ -30,6 +30,7 @@ class ParameterExchange {
   /// Every rank's values become those of rank `root`. Collective.
   void broadcast_values(std::span<const Parameter> parameters, int root);
 
+  /// Opens a backward pass over `samples` samples of this rank.
   void begin_backward(double samples) { reducer_.begin_pass(samples); }
   /// The gradient of one parameter is complete for this pass.
   void gradient_ready(std::span<const Parameter> parameters, std::size_t parameter);
@@ -40,8 +41,8 @@ class ParameterExchange {
   /// The same for what there is; false where no rank has any.
   bool synchronize_rest(std::span<const Parameter> parameters);
 
-  GradientReducer& reducer() { return reducer_; }
-  const GradientReducer& reducer() const { return reducer_; }
+  GradientReducer& reducer() { return reducer_; }              ///< what reduces the gradients
+  const GradientReducer& reducer() const { return reducer_; }  ///< what reduces the gradients
 
  private:
   void take(const Parameter& parameter, std::size_t index);
