@@ -77,7 +77,9 @@ DataFacts look_at_data(const std::string& spec, const std::string& data_dir, boo
   DataFacts facts;
   Fingerprint fingerprint;
   try {
-    const std::vector<fs::path> files = data::data_files(spec, {.data_dir = data_dir});
+    data::DataSpecOptions options;
+    options.data_dir = data_dir;
+    const std::vector<fs::path> files = data::data_files(spec, options);
     for (const fs::path& file : files) add_entry(facts, fingerprint, file);
     read_some(facts, files, measures);
   } catch (const std::exception& error) {

@@ -56,7 +56,8 @@ void compare_with_headers(Outcome& outcome, const Reported<VersionFacts>& report
 
 VersionFacts measure_versions() {
   VersionFacts facts;
-  for (const auto& [name, value] : program_versions().items()) {
+  const auto versions = program_versions();
+  for (const auto& [name, value] : versions.items()) {
     const std::string key = name == "version" ? "lockstep" : name;
     if (value.is_object())
       for (const auto& [when, version] : value.items()) facts[key + " " + when] = version.get<std::string>();
