@@ -55,6 +55,7 @@ std::string own_name(const char* kind) {
 void judge_space(Outcome& outcome, const Reported<FolderFacts>& report, const std::string& where,
                  const std::string& remedy) {
   const FolderFacts& facts = report.facts;
+  if (!facts.failure.empty()) return;  // which says more
   if (facts.free_bytes >= 0 && facts.free_bytes < kScarce)
     outcome.add({.ranks = {report.place.rank},
                  .level = facts.free_bytes < kHopeless ? Level::problem : Level::warning,

@@ -139,11 +139,12 @@ Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted) {
   for (const auto& report : reports.answered) {
     judge_offer(outcome, report);
     if (!report.facts.unseen.empty())
-      outcome.add({.ranks = {report.place.rank},
-                   .level = wanted ? Level::problem : Level::warning,
-                   .what = fmt::format("cannot map the memory of {} of its host: {}", rank_list(report.facts.unseen),
-                                       report.facts.why),
-                   .remedy = remedy_of(report.facts.why, wanted)});
+      outcome.add(
+          {.ranks = {report.place.rank},
+           .level = wanted ? Level::problem : Level::warning,
+           .what = fmt::format("cannot map the memory of {} other{} of its host: {}", report.facts.unseen.size(),
+                               report.facts.unseen.size() == 1 ? "" : "s", report.facts.why),
+           .remedy = remedy_of(report.facts.why, wanted)});
     if (report.place.local_rank == 0) judge_shm(outcome, report, ranks_of_node[report.place.node]);
     least = std::min(least, report.facts.shm_free_bytes);
   }

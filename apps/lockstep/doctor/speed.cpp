@@ -3,6 +3,7 @@
 #include <dnnl.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <ctime>
 #include <limits>
@@ -113,11 +114,11 @@ Outcome judge_product(const Reports<SpeedFacts>& reports) {
            .remedy = "look at its binding (the check cores), at what else runs there (top) and at its heat and "
                      "clock (turbostat); or leave the host out"});
     if (facts.share_of_cores < kAlone)
-      outcome.add(
-          {.ranks = {place.rank},
-           .level = Level::warning,
-           .what = fmt::format("got {:.0f} % of the time of its cores on {}", 100 * facts.share_of_cores, place.host),
-           .remedy = "end what else runs there (top shows it), or bind the ranks to other cores"});
+      outcome.add({.ranks = {place.rank},
+                   .level = Level::warning,
+                   .what = fmt::format("got about {:.0f} % of the time of its cores on {}",
+                                       10 * std::round(10 * facts.share_of_cores), place.host),
+                   .remedy = "end what else runs there (top shows it), or bind the ranks to other cores"});
   }
   outcome.summary = fmt::format("{:.3g} to {:.3g} GFLOP/s a rank", extent.slowest, extent.fastest);
   return outcome;
