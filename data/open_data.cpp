@@ -192,7 +192,10 @@ Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
 
 std::vector<std::filesystem::path> data_files(const std::string& spec, const DataSpecOptions& options) {
   std::string text = spec;
-  if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages)) return {};
+  if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages)) {
+    open_synthetic(spec, options);
+    return {};
+  }
   if (spec.starts_with("csv:")) return {CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec).file};
   if (spec.starts_with("images:")) return class_folders(text.substr(7));
   const std::string part = take_part(text, options.part);

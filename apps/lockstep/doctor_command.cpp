@@ -45,6 +45,7 @@ using doctor::Report;
 
 constexpr int kProblemStatus = 1;
 constexpr double kStallSeconds = 15;  // longer than any rank's own measurement may take
+constexpr const char* kLookThere = "look at that host (dmesg, top), or leave it out";
 
 struct DoctorArguments {
   std::string data;
@@ -90,6 +91,14 @@ class StartLimit {
   std::jthread thread_;  // last: it ends before what it uses
 };
 
+/// What the watchdog found, without its name before and its advice behind.
+std::string without_frame(std::string text) {
+  const std::string advice = std::string("; ") + kLookThere;
+  if (text.ends_with(advice)) text.resize(text.size() - advice.size());
+  const std::size_t name = text.find("] ");
+  return name == std::string::npos ? text : text.substr(name + 2);
+}
+
 /// One examination of all ranks.
 class Examination {
  public:
@@ -116,7 +125,7 @@ class Examination {
   void watch() {
     const allreduce::WatchdogOptions options{
         .stall_timeout = kStallSeconds,
-        .advice = "look at that host (dmesg, top), or leave it out",
+        .advice = kLookThere,
         .on_failure = [this](const allreduce::WatchdogReport& found) { give_up(found); }};
     doctor::Outcome outcome{.check = "connections"};
     try {
@@ -142,9 +151,7 @@ class Examination {
     if (found.speaks && session_.is_chief()) {
       report_.add({.check = "progress",
                    .summary = fmt::format("what comes after {} was not checked", now_.load()),
-                   .findings = {{.level = Level::problem,
-                                 .what = found.text,
-                                 .remedy = "look at that host (dmesg, top), or leave it out"}}});
+                   .findings = {{.level = Level::problem, .what = without_frame(found.text), .remedy = kLookThere}}});
       print();
     } else if (found.speaks) {
       fmt::print(stderr, "lockstep: error: {}\n", found.text);

@@ -50,12 +50,14 @@ std::string processor_list(const std::vector<int>& processors) {
   return text.empty() ? "none" : text.substr(text.find(' ') + 1);
 }
 
-/// Ranks of one host that were given the same processors, fewer than they are.
-void judge_sharing(Outcome& outcome, const std::vector<const Report*>& node) {
+/// Ranks of one host that were given the same processors, fewer than they are. Whether there are any.
+bool judge_sharing(Outcome& outcome, const std::vector<const Report*>& node) {
+  bool found = false;
   std::map<std::vector<int>, std::vector<const Report*>> by_mask;
   for (const Report* report : node) by_mask[report->facts.processors].push_back(report);
   for (const auto& [processors, sharers] : by_mask) {
     if (processors.empty() || sharers.size() <= processors.size()) continue;
+    found = true;
     const int online = sharers.front()->facts.online;
     const bool avoidable = online >= static_cast<int>(node.size());
     outcome.add(
@@ -70,6 +72,7 @@ void judge_sharing(Outcome& outcome, const std::vector<const Report*>& node) {
          .remedy = avoidable ? "mpirun --map-by core --bind-to core, or --bind-to none; and no taskset around it"
                              : "start fewer ranks on each host: mpirun -np, or slots in the hostfile"});
   }
+  return found;
 }
 
 /// Processors of one host that no rank may use.
@@ -138,8 +141,7 @@ Outcome judge_cores(const Reports<CoreFacts>& reports) {
   std::size_t fewest = reports.answered.empty() ? 0 : reports.answered.front().facts.processors.size();
   std::size_t most = fewest;
   for (const auto& [number, node] : nodes) {
-    judge_sharing(outcome, node);
-    judge_idle(outcome, node);
+    if (!judge_sharing(outcome, node)) judge_idle(outcome, node);
     for (const Report* report : node) {
       judge_rank(outcome, *report);
       fewest = std::min(fewest, report->facts.processors.size());

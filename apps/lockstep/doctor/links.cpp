@@ -3,8 +3,7 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <array>
 #include <set>
 
 namespace lockstep::apps::doctor {
@@ -57,20 +56,21 @@ class Circle {
   MPI_Comm members_ = MPI_COMM_NULL;
 };
 
-/// Bytes a second that came in.
+/// Bytes a second that came in. Messages grow until one takes its part of `seconds`: shorter ones may pass in the
+/// burst that a limited link lets through.
 double receive_rate(const Circle& circle, double seconds) {
   constexpr std::size_t kFirst = std::size_t{64} << 10;
   constexpr std::size_t kLargest = std::size_t{16} << 20;
   std::vector<char> to_next(kLargest, 1);
   std::vector<char> from_previous(kLargest);
   circle.pass(to_next, from_previous, kFirst);  // connects
-  const double estimate = circle.slowest(circle.pass(to_next, from_previous, kFirst));
-  const double fitting = static_cast<double>(kFirst) * seconds / kRounds / std::max(estimate, 1e-6);
-  const auto bytes =
-      static_cast<std::size_t>(std::clamp(fitting, static_cast<double>(kFirst), static_cast<double>(kLargest)));
-  double best = std::numeric_limits<double>::max();
-  for (int round = 0; round < kRounds; ++round) best = std::min(best, circle.pass(to_next, from_previous, bytes));
-  return static_cast<double>(bytes) / best;
+  std::size_t bytes = kFirst;
+  while (bytes < kLargest && circle.slowest(circle.pass(to_next, from_previous, bytes)) < seconds / kRounds / 2)
+    bytes *= 2;
+  std::array<double, kRounds> times{};
+  for (double& time : times) time = circle.pass(to_next, from_previous, bytes);
+  std::ranges::sort(times);
+  return static_cast<double>(bytes) / times[kRounds / 2];
 }
 
 double median_link(const Reports<LinkFacts>& links) {
