@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,7 @@ struct NetworkAddress {
 };
 
 /// Of all interfaces that are up, but for loopback and for addresses that mean something on one link alone (fe80::…);
-/// IPv4 first. `interfaces` is where the system describes them.
-std::vector<NetworkAddress> network_addresses(const std::filesystem::path& interfaces = "/sys/class/net");
+/// IPv4 first.
+std::vector<NetworkAddress> network_addresses();
 
 }  // namespace lockstep::device

@@ -31,8 +31,8 @@ TEST_F(DoctorOnHosts, NamesTheInterfaceThatCannotBeReached) {
 }
 
 TEST_F(DoctorOnHosts, SaysThatALinkCarriesLessThanItsInterface) {
-  const Examined examined(
-      run(cluster({"run", "--name", name(), "--hosts", "2", "--rate", "200mbit"}, "doctor --quick --json")));
+  const Examined examined(run(cluster({"run", "--name", name(), "--hosts", "2", "--rate", "200mbit", "--burst", "64kb"},
+                                      "doctor --quick --json")));
   EXPECT_EQ(examined.status(), 0) << examined.report();
   const auto findings = examined.of_check("links");
   ASSERT_EQ(findings.size(), 2U) << examined.report();

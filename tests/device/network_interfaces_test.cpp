@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
 
 namespace lockstep::device {
 namespace {
@@ -18,15 +17,11 @@ TEST(NetworkAddresses, LeaveOutLoopbackAndWhatMeansSomethingOnOneLinkAlone) {
   }
 }
 
-TEST(NetworkAddresses, AreKnownWithoutADescriptionOfTheirInterfaces) {
-  const auto described = network_addresses();
-  const auto bare = network_addresses("/nowhere");
-  ASSERT_EQ(bare.size(), described.size());
-  for (std::size_t i = 0; i < bare.size(); ++i) {
-    EXPECT_EQ(bare[i].address, described[i].address);
-    EXPECT_EQ(bare[i].mtu, 0);
-    EXPECT_EQ(bare[i].bits_per_second, 0);
-  }
+TEST(NetworkAddresses, KnowTheirLargestPacketAndPutIPv4First) {
+  const auto addresses = network_addresses();
+  for (const NetworkAddress& address : addresses) EXPECT_GE(address.mtu, 68) << address.interface;
+  EXPECT_TRUE(std::ranges::is_partitioned(
+      addresses, [](const NetworkAddress& address) { return address.address.find(':') == std::string::npos; }));
 }
 
 }  // namespace

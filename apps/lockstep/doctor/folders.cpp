@@ -125,7 +125,7 @@ Reports<FolderFacts> measure_checkpoint_folder(Ranks& ranks, const std::string& 
   const bool is_chief = ranks.mine().rank == 0;
   // Beside the folder where the folder is yet to be made.
   const std::string name = own_name("marker");
-  std::optional<std::string> marker = within<std::string>(Ranks::kLimit, [folder, name, is_chief]() -> std::string {
+  std::optional<std::string> marker = within<std::string>(ranks.limit(), [folder, name, is_chief]() -> std::string {
     if (!is_chief) return "";
     const fs::path file = nearest_existing(folder) / name;
     return write_file(file, 1).empty() ? file.string() : "";
@@ -138,7 +138,7 @@ Reports<FolderFacts> measure_checkpoint_folder(Ranks& ranks, const std::string& 
     return facts;
   });
   if (is_chief && !file.empty())
-    within<bool>(Ranks::kLimit, [file] {
+    within<bool>(ranks.limit(), [file] {
       std::error_code ignored;
       return fs::remove(file, ignored);
     });

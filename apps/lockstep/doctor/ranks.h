@@ -58,7 +58,7 @@ std::optional<Result> within(std::chrono::milliseconds limit, std::function<Resu
 /// The ranks of the job. All functions but the accessors are collective.
 class Ranks {
  public:
-  /// How long a rank's own measurement may take.
+  /// How long a rank's own measurement may take, at most.
   static constexpr std::chrono::milliseconds kLimit{8000};
 
   explicit Ranks(strategy::Session& session);
@@ -66,13 +66,15 @@ class Ranks {
   strategy::Session& session() const { return session_; }
   const std::vector<Place>& places() const { return places_; }
   const Place& mine() const { return places_[static_cast<std::size_t>(session_.rank())]; }
+  /// How long one may take now: less where others took their time, so that the whole examination ends within a minute.
+  std::chrono::milliseconds limit() const;
   /// For the watchdog: what this rank is at.
   allreduce::Activity& activity() { return activity_; }
 
-  /// Measures on every rank, for kLimit at most, and gives all ranks what came of it. `check` must live for ever.
+  /// Measures on every rank, for limit() at most, and gives all ranks what came of it. `check` must live for ever.
   template <typename Facts>
   Reports<Facts> measure(const char* check, std::function<Facts()> measurement) {
-    const std::optional<Facts> mine = within<Facts>(kLimit, std::move(measurement));
+    const std::optional<Facts> mine = within<Facts>(limit(), std::move(measurement));
     return share(check, mine);
   }
 

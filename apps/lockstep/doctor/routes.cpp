@@ -1,7 +1,5 @@
 // The part of links.h that times reductions.
 #include <algorithm>
-#include <bit>
-#include <cmath>
 
 #include "allreduce/topology.h"
 #include "apps/lockstep/doctor/links.h"
@@ -38,8 +36,8 @@ ReductionTiming time_once(Ranks& ranks, int replicas, Route route, std::size_t b
 }
 
 /// What rank 0 has, on all.
-std::size_t as_rank_zero(Ranks& ranks, std::size_t mine) {
-  return std::stoull(ranks.session().all_gather(std::to_string(mine)).front());
+double as_rank_zero(Ranks& ranks, double mine) {
+  return std::stod(ranks.session().all_gather(std::to_string(mine)).front());
 }
 
 /// Runs `work` on all ranks; why it failed on the first rank on which it did, the same on all; empty where on none.
@@ -55,21 +53,24 @@ std::string attempt(Ranks& ranks, const std::function<void()>& work) {
   return "";
 }
 
+/// Buffers grow until a call takes its part of `seconds`: small ones may fit into the burst that a limited link lets
+/// through.
 RouteReading time_route(Ranks& ranks, int replicas, Route route, double seconds) {
-  RouteReading reading{.route = to_string(route)};
+  constexpr double kCalls = 24;  // of a measurement, those that do not count among them
+  RouteReading reading{.route = to_string(route), .bytes = kFirstBytes};
   ReductionTiming timing;
-  reading.failure = attempt(ranks, [&] { timing = time_once(ranks, replicas, route, kFirstBytes, 3); });
-  if (!reading.failure.empty()) return reading;
-  // As large as lets ten measurements, and as many calls that do not count, fit into the time.
-  constexpr double kCalls = 24;
-  const double rate = static_cast<double>(kFirstBytes) / std::max(timing.microseconds, 1.0) * 1e6;
-  const auto fitting = std::clamp(static_cast<std::size_t>(rate * seconds / kCalls), kFirstBytes, kMostBytes);
-  reading.bytes = as_rank_zero(ranks, std::bit_floor(fitting));
-  const int iterations = reading.bytes > kFirstBytes ? 10 : 3;
+  double taken = 0;
+  for (;; reading.bytes *= 4) {
+    reading.failure = attempt(ranks, [&] { timing = time_once(ranks, replicas, route, reading.bytes, 1); });
+    if (!reading.failure.empty()) return reading;
+    taken = as_rank_zero(ranks, timing.microseconds) / 1e6;
+    if (taken * kCalls > seconds || reading.bytes >= kMostBytes) break;
+  }
+  const int iterations = static_cast<int>(std::clamp(seconds / 2 / std::max(taken, 1e-6), 3.0, 10.0));
   reading.failure = attempt(ranks, [&] { timing = time_once(ranks, replicas, route, reading.bytes, iterations); });
   const int members = replicas * ranks.session().size();
-  if (timing.best_microseconds > 0)
-    reading.algorithm_gigabytes = static_cast<double>(reading.bytes) / timing.best_microseconds / 1e3;
+  if (timing.microseconds > 0)
+    reading.algorithm_gigabytes = static_cast<double>(reading.bytes) / timing.microseconds / 1e3;
   reading.bus_gigabytes = reading.algorithm_gigabytes * 2 * (members - 1) / members;
   return reading;
 }

@@ -91,9 +91,9 @@ Reports<SpeedFacts> measure_speed(Ranks& ranks, double seconds) {
   // The ranks are at it together, as in a training: what they take from each other counts.
   ranks.barrier(kCheck);
   std::optional<SpeedFacts> facts =
-      within<SpeedFacts>(Ranks::kLimit, [cores, seconds] { return multiply(cores, 0.7 * seconds); });
+      within<SpeedFacts>(ranks.limit(), [cores, seconds] { return multiply(cores, 0.7 * seconds); });
   ranks.barrier(kCheck);
-  const std::optional<double> copied = within<double>(Ranks::kLimit, [seconds] { return copy(0.3 * seconds); });
+  const std::optional<double> copied = within<double>(ranks.limit(), [seconds] { return copy(0.3 * seconds); });
   if (facts && copied) facts->copied_gigabytes = *copied;
   return ranks.share<SpeedFacts>(kCheck, copied ? facts : std::nullopt);
 }
