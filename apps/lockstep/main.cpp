@@ -13,6 +13,7 @@
 #include "apps/lockstep/checkpoint_command.h"
 #include "apps/lockstep/config_file.h"
 #include "apps/lockstep/data_commands.h"
+#include "apps/lockstep/doctor_command.h"
 #include "apps/lockstep/evaluate_command.h"
 #include "apps/lockstep/kernel_threads.h"
 #include "apps/lockstep/parse_error.h"
@@ -42,6 +43,7 @@ int run(int argc, char** argv) {
   apps::add_data_commands(program);
   apps::add_checkpoint_command(program);
   apps::add_allreduce_bench_command(program, invocation, status);
+  apps::add_doctor_command(program, invocation, status);
   apps::add_version_command(program);
 
   std::vector<std::string> arguments = apps::with_config_file({argv + 1, argv + argc});
