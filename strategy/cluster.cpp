@@ -130,6 +130,15 @@ int Cluster::worker_rank() const {
   return type_ == TaskType::worker ? static_cast<int>(tasks(TaskType::chief).size()) + index_ : index_;
 }
 
+std::vector<std::string> Cluster::worker_addresses() const {
+  check_trains();
+  if (type_ == TaskType::evaluator) return tasks(type_);
+  std::vector<std::string> all = tasks(TaskType::chief);
+  const std::vector<std::string>& workers = tasks(TaskType::worker);
+  all.insert(all.end(), workers.begin(), workers.end());
+  return all;
+}
+
 void Cluster::check_trains() const {
   if (type_ == TaskType::ps)
     refuse("needed a chief, worker or evaluator: multi-worker training has no parameter servers",

@@ -28,7 +28,8 @@ struct SessionOptions {
 class Session {
  public:
   /// Throws Error (communication) where MPI cannot serve several threads, or where a launcher started several ranks and
-  /// MPI shows one: then every process would train alone.
+  /// MPI shows one: then every process would train alone. Error (input) where this is one of several tasks that were
+  /// started without MPI (strategy/task.h), for the same reason.
   Session(int argc, char** argv, const SessionOptions& options = {});
   /// Ends MPI. During the unwinding of an exception it ends the whole job instead, so that the other ranks do not wait
   /// for this one.
