@@ -22,6 +22,7 @@
 #include "strategy/one_device_strategy.h"
 #include "strategy/session.h"
 #include "strategy/trainer.h"
+#include "strategy/wrapper/distributed_optimizer.h"
 
 namespace lockstep {
 
@@ -57,12 +58,18 @@ using model::ReLU;
 using model::Softmax;
 
 using strategy::Callback;
+using strategy::DistributedOptimizer;
+using strategy::DistributedOptions;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
 using strategy::OneDeviceStrategy;
+using strategy::Parameter;
 using strategy::Pretrained;
+using strategy::Reduction;
 using strategy::Session;
 using strategy::Strategy;
 using strategy::Trainer;
+using strategy::Workers;
+using strategy::WorkersOptions;
 
 }  // namespace lockstep

@@ -69,9 +69,14 @@ class GradientBuckets {
   /// `gradients` is the flat gradient, owned by the caller and outliving this object; parameter i begins at offsets[i]
   /// elements and ends where the next begins. The last `exact_entries` entries travel as float32 whatever the wire type
   /// (and then in a bucket of their own). `compute` is the stream that computes gradients in the memory of a GPU, and
-  /// outlives this object; null, or a stream of the CPU, for gradients in host memory.
+  /// outlives this object; null, or a stream of the CPU, for gradients in host memory. Reductions beside the
+  /// computation are done by `thread`, where one is given that others use as well.
   GradientBuckets(Communicator group, std::span<float> gradients, std::span<const std::size_t> offsets,
-                  const BucketOptions& options = {}, std::size_t exact_entries = 0, device::Stream* compute = nullptr);
+                  const BucketOptions& options = {}, std::size_t exact_entries = 0, device::Stream* compute = nullptr,
+                  std::shared_ptr<CommunicationThread> thread = nullptr);
+  ~GradientBuckets();  ///< waits for the reductions under way
+  GradientBuckets(const GradientBuckets&) = delete;
+  GradientBuckets& operator=(const GradientBuckets&) = delete;
 
   /// The gradient of `parameter` is complete for this step, or will be when the computing stream has come here; once a
   /// step for each parameter, in any order. Throws Error (communication) if a reduction on a GPU could not begin.
@@ -152,7 +157,8 @@ class GradientBuckets {
   double squared_error_ = 0;
   double squared_norm_ = 0;
   WireError wire_error_;
-  std::unique_ptr<CommunicationThread> thread_;  // last: it uses the others
+  std::shared_ptr<CommunicationThread> shared_thread_;  // null: this object makes its own where it needs one
+  std::shared_ptr<CommunicationThread> thread_;
 };
 
 }  // namespace lockstep::allreduce
