@@ -139,6 +139,15 @@ std::vector<std::string> Cluster::worker_addresses() const {
   return all;
 }
 
+std::vector<std::string> Cluster::worker_names() const {
+  check_trains();
+  if (type_ == TaskType::evaluator) return {task_name()};
+  std::vector<std::string> names;
+  for (const TaskType type : {TaskType::chief, TaskType::worker})
+    for (std::size_t i = 0; i < tasks(type).size(); ++i) names.push_back(fmt::format("{}:{}", to_string(type), i));
+  return names;
+}
+
 void Cluster::check_trains() const {
   if (type_ == TaskType::ps)
     refuse("needed a chief, worker or evaluator: multi-worker training has no parameter servers",

@@ -63,7 +63,7 @@ std::optional<Task> of_plain_variables(const Environment& environment) {
 std::optional<Task> of_tf_config(const Environment& environment) {
   const auto cluster = Cluster::parse(text(environment, "TF_CONFIG"));
   if (!cluster) return std::nullopt;
-  Task task{.source = "TF_CONFIG", .name = cluster->task_name()};
+  Task task{.source = "TF_CONFIG"};
   task.rank = cluster->worker_rank();
   task.ranks = cluster->worker_count();
   for (const std::string& address : cluster->worker_addresses()) {
@@ -72,6 +72,7 @@ std::optional<Task> of_tf_config(const Environment& environment) {
     task.hosts.push_back(place.host);
     task.job += address + " ";
   }
+  task.names = cluster->worker_names();
   return task;
 }
 

@@ -20,13 +20,13 @@ struct MeetingPoint {
 /// One task of a job.
 struct Task {
   std::string source = {};  ///< what told of it, for people: "TF_CONFIG"
-  std::string name = {};    ///< as the source calls it: "worker:1"; empty where it has no name
   int rank = 0;
   int ranks = 1;
   int local_ranks = 0;                  ///< tasks on this host; 0 where it does not tell
   MeetingPoint meeting = {};            ///< on the host of rank 0
   std::string job = {};                 ///< the same text for all tasks of the job
   std::vector<std::string> hosts = {};  ///< of each rank; empty where it does not tell
+  std::vector<std::string> names = {};  ///< of each rank, as the source calls it: "worker:1"; empty where it does not
 };
 
 /// What the environment says, from the first of these that is there:

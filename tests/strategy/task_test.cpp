@@ -86,7 +86,7 @@ TEST(FindTask, KnowsTheHostOfTasksThatAreAllOnOne) {
 TEST(FindTask, ReadsTfConfig) {
   const Task task = task_in(kWorker1);
   EXPECT_EQ(task.source, "TF_CONFIG");
-  EXPECT_EQ(task.name, "worker:1");
+  EXPECT_THAT(task.names, ElementsAre("worker:0", "worker:1"));
   EXPECT_EQ(task.rank, 1);
   EXPECT_EQ(task.ranks, 2);
   EXPECT_EQ(task.meeting.host, "a.b");
@@ -101,6 +101,7 @@ TEST(FindTask, MeetsAtTheChief) {
   EXPECT_EQ(task.meeting.host, "c");
   EXPECT_EQ(task.meeting.port, 7);
   EXPECT_THAT(task.hosts, ElementsAre("c", "a", "b"));
+  EXPECT_THAT(task.names, ElementsAre("chief:0", "worker:0", "worker:1"));
 }
 
 TEST(FindTask, TakesAnEvaluatorForAJobOfItsOwn) {
@@ -110,6 +111,7 @@ TEST(FindTask, TakesAnEvaluatorForAJobOfItsOwn) {
   EXPECT_EQ(task.rank, 0);
   EXPECT_EQ(task.ranks, 1);
   EXPECT_THAT(task.hosts, ElementsAre("e"));
+  EXPECT_THAT(task.names, ElementsAre("evaluator:0"));
 }
 
 TEST(FindTask, ReadsAStepOfSrun) {
@@ -182,8 +184,7 @@ TEST(RequireNoTask, RefusesToTrainOneOfSeveralTasksAlone) {
       "[session] needed the 4 tasks of RANK and WORLD_SIZE in one job: put \"lockstep launch --\" in "
       "front of the command, or start all of them with one mpirun; task 3 was started without MPI and would train "
       "alone");
-  EXPECT_THAT(refusal([] { require_no_task(environment_of(kWorker1)); }),
-              HasSubstr("the 2 tasks of TF_CONFIG"));
+  EXPECT_THAT(refusal([] { require_no_task(environment_of(kWorker1)); }), HasSubstr("the 2 tasks of TF_CONFIG"));
   EXPECT_THAT(refusal([] { require_no_task(environment_of(kStep)); }), HasSubstr("the 5 tasks of srun"));
 }
 
