@@ -12,6 +12,7 @@
 #include <random>
 
 #include "apps/lockstep/launch/agent.h"
+#include "device/cpu.h"
 #include "device/error.h"
 #include "device/network.h"
 
@@ -68,6 +69,7 @@ FirstTask::FirstTask(const LaunchOptions& options, const strategy::Task& task)
       token_(random_token()) {
   Arrival mine = describe_this_task(task, options.job, options.host);
   mine.port = meeting_.port();
+  mine.host = device::host_name();  // by which mpirun knows where it is
   tasks_.emplace(task.rank, std::move(mine));
 }
 
