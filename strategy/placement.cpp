@@ -55,7 +55,10 @@ void warn_of(std::vector<std::string>& warnings, const std::vector<Placement>& p
 
 /// Which cores: those of a node that a process may run on. Processes with the same share them.
 using Cores = std::pair<int, std::string>;
-Cores cores_of(const Placement& place) { return {place.node, place.processor_list}; }
+Cores cores_of(const Placement& place) {
+  // Where the system does not tell, a process is taken to have its own.
+  return {place.node, place.processor_list.empty() ? fmt::format("rank {}", place.rank) : place.processor_list};
+}
 
 /// The threads of all kernels on each set of cores.
 std::map<Cores, int> kernel_threads(const std::vector<Placement>& placements) {

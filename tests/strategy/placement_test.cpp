@@ -86,7 +86,7 @@ TEST(PlacementWarnings, SayNothingOfWhatIsWell) {
 
 TEST(PlacementWarnings, NameProcessesWithFewerCoresThanDataThreads) {
   Placement bound = on_cpu(1, 1);
-  bound.processors = 1;
+  bound.processors = bound.cores = 1;
   EXPECT_THAT(
       placement_warnings({on_cpu(0, 0), bound}, 4),
       ElementsAre("rank 1 on a may run on 1 of the host's cores, fewer than --data-threads 4: start mpirun with "

@@ -177,7 +177,8 @@ void FirstTask::probe() {
   const auto deadline = Clock::now() + kProbeReportTime;
   for (std::size_t reports = 1; reports < plan_.hosts.size();) {
     if (Clock::now() >= deadline) {
-      add(plan_.hosts[0].name, {fmt::format("{} tasks any more", plan_.hosts.size() - reports)});
+      failures.push_back(
+          fmt::format("{} hosts have not told within {} s", plan_.hosts.size() - reports, kProbeReportTime.count()));
       break;
     }
     for (const Event& event : meeting_.wait(signals_, deadline)) {

@@ -86,10 +86,12 @@ bool OtherTask::is_welcome(Clock::time_point deadline) {
   while (link_.is_open() && Clock::now() < deadline && !ending_) {
     wait_for({link_.interest(), to_read(signals_.descriptor())},
              std::chrono::ceil<milliseconds>(deadline - Clock::now()));
+    bool welcome = false;
     for (const Frame& frame : link_.receive()) {
-      if (frame.kind == FrameKind::welcome) return true;
-      if (frame.kind == FrameKind::refuse) ending_ = parse_ending(frame.text);
+      welcome = welcome || frame.kind == FrameKind::welcome;
+      take(frame);  // more may have come with the welcome
     }
+    if (welcome && !ending_) return true;
     for (const int signal : signals_.take())
       if (asks_to_stop(signal)) ending_ = Ending{.status = kSignalStatus + signal};
   }

@@ -221,18 +221,20 @@ TEST_F(LaunchTest, PrintsNoLineWithoutKnowingTheHosts) {
 }
 
 TEST_F(LaunchTest, ATaskOfSeveralIsNotTrainedAlone) {
-  for (const std::string& variables :
-       {std::string("RANK=1 WORLD_SIZE=2"), std::string("SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2")}) {
-    const Result result = run(
+  const auto alone = [](const std::string& variables) {
+    return run(
         {"sh", "-c", fmt::format("{} {} train --model mlp --data synthetic:8x8x1:4:64", variables, LOCKSTEP_PROGRAM)});
-    EXPECT_EQ(result.status, 2) << variables;
-    // Tasks of srun share their output: rank 0 says it for all.
-    if (variables.starts_with("RANK"))
-      EXPECT_THAT(
-          result.errors,
-          HasSubstr("[session] needed the 2 tasks of RANK and WORLD_SIZE in one job: put \"lockstep launch --\" in "
-                    "front of the command"));
-  }
+  };
+  const std::string advice = " in one job: put \"lockstep launch --\" in front of the command";
+  const Result plain = alone("RANK=1 WORLD_SIZE=2");
+  EXPECT_EQ(plain.status, 2);
+  EXPECT_THAT(plain.errors, HasSubstr("[session] needed the 2 tasks of RANK and WORLD_SIZE" + advice));
+  const Result first = alone("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2");
+  EXPECT_EQ(first.status, 2);
+  EXPECT_THAT(first.errors, HasSubstr("[session] needed the 2 tasks of srun" + advice));
+  const Result other = alone("SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2");
+  EXPECT_EQ(other.status, 2);
+  EXPECT_EQ(other.errors, "") << "tasks of srun share their output: rank 0 says it for all";
 }
 
 // ---- Ends
