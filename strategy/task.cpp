@@ -54,7 +54,7 @@ std::optional<Task> of_plain_variables(const Environment& environment) {
   task.meeting.host = text(environment, "MASTER_ADDR");
   if (is_set(environment, "MASTER_PORT"))
     task.meeting.port = static_cast<std::uint16_t>(number(environment, "MASTER_PORT", 1, 65535));
-  task.job = fmt::format("{} tasks {}", task.ranks, text(environment, "TORCHELASTIC_RUN_ID"));
+  task.job = text(environment, "TORCHELASTIC_RUN_ID");
   if (task.local_ranks == task.ranks && !task.meeting.host.empty())
     task.hosts.assign(static_cast<std::size_t>(task.ranks), task.meeting.host);
   return task;

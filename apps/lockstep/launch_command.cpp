@@ -41,11 +41,11 @@ struct LaunchArguments {
 /// The words after the first `--`.
 std::vector<std::string> launched_command(const Invocation& invocation) {
   const std::vector<std::string> words(invocation.argv + 1, invocation.argv + invocation.argc);
-  const auto mark = std::ranges::find(words, "--");
-  if (mark == words.end() || mark + 1 == words.end())
-    throw Error(ErrorCategory::input, "launch", "needed a command behind --: lockstep launch -- COMMAND…",
-                "there is none");
-  return {mark + 1, words.end()};
+  return {std::ranges::find(words, "--") + 1, words.end()};
+}
+
+bool asks_for_help(const std::vector<std::string>& arguments) {
+  return std::ranges::any_of(arguments, [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
 
 strategy::Task require_task(const strategy::Environment& environment) {
@@ -139,8 +139,12 @@ void add_launch_command(CLI::App& program, const Invocation& invocation, int& st
 }
 
 std::vector<std::string> without_launched_command(std::vector<std::string> arguments) {
-  if (!arguments.empty() && arguments.front() == kLaunchCommand)
-    arguments.erase(std::ranges::find(arguments, "--"), arguments.end());
+  if (arguments.empty() || arguments.front() != kLaunchCommand) return arguments;
+  const auto mark = std::ranges::find(arguments, "--");
+  if (arguments.end() - mark < 2 && !asks_for_help(arguments))
+    throw Error(ErrorCategory::input, "launch", "needed a command behind --: lockstep launch -- COMMAND…",
+                "there is none");
+  arguments.erase(mark, arguments.end());
   return arguments;
 }
 

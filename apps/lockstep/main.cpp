@@ -7,7 +7,6 @@
 #include <exception>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "apps/lockstep/allreduce_bench.h"
@@ -48,8 +47,7 @@ int run(int argc, char** argv) {
   apps::add_launch_command(program, invocation, status);
   apps::add_version_command(program);
 
-  std::vector<std::string> arguments = apps::without_launched_command({argv + 1, argv + argc});
-  arguments = apps::with_config_file(std::move(arguments));
+  std::vector<std::string> arguments = apps::with_config_file(apps::without_launched_command({argv + 1, argv + argc}));
   std::ranges::reverse(arguments);  // CLI11 takes them from the end
   try {
     program.parse(arguments);

@@ -23,7 +23,8 @@ constexpr int kSignalStatus = 128;
 constexpr milliseconds kAttempt(2000);  // for one address to answer
 constexpr milliseconds kPause(200);     // between attempts
 constexpr milliseconds kProbeTime(5000);
-constexpr seconds kDaemonEnds(5);  // by itself, once mpirun is gone
+constexpr seconds kDaemonEnds(2);    // by itself, once mpirun is gone
+constexpr seconds kDaemonLeaves(6);  // once it is told to
 
 bool asks_to_stop(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
 
@@ -47,7 +48,12 @@ Ending OtherTask::run() {
                 fmt::format("needed the task of rank 0 at {}:{} within {} s", task_.meeting.host, task_.meeting.port,
                             options_.timeout),
                 failure_);
-  if (!ending_) ending_ = stay();
+  try {
+    if (!ending_) stay();
+  } catch (...) {
+    let_daemon_end();  // and its ranks with it
+    throw;
+  }
   let_daemon_end();
   return *ending_;
 }
@@ -98,7 +104,7 @@ bool OtherTask::is_welcome(Clock::time_point deadline) {
   return false;
 }
 
-Ending OtherTask::stay() {
+void OtherTask::stay() {
   while (!ending_) {
     std::vector<pollfd> interests = {link_.interest(), to_read(signals_.descriptor())};
     if (daemon_) {
@@ -113,7 +119,6 @@ Ending OtherTask::stay() {
       throw Error(ErrorCategory::communication, "launch", "needed the task of rank 0 until the end of the job",
                   fmt::format("{}, seen from rank {} on host {}", link_.reason(), arrival_.rank, arrival_.host));
   }
-  return *ending_;
 }
 
 void OtherTask::take(const Frame& frame) {
@@ -155,10 +160,17 @@ bool OtherTask::pass_on(allreduce::FileDescriptor& from, FrameKind kind) {
   return got > 0;
 }
 
+/// Without mpirun it ends by itself, and ends its ranks; by force it would leave them behind.
 void OtherTask::let_daemon_end() {
-  const auto deadline = Clock::now() + kDaemonEnds;
-  while (daemon_ && !daemon_->status() && Clock::now() < deadline)
-    wait_for({to_read(signals_.descriptor())}, milliseconds(50));
+  const auto start = Clock::now();
+  bool told = false;
+  while (daemon_ && !daemon_->status() && Clock::now() < start + kDaemonLeaves) {
+    wait_for({to_read(signals_.descriptor())}, kPause);
+    signals_.take();
+    if (told || Clock::now() < start + kDaemonEnds) continue;
+    daemon_->signal_group(SIGTERM);
+    told = true;
+  }
   daemon_.reset();
 }
 

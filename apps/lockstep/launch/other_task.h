@@ -26,7 +26,7 @@ class OtherTask {
   bool arrive();
   bool come_to(const std::string& address, Clock::time_point deadline);
   bool is_welcome(Clock::time_point deadline);
-  Ending stay();
+  void stay();
   void take(const Frame& frame);
   void start_daemon(const std::string& text);
   void tell_of_daemon();
