@@ -156,9 +156,11 @@ void Cluster::check_trains() const {
 
 void Cluster::check_against_mpi(int rank, int size) const {
   if (worker_rank() == rank && worker_count() == size) return;
-  refuse(fmt::format("needed the same cluster as MPI's, where this is rank {} of {}", rank, size),
-         fmt::format("it says {}, which is rank {} of {}{}", task_name(), worker_rank(), worker_count(),
-                     size == 1 ? "; start all tasks with one mpirun" : ""));
+  refuse(
+      fmt::format("needed the same cluster as MPI's, where this is rank {} of {}", rank, size),
+      fmt::format(
+          "it says {}, which is rank {} of {}{}", task_name(), worker_rank(), worker_count(),
+          size == 1 ? "; start all tasks with one mpirun, or put \"lockstep launch --\" in front of the command" : ""));
 }
 
 }  // namespace lockstep::strategy

@@ -333,8 +333,7 @@ TEST(Cluster, MustAgreeWithMpi) {
             "1 of 3");
   EXPECT_EQ(refusal([&] { cluster.check_against_mpi(0, 1); }),
             "[TF_CONFIG] needed the same cluster as MPI's, where this is rank 0 of 1; it says worker:0, which is rank "
-            "1 of 3; start all "
-            "tasks with one mpirun");
+            "1 of 3; start all tasks with one mpirun, or put \"lockstep launch --\" in front of the command");
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <system_error>
@@ -70,10 +69,12 @@ void run_on(const std::vector<int>& processors) {
 [[noreturn]] void become(const std::vector<char*>& words, const std::vector<char*>& environment,
                          const ChildOptions& options, const Pipe& output, const Pipe& errors, pid_t parent) {
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(kSignalStatus + SIGTERM);
-  const sigset_t watched = watched_signals();
-  sigprocmask(SIG_UNBLOCK, &watched, nullptr);
+  prctl(PR_SET_PDEATHSIG, kEndSignal);
+  if (getppid() != parent) _exit(kSignalStatus + kEndSignal);
+  sigset_t terminate;
+  sigemptyset(&terminate);
+  sigaddset(&terminate, SIGTERM);
+  sigprocmask(SIG_SETMASK, &terminate, nullptr);
   run_on(options.processors);
   if (options.captured) {
     dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);

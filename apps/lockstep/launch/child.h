@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,8 +17,12 @@ struct ChildOptions {
   bool captured = false;             ///< its output is read here, and its input is empty
 };
 
-/// Runs in a process group of its own, without the variables that tell which of the tasks of a job a process is. Where
-/// this process is killed it is told to end.
+/// What tells mpirun and its daemons to end. SIGTERM does not: schedulers send it to all processes of a job, and mpirun
+/// would then give its ranks no time to save what they have.
+inline constexpr int kEndSignal = SIGINT;
+
+/// Runs in a process group of its own, with SIGTERM blocked, and without the variables that tell which of the tasks of
+/// a job a process is. Where this process is killed it is told to end.
 class Child {
  public:
   /// Throws Error (communication) where the system has no process to give.

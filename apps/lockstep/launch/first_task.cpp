@@ -217,7 +217,7 @@ int FirstTask::run_mpirun() {
     for (const Event& event : meeting_.wait(signals_, Clock::now() + kLook)) serve(event, mpirun);
     for (const int signal : signals_.take()) take_signal(signal, mpirun);
     if (!lost_.empty() && deadline == Clock::time_point::max()) {
-      mpirun.signal(SIGTERM);
+      mpirun.signal(kEndSignal);
       deadline = Clock::now() + kEndTime;
     }
     if (Clock::now() >= deadline) mpirun.signal_group(SIGKILL);
@@ -277,7 +277,7 @@ void FirstTask::take_signal(int signal, Child& mpirun) {
   for (const pid_t rank : ranks) kill(rank, signal);
   if (!ranks.empty()) return;
   if (stops_ <= 2)
-    mpirun.signal(SIGTERM);
+    mpirun.signal(kEndSignal);
   else
     mpirun.signal_group(SIGKILL);
 }

@@ -168,7 +168,7 @@ void OtherTask::let_daemon_end() {
     wait_for({to_read(signals_.descriptor())}, kPause);
     signals_.take();
     if (told || Clock::now() < start + kDaemonEnds) continue;
-    daemon_->signal_group(SIGTERM);
+    daemon_->signal_group(kEndSignal);
     told = true;
   }
   daemon_.reset();

@@ -248,12 +248,35 @@ TEST_F(LaunchTest, ASignalToAnyTaskLeadsToACheckpoint) {
   Process first(task_elsewhere(0, {}, program(train)));
   Process other(task_elsewhere(1, {}, program(train)));
   ASSERT_TRUE(first.wait_for(R"("event":"step","step":5)"));
+  // Schedulers send it to mpirun and its daemons as well, which would end their ranks at once.
+  for (const Process* task : {&first, &other})
+    for (const pid_t child : task->children()) ::kill(child, SIGTERM);
   other.kill(SIGTERM);
   const Result result = first.finish();
   EXPECT_EQ(result.status, 143) << result.errors;
   EXPECT_EQ(other.finish().status, 143);
   EXPECT_EQ(result.event("checkpoint")["step"], result.event("end")["steps"]);
   EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(LaunchTest, ASecondSignalEndsWhatDoesNotHear) {
+  const Words command = shell("trap '' TERM; echo ready; while :; do sleep 0.1; done");
+  Process first(task(0, {}, command));
+  Process other(task(1, {}, command));
+  ASSERT_TRUE(first.wait_for("ready\nready"));
+  const Watched watched(first.id());
+  do first.kill(SIGTERM);  // those of the first two seconds are one wish: schedulers tell every task
+  while (!watched.ends_within(1));
+  EXPECT_NE(first.finish().status, 0);
+  EXPECT_NE(other.finish().status, 0);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(LaunchTest, NeedsMpirun) {
+  Words words = {"env", "PATH=/nowhere", "RANK=0", "WORLD_SIZE=1", LOCKSTEP_PROGRAM, "launch", "--", "true"};
+  const Result result = run(words);
+  EXPECT_EQ(result.status, 127);
+  EXPECT_EQ(result.errors, "lockstep: error: [launch] needed mpirun in PATH; No such file or directory\n");
 }
 
 TEST_F(LaunchTest, ALostTaskEndsTheJobAndIsNamed) {
