@@ -9,6 +9,7 @@
 
 #include "device/error.h"
 #include "strategy/failure.h"
+#include "strategy/task.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -24,6 +25,8 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   const Launch launch = detect_launch();
   int runs = 0;
   MPI_Initialized(&runs);
+  // Before MPI is asked, which would end a process of a plain srun with words of its own.
+  if (runs == 0 && (!launch.launched || !launch.connects)) require_no_task(process_environment());
   if (launch.launched || runs != 0) initialize_mpi(argc, argv, launch);
   logger_ = device::make_logger({.quiet = options.quiet, .rank = rank_, .ranks = size_});
 }
@@ -55,7 +58,7 @@ void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
       throw Error(ErrorCategory::communication, "session",
                   fmt::format("needed the {} ranks that {} started in one job", launch.ranks, launch.launcher),
                   "MPI shows each of them alone: start them with the mpirun of the MPI this program was built with, or "
-                  "srun --mpi=pmix");
+                  "srun --mpi=pmix, or put \"lockstep launch --\" in front of the command");
     find_nodes();
   } catch (...) {
     if (owns_mpi_) MPI_Finalize();

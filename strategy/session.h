@@ -32,7 +32,8 @@ struct SessionOptions {
 class Session {
  public:
   /// Throws Error (communication) where MPI cannot serve several threads in turn or has ended already, or where a
-  /// launcher started several ranks and MPI shows one: then every process would train alone.
+  /// launcher started several ranks and MPI shows one: then every process would train alone. Error (input) where this
+  /// is one of several tasks that were started without MPI (strategy/task.h), for the same reason.
   Session(int argc, char** argv, const SessionOptions& options = {});
   /// The same for code that has no command line at hand.
   explicit Session(const SessionOptions& options = {}) : Session(0, nullptr, options) {}
