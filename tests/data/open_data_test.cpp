@@ -239,7 +239,9 @@ TEST(DataFiles, AreThoseThatWouldBeRead) {
   EXPECT_EQ(data_files("synthetic:4x4x1:2:8"), Paths{});
   for (const char* name : {"b.tfrecord", "a.tfrecord"}) write_bytes(directory / name, "");
   EXPECT_EQ(data_files(where + "/*.tfrecord"), (Paths{directory / "a.tfrecord", directory / "b.tfrecord"}));
-  write_dataset_part(directory.path(), "train", {.files = {"b.tfrecord", "c.tfrecord"}, .records = 1});
+  PartDescription part;
+  part.files = {"b.tfrecord", "c.tfrecord"};
+  write_dataset_part(directory.path(), "train", part);
   EXPECT_EQ(data_files(where), (Paths{directory / "b.tfrecord", directory / "c.tfrecord"})) << "there or not";
 }
 

@@ -31,18 +31,21 @@ TEST(Outcome, JoinsWhatWasFoundOnSeveralRanks) {
   EXPECT_EQ(outcome.level(), Level::problem);
 }
 
-Report sample() {
-  Report report(
-      {{.rank = 0, .node = 0, .local_rank = 0, .host = "a"}, {.rank = 1, .node = 1, .local_rank = 0, .host = "b"}});
-  report.add({.check = "clocks", .summary = "0.1 s apart at most"});
-  report.add({.check = "open-files",
-              .summary = "100 on every rank or more",
-              .findings = {{.ranks = {1}, .level = Level::problem, .what = "few", .remedy = "more"}}});
-  return report;
-}
+class ReportOfTwo : public ::testing::Test {
+ protected:
+  ReportOfTwo() {
+    report_.add({.check = "clocks", .summary = "0.1 s apart at most"});
+    report_.add({.check = "open-files",
+                 .summary = "100 on every rank or more",
+                 .findings = {{.ranks = {1}, .level = Level::problem, .what = "few", .remedy = "more"}}});
+  }
 
-TEST(Report, IsATableWithALineForEachFinding) {
-  EXPECT_EQ(sample().table(1.25),
+  Report report_{
+      {{.rank = 0, .node = 0, .local_rank = 0, .host = "a"}, {.rank = 1, .node = 1, .local_rank = 0, .host = "b"}}};
+};
+
+TEST_F(ReportOfTwo, IsATableWithALineForEachFinding) {
+  EXPECT_EQ(report_.table(1.25),
             "lockstep doctor: 2 ranks on 2 hosts\n"
             "\n"
             "check            result   what was found\n"
@@ -54,8 +57,8 @@ TEST(Report, IsATableWithALineForEachFinding) {
   EXPECT_EQ(Report({}).level(), Level::ok);
 }
 
-TEST(Report, IsAnObjectForScripts) {
-  const auto report = sample().json(1.25);
+TEST_F(ReportOfTwo, IsAnObjectForScripts) {
+  const auto report = report_.json(1.25);
   EXPECT_EQ(report["status"], "problem");
   EXPECT_EQ(report["ranks"][1]["host"], "b");
   EXPECT_EQ(report["checks"][0]["level"], "ok");
