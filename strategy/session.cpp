@@ -88,6 +88,12 @@ Session::~Session() {
     MPI_Abort(ranks_, 1);
   }
   workers_.reset();
+  int has_ended = 0;
+  MPI_Finalized(&has_ended);
+  if (has_ended != 0) {
+    logger_->error("MPI was finalized before the session that stands on it ended");
+    return;
+  }
   wait_for_others();
   MPI_Comm_free(&failures_);
   MPI_Comm_free(&ranks_);
@@ -129,6 +135,17 @@ void Session::barrier() const {
   MPI_Barrier(ranks_);
 }
 
+// A reduction that is under way for an optimizer outside of the body would be in MPI at the same time as what follows.
+void Session::leave_workers(const std::string& reason) {
+  if (!workers_) return;
+  workers_->group().abort(reason);
+  try {
+    workers_->settle();
+  } catch (const std::exception&) {
+    return;  // it failed for that reason
+  }
+}
+
 Workers& Session::workers() {
   if (!workers_) workers_ = std::make_unique<Workers>(*this, workers_options_);
   return *workers_;
@@ -141,6 +158,7 @@ int Session::guard(const std::function<int()>& body) {
   } catch (...) {
     failure = describe_current_exception();
   }
+  leave_workers(failure.message);
   FailureVerdict verdict{.everyone_failed = true, .print = true, .exit_status = failure.exit_status};
   if (size_ > 1) verdict = compare_failures(failure, failures_, kFailureWaitSeconds);
   if (verdict.print) fmt::print(stderr, "lockstep: error: {}\n", failure.message);

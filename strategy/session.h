@@ -23,7 +23,8 @@ struct SessionOptions {
 
 /// Made first in main, destroyed last; one per process. Under a launcher it initialises MPI (MPI_THREAD_SERIALIZED) and
 /// is a rank among others; without one it is a job of one rank and MPI is never touched. Where the program has
-/// initialised MPI itself, the session joins it, on a communicator of its own, and leaves its end to the program.
+/// initialised MPI itself, the session joins it, on a communicator of its own, and leaves its end to the program, which
+/// finalizes MPI after the session's end and calls it from no other thread while a reduction is under way.
 ///
 ///     int main(int argc, char** argv) {
 ///       lockstep::strategy::Session session(argc, argv);
@@ -78,6 +79,7 @@ class Session {
   void initialize_mpi(int argc, char** argv, const Launch& launch);
   void find_nodes();
   void wait_for_others() const;
+  void leave_workers(const std::string& reason);
 
   bool owns_mpi_ = false;
   MPI_Comm ranks_ = MPI_COMM_NULL;

@@ -46,4 +46,7 @@ struct ReducerOptions {
 /// Throws Error (input) that names the option which is out of its range.
 void check_options(const ReducerOptions& options);
 
+/// "average, 1 backward pass a step, float32, …": for people, and to see whether ranks have the same.
+std::string to_string(const ReducerOptions& options);
+
 }  // namespace lockstep::strategy
