@@ -122,6 +122,7 @@ class GradientBuckets {
   void plan();
   void reserve_wire(std::size_t values);
   void start_step();
+  void settle() const;
   void aside(std::function<void()> on_host);
   void launch_next();
   void launch_rest();

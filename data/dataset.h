@@ -225,4 +225,10 @@ struct DataSpecOptions {
 /// The data set that `spec` names: what `lockstep train --data` takes. Throws Error (data) where it cannot be used.
 Dataset open_data(const std::string& spec, const DataSpecOptions& options = {});
 
+/// The files that open_data would read records from, without reading any, in the order of their records; of a directory
+/// of images the folders of its classes. Empty for what is made up. A file that a dataset.json names is
+/// among them whether it is there or not. Throws Error as open_data does for a text that means nothing and for a glob,
+/// a set or a directory that has no files.
+std::vector<std::filesystem::path> data_files(const std::string& spec, const DataSpecOptions& options = {});
+
 }  // namespace lockstep::data

@@ -23,7 +23,8 @@ struct SessionOptions {
 
 /// Made first in main, destroyed last; one per process. Under a launcher it initialises MPI (MPI_THREAD_SERIALIZED) and
 /// is a rank among others; without one it is a job of one rank and MPI is never touched. Where the program has
-/// initialised MPI itself, the session joins it, on a communicator of its own, and leaves its end to the program.
+/// initialised MPI itself, the session joins it, on a communicator of its own, and leaves its end to the program, which
+/// finalizes MPI after the session's end and calls it from no other thread while a reduction is under way.
 ///
 ///     int main(int argc, char** argv) {
 ///       lockstep::strategy::Session session(argc, argv);
@@ -32,7 +33,8 @@ struct SessionOptions {
 class Session {
  public:
   /// Throws Error (communication) where MPI cannot serve several threads in turn or has ended already, or where a
-  /// launcher started several ranks and MPI shows one: then every process would train alone.
+  /// launcher started several ranks and MPI shows one: then every process would train alone. Error (input) where this
+  /// is one of several tasks that were started without MPI (strategy/task.h), for the same reason.
   Session(int argc, char** argv, const SessionOptions& options = {});
   /// The same for code that has no command line at hand.
   explicit Session(const SessionOptions& options = {}) : Session(0, nullptr, options) {}
@@ -77,6 +79,7 @@ class Session {
   void initialize_mpi(int argc, char** argv, const Launch& launch);
   void find_nodes();
   void wait_for_others() const;
+  void leave_workers(const std::string& reason);
 
   bool owns_mpi_ = false;
   MPI_Comm ranks_ = MPI_COMM_NULL;

@@ -15,9 +15,11 @@
 #include "device/gpu.h"
 
 namespace lockstep::apps {
-namespace {
 
 using Json = nlohmann::ordered_json;
+
+namespace {
+
 constexpr const char* kAbsent = "absent";
 
 Json library(const std::string& built, const std::string& loaded) { return {{"built", built}, {"loaded", loaded}}; }
@@ -36,21 +38,6 @@ std::string onednn_loaded() {
   return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
 }
 
-Json versions() {
-  return {{"version", LOCKSTEP_VERSION},
-          {"compiler", LOCKSTEP_COMPILER},
-          {"build", LOCKSTEP_BUILD},
-          {"processor", device::cpu_name()},
-          {"cores", device::available_cores()},
-          {"mpi", library(fmt::format("MPI {}.{}", MPI_VERSION, MPI_SUBVERSION), mpi_library())},
-          {"onednn", library(fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH),
-                             onednn_loaded())},
-          {"cuda", library(device::cuda_built_version(), device::cuda_loaded_version())},
-          // Not linked by this version; the key is a promise to scripts.
-          {"cudnn", library(kAbsent, kAbsent)},
-          {"nccl", library(allreduce::nccl_built_version(), allreduce::nccl_loaded_version())}};
-}
-
 void print_text(const Json& versions) {
   fmt::print("{}\n", version_line());
   for (const auto& [name, value] : versions.items()) {
@@ -67,15 +54,30 @@ void print_text(const Json& versions) {
 
 std::string version_line() { return "lockstep " LOCKSTEP_VERSION; }
 
+Json program_versions() {
+  return {{"version", LOCKSTEP_VERSION},
+          {"compiler", LOCKSTEP_COMPILER},
+          {"build", LOCKSTEP_BUILD},
+          {"processor", device::cpu_name()},
+          {"cores", device::available_cores()},
+          {"mpi", library(fmt::format("MPI {}.{}", MPI_VERSION, MPI_SUBVERSION), mpi_library())},
+          {"onednn", library(fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH),
+                             onednn_loaded())},
+          {"cuda", library(device::cuda_built_version(), device::cuda_loaded_version())},
+          // Not linked by this version; the key is a promise to scripts.
+          {"cudnn", library(kAbsent, kAbsent)},
+          {"nccl", library(allreduce::nccl_built_version(), allreduce::nccl_loaded_version())}};
+}
+
 void add_version_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("version", "What this program was built with, and what it loaded");
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "One JSON object");
   command->callback([json] {
     if (*json)
-      fmt::print("{}\n", versions().dump());
+      fmt::print("{}\n", program_versions().dump());
     else
-      print_text(versions());
+      print_text(program_versions());
   });
 }
 

@@ -11,6 +11,7 @@
 #include "device/error.h"
 #include "model/optimizer.h"
 #include "strategy/session.h"
+#include "strategy/wrapper/check_together.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -29,15 +30,24 @@ GradientReducer::GradientReducer(Workers& workers, std::vector<ParameterLayout> 
     : workers_(workers),
       parameters_(std::move(parameters)),
       options_(options),
-      math_(math ? std::move(math) : std::make_unique<HostGradientMath>()),
+      math_(std::move(math)),
       pass_has_(parameters_.size()),
       step_has_(parameters_.size()),
       counts_(kFlags + parameters_.size()),
       last_gradient_(parameters_.size()) {
+  const bool has_math = math_ != nullptr;
+  if (!has_math) math_ = std::make_unique<HostGradientMath>();
+  const bool on_gpu = workers_.device().kind == device::DeviceKind::gpu;
   workers_.settle();
-  check_together([&] {
+  check_together(workers_, [&] {
     check_options(options_);
     layout_ = make_gradient_layout(parameters_, options_);
+    if (on_gpu && (compute == nullptr || !has_math))
+      throw Error(
+          ErrorCategory::input, "distributed_optimizer",
+          "needed a stream and the mathematics of the GPU for gradients on " + device::to_string(workers_.device()),
+          "got those of the host: Workers of code in host memory are on the CPU");
+    return to_string(options_);
   });
   allreduce::check_layout(workers_.group(), describe(parameters_));
   memory_ = workers_.group().allocate((layout_.size + counts_.size()) * sizeof(float));
@@ -51,23 +61,7 @@ GradientReducer::GradientReducer(Workers& workers, std::vector<ParameterLayout> 
       /*exact_entries=*/1, compute, workers_.lane());
   missing_ = layout_.counts;
   describe_buckets();
-}
-
-// What is wrong on one rank alone is thrown by all, so that none waits for it.
-void GradientReducer::check_together(const std::function<void()>& check) {
-  std::optional<Error> mine;
-  try {
-    check();
-  } catch (const Error& error) {
-    mine = error;
-  }
-  const std::string text = mine ? mine->what() : "";
-  for (const auto& bytes : workers_.group().all_gather(std::as_bytes(std::span(text)))) {
-    if (mine) throw *mine;
-    if (bytes.empty()) continue;
-    throw Error(ErrorCategory::input, "distributed_optimizer", "needed the same options and parameters on all ranks",
-                std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-  }
+  workers_.activity().set_step(0);
 }
 
 void GradientReducer::describe_buckets() {
@@ -105,14 +99,15 @@ void GradientReducer::require_between_steps(std::string_view call) {
                       reduced_ ? "synchronize()" : "a backward pass"));
 }
 
-void GradientReducer::begin_pass(double samples) {
+void GradientReducer::begin_pass(double samples, std::optional<bool> is_last) {
   if (!std::isfinite(samples) || samples < 0)
     misused("needed a number of samples of at least 0", fmt::format("got {}", samples));
   if (in_pass_) misused("needed the end of one backward pass before the next", "two were begun");
   if (reduced_) misused("needed step() after synchronize()", "another backward pass was begun");
-  if (passes_ == options_.backward_passes_per_step)
+  if (is_complete_)
     misused(fmt::format("needed step() after {} (backward_passes_per_step)", passes_text(passes_)),
             fmt::format("backward pass {} was begun before it", passes_ + 1));
+  is_last_ = is_last.value_or(is_last_pass());
   in_pass_ = true;
   std::fill(pass_has_.begin(), pass_has_.end(), false);
   pass_samples_ = options_.reduction == Reduction::average ? samples : std::min(samples, 1.0);
@@ -148,10 +143,12 @@ float GradientReducer::factor_before() const {
 float GradientReducer::factor_after() const {
   if (options_.reduction == Reduction::sum || samples() == 0 || is_alone()) return 1;
   const double later = options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
-  return static_cast<float>(later * (expected_ == 0 ? 1 : expected_) / samples());
+  const int passes = options_.average_passes ? 1 : passes_;
+  return static_cast<float>(passes * later * (expected_ == 0 ? 1 : expected_) / samples());
 }
 
 void GradientReducer::take(std::size_t parameter, std::span<const float> values) {
+  LOCKSTEP_CHECK_OP(parameter, <, parameters_.size());
   const std::string& name = parameters_[parameter].name;
   if (!in_pass_) misused("needed an open backward pass for a gradient", fmt::format("{} came outside of one", name));
   if (pass_has_[parameter])
@@ -159,17 +156,24 @@ void GradientReducer::take(std::size_t parameter, std::span<const float> values)
   if (values.size() != parameters_[parameter].elements())
     misused(fmt::format("needed {} elements of {}", parameters_[parameter].elements(), name),
             fmt::format("its gradient has {}", values.size()));
-  if (pass_samples_ == 0) return;  // a mean over nothing, if it is a number at all
+  if (pass_samples_ == 0) {  // a mean over nothing, if it is a number at all
+    pass_has_[parameter] = true;
+    if (is_last_pass()) complete_without(parameter);
+    return;
+  }
   const float factor = is_last_pass() ? factor_before() : 1;
-  if (step_has_[parameter])
-    math_->add(gradient(parameter), values, factor);
-  else if (!is_alone())
-    math_->assign(gradient(parameter), values, factor);
+  if (!is_alone()) {
+    if (step_has_[parameter])
+      math_->add(gradient(parameter), values, factor);
+    else
+      math_->assign(gradient(parameter), values, factor);
+  }
   pass_has_[parameter] = step_has_[parameter] = true;
   if (is_last_pass()) complete(parameter);
 }
 
 void GradientReducer::written(std::size_t parameter) {
+  LOCKSTEP_CHECK_OP(parameter, <, parameters_.size());
   const std::string& name = parameters_[parameter].name;
   if (!in_pass_) misused("needed an open backward pass for a gradient", fmt::format("{} came outside of one", name));
   if (pass_has_[parameter])
@@ -188,27 +192,32 @@ void GradientReducer::complete(std::size_t parameter) {
 
 void GradientReducer::end_pass() {
   if (!in_pass_) misused("needed an open backward pass to end one", "none was begun");
-  if (is_last_pass()) complete_the_rest(/*is_last_pass=*/true);
+  if (is_last_) complete_the_rest(/*is_last_pass=*/true);
+  is_complete_ = is_last_;
   in_pass_ = false;
   ++passes_;
 }
 
 void GradientReducer::complete_the_rest(bool is_last_pass) {
   for (std::size_t parameter = parameters_.size(); parameter-- > 0;) {
-    if (is_last_pass && pass_has_[parameter]) continue;
-    if (step_has_[parameter])
-      math_->scale(gradient(parameter), factor_before());
-    else if (!is_alone())
-      math_->clear(gradient(parameter));
-    complete(parameter);
+    if (!is_last_pass || !pass_has_[parameter]) complete_without(parameter);
   }
+}
+
+// Of a parameter that has no gradient in the last pass.
+void GradientReducer::complete_without(std::size_t parameter) {
+  if (step_has_[parameter])
+    math_->scale(gradient(parameter), factor_before());
+  else if (!is_alone())
+    math_->clear(gradient(parameter));
+  complete(parameter);
 }
 
 void GradientReducer::reduce() {
   if (in_pass_) misused("needed the end of the backward pass before step()", "it is still open");
   if (reduced_) misused("needed step() once after synchronize()", "synchronize() was called twice");
   if (passes_ == 0) misused("needed a backward pass before step()", "there was none since the last step");
-  if (passes_ < options_.backward_passes_per_step)
+  if (!is_complete_)
     misused(fmt::format("needed {} before step() (backward_passes_per_step)",
                         passes_text(options_.backward_passes_per_step)),
             fmt::format("there were {}; at the end of an epoch flush() takes what there is", passes_));
@@ -218,11 +227,12 @@ void GradientReducer::reduce() {
 bool GradientReducer::reduce_rest() {
   if (in_pass_) misused("needed the end of the backward pass before flush()", "it is still open");
   if (reduced_) misused("needed step() after synchronize()", "flush() came before it");
+  if (is_complete_)
+    misused(fmt::format("needed step() after {} (backward_passes_per_step)", passes_text(passes_)),
+            "flush() came, which is for fewer");
   if (!workers_.any(passes_ > 0)) return false;
-  if (passes_ < options_.backward_passes_per_step) {
-    agree_on_samples();
-    complete_the_rest(/*is_last_pass=*/false);
-  }
+  agree_on_samples();
+  complete_the_rest(/*is_last_pass=*/false);
   finish();
   return true;
 }
@@ -233,7 +243,6 @@ void GradientReducer::finish() {
   const std::span<float> passengers = memory_.as<float>().subspan(layout_.size, counts_.size());
   math_->write(passengers, counts_);
   buckets_->ready(layout_.begins.size());
-  workers_.activity().set_step(steps_);
   buckets_->finish();
   math_->read(counts_, passengers);
   finish_average();
@@ -254,11 +263,12 @@ void GradientReducer::finish_average() {
 
 void GradientReducer::applied() {
   if (!reduced_) misused("needed a backward pass before step()", "there was none since the last step");
-  reduced_ = false;
+  reduced_ = is_complete_ = false;
   passes_ = 0;
   unit_ = weight_ = 0;
   std::fill(step_has_.begin(), step_has_.end(), false);
   ++steps_;
+  workers_.activity().set_step(steps_);
   note_missing();
 }
 

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,24 +58,28 @@ class GradientReducer {
   std::span<float> gradient(std::size_t parameter) const;
 
   /// Opens a backward pass over `samples` samples of this rank: 0 for a rank that takes part without any; all ranks 1
-  /// where passes weigh the same. To be called before gradients are computed where they are accumulated in place.
-  void begin_pass(double samples);
+  /// where passes weigh the same. Collective in the first step. To be called before gradients are computed where they
+  /// are accumulated in place. `is_last`: whether this pass completes the step, for code that decides so from pass to
+  /// pass, the same on all ranks; else backward_passes_per_step does.
+  void begin_pass(double samples, std::optional<bool> is_last = {});
   bool is_in_pass() const { return in_pass_; }  ///< whether a pass is open
   /// Whether the pass that is open, or else the next one, completes the step.
-  bool is_last_pass() const { return passes_ + 1 >= options_.backward_passes_per_step; }
+  bool is_last_pass() const { return in_pass_ ? is_last_ : passes_ + 1 >= options_.backward_passes_per_step; }
   /// `values` is this pass's gradient of `parameter`; copied. Once a pass for each.
   void take(std::size_t parameter, std::span<const float> values);
   /// The same for a gradient that was added to gradient(parameter) in place: to what earlier passes of this step left
   /// there, or to zeros.
   void written(std::size_t parameter);
+  /// Whether this rank has a gradient of the parameter in this step.
+  bool has_gradient_so_far(std::size_t parameter) const { return step_has_[parameter]; }
   /// Closes it. Parameters that were not taken had no gradient.
   void end_pass();
   int passes() const { return passes_; }  ///< closed in this step
 
   /// Reduces what is left, divides and clips. Throws Error (input) unless all passes of the step are done.
   void reduce();
-  /// The same for the passes there are, for the end of an epoch: ranks may have different numbers of them. False, and
-  /// nothing to apply, where no rank has any.
+  /// The same for the passes there are, for the end of an epoch: fewer than a step needs on every rank, not
+  /// necessarily as many on each. False, and nothing to apply, where no rank has any.
   bool reduce_rest();
   /// Whether reduce() is done and applied() is due.
   bool is_reduced() const { return reduced_; }
@@ -103,7 +107,6 @@ class GradientReducer {
  private:
   static constexpr std::size_t kFlags = 1;  // in counts_: behind the samples, a flag for each parameter
 
-  void check_together(const std::function<void()>& check);
   void describe_buckets();
   void weigh(double samples);
   void agree_on_samples();
@@ -111,6 +114,7 @@ class GradientReducer {
   float factor_after() const;
   void complete(std::size_t parameter);
   void complete_the_rest(bool is_last_pass);
+  void complete_without(std::size_t parameter);
   void finish();
   void finish_average();
   void note_missing();
@@ -124,6 +128,8 @@ class GradientReducer {
   std::unique_ptr<allreduce::GradientBuckets> buckets_;
 
   bool in_pass_ = false;
+  bool is_last_ = false;      // the open pass completes the step
+  bool is_complete_ = false;  // a pass that does is closed
   bool reduced_ = false;
   int passes_ = 0;
   double pass_samples_ = 0;

@@ -26,6 +26,9 @@ struct ReducerOptions {
   Reduction reduction = Reduction::average;  ///< how gradients become one
   /// Backward passes that make one step (gradient accumulation), reduced once.
   int backward_passes_per_step = 1;
+  /// With Reduction::average, whether passes of a step are averaged as well. false: they add up, as a library that
+  /// accumulates gradients would have it: the average over all samples times the number of passes.
+  bool average_passes = true;
   /// What gradients travel as. 16 bits halve the bytes; the sum is of values rounded to them.
   allreduce::WireType compression = allreduce::WireType::float32;
   std::size_t first_bucket_bytes = std::size_t{1} << 20;  ///< small, so that communication starts early
@@ -42,5 +45,8 @@ struct ReducerOptions {
 
 /// Throws Error (input) that names the option which is out of its range.
 void check_options(const ReducerOptions& options);
+
+/// "average, 1 backward pass a step, float32, …": for people, and to see whether ranks have the same.
+std::string to_string(const ReducerOptions& options);
 
 }  // namespace lockstep::strategy

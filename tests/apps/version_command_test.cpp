@@ -52,7 +52,7 @@ TEST(LibrariesOfGpus, AreLeftAloneOnTheCpu) {
 }
 
 TEST(HelpOption, IsNoError) {
-  for (const char* command : {"", "train ", "evaluate ", "predict ", "data ", "checkpoint ", "version "}) {
+  for (const char* command : {"", "train ", "evaluate ", "predict ", "data ", "checkpoint ", "doctor ", "version "}) {
     const Result result = run_lockstep(std::string(command) + "--help");
     EXPECT_EQ(result.status, 0) << command;
     EXPECT_THAT(result.output, HasSubstr("Usage: lockstep")) << command;
