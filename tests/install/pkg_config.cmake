@@ -1,5 +1,5 @@
-# Programs that know the compiler and pkg-config alone: one of C, and one that is compiled once, and linked with the shared library, and with the static ones where no
-# shared library lies beside them.
+# Programs that know the compiler and pkg-config alone: one of C, and one that is compiled once and linked with the shared library, and
+# with the static ones where no shared library lies beside them.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 set(folder ${WORK}/pkg_config)
 file(REMOVE_RECURSE ${folder})

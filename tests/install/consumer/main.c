@@ -5,7 +5,7 @@
 
 int main(void) {
   lockstep_session* session = NULL;
-  if (lockstep_init(&session) != LOCKSTEP_OK) {
+  if (lockstep_init(NULL, &session) != LOCKSTEP_OK) {
     fprintf(stderr, "%s\n", lockstep_last_error());
     return 1;
   }
