@@ -1,6 +1,10 @@
-// Everything a program needs to train with Lockstep. The names that such a program uses daily are lifted into
-// `lockstep`; each room keeps the rest.
+/* Everything a program needs to train with Lockstep. In C++ the names that such a program uses daily are lifted into
+ * `lockstep`; each room keeps the rest. In C it is the interface of interop/c_api.h. */
 #pragma once
+
+#ifndef __cplusplus
+#include "interop/c_api.h"
+#else
 
 #include "allreduce/communicator.h"
 #include "allreduce/groups.h"
@@ -22,6 +26,7 @@
 #include "strategy/one_device_strategy.h"
 #include "strategy/session.h"
 #include "strategy/trainer.h"
+#include "strategy/wrapper/distributed_optimizer.h"
 
 namespace lockstep {
 
@@ -57,12 +62,20 @@ using model::ReLU;
 using model::Softmax;
 
 using strategy::Callback;
+using strategy::DistributedOptimizer;
+using strategy::DistributedOptions;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
 using strategy::OneDeviceStrategy;
+using strategy::Parameter;
 using strategy::Pretrained;
+using strategy::Reduction;
 using strategy::Session;
 using strategy::Strategy;
 using strategy::Trainer;
+using strategy::Workers;
+using strategy::WorkersOptions;
 
 }  // namespace lockstep
+
+#endif

@@ -47,18 +47,38 @@ std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const
 }
 
 GradientBuckets::GradientBuckets(Communicator group, std::span<float> gradients, std::span<const std::size_t> offsets,
-                                 const BucketOptions& options, std::size_t exact_entries, device::Stream* compute)
+                                 const BucketOptions& options, std::size_t exact_entries, device::Stream* compute,
+                                 std::shared_ptr<CommunicationThread> thread)
     : group_(std::move(group)),
       gradients_(gradients),
       options_(options),
       counts_(counts_between(offsets, gradients.size())),
       exact_entries_(exact_entries),
-      is_ready_(offsets.size()) {
+      is_ready_(offsets.size()),
+      shared_thread_(std::move(thread)) {
   LOCKSTEP_CHECK_OP(offsets.empty() ? gradients.size() : offsets[0], ==, 0U);
   LOCKSTEP_CHECK_OP(exact_entries, <=, offsets.size());
   if (compute != nullptr && compute->device().kind == device::DeviceKind::gpu)
     streamed_ = std::make_unique<StreamedSum>(group_, *compute, options.wire);
   plan();
+}
+
+// What is under way uses this object. If it failed, the group tells whoever uses it next.
+GradientBuckets::~GradientBuckets() {
+  try {
+    settle();
+  } catch (...) {
+    return;
+  }
+}
+
+// Also where all of this object's own reductions are done by the calling thread: a shared thread may still be in the
+// group for others.
+void GradientBuckets::settle() const {
+  if (shared_thread_)
+    shared_thread_->wait();
+  else if (thread_)
+    thread_->wait();
 }
 
 void GradientBuckets::set_bytes(std::size_t bytes) {
@@ -81,7 +101,7 @@ void GradientBuckets::plan() {
   if (narrow) reserve_wire(largest_of(std::span(buckets_).first(first_exact_)));
   const bool needs_thread = !streamed_ || group_.moves_on_host();
   if (!thread_ && needs_thread && group_.overlaps() && buckets_.size() > 1)
-    thread_ = std::make_unique<CommunicationThread>();
+    thread_ = shared_thread_ ? shared_thread_ : std::make_shared<CommunicationThread>();
   start_step();
 }
 
@@ -132,7 +152,7 @@ void GradientBuckets::finish() {
 
 void GradientBuckets::launch_rest() {
   const Clock::time_point begin = Clock::now();
-  if (thread_) thread_->wait();
+  settle();
   for (; next_ < buckets_.size(); ++next_) {
     ++launched_;
     if (streamed_) {
@@ -168,6 +188,7 @@ void GradientBuckets::sum_now(std::span<float> values, device::Stream& stream) {
     thread_->give(operation);
     thread_->wait();
   } else {
+    settle();
     operation();
   }
   const double exposed = std::chrono::duration<double>(Clock::now() - begin).count();

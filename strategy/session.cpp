@@ -9,6 +9,7 @@
 
 #include "device/error.h"
 #include "strategy/failure.h"
+#include "strategy/task.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -20,20 +21,35 @@ constexpr double kFailureWaitSeconds = 1.0;
 }  // namespace
 
 Session::Session(int argc, char** argv, const SessionOptions& options)
-    : exceptions_at_start_(std::uncaught_exceptions()) {
+    : exceptions_at_start_(std::uncaught_exceptions()), workers_options_(options.workers) {
   const Launch launch = detect_launch();
-  if (launch.launched) initialize_mpi(argc, argv, launch);
+  int runs = 0;
+  MPI_Initialized(&runs);
+  // Before MPI is asked, which would end a process of a plain srun with words of its own.
+  if (runs == 0 && (!launch.launched || !launch.connects)) require_no_task(process_environment());
+  if (launch.launched || runs != 0) initialize_mpi(argc, argv, launch);
   logger_ = device::make_logger({.quiet = options.quiet, .rank = rank_, .ranks = size_});
 }
 
 void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
+  int runs = 0;
+  int has_ended = 0;
+  MPI_Initialized(&runs);
+  MPI_Finalized(&has_ended);
+  if (has_ended != 0)
+    throw Error(ErrorCategory::communication, "session", "needed MPI for its ranks", "MPI_Finalize has been called");
+  owns_mpi_ = runs == 0;
   int provided = MPI_THREAD_SINGLE;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+  if (owns_mpi_)
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+  else
+    MPI_Query_thread(&provided);
   try {
     if (provided < MPI_THREAD_SERIALIZED)
       throw Error(ErrorCategory::communication, "session",
                   "needed an MPI that several threads may call in turn (MPI_THREAD_SERIALIZED)",
-                  "this MPI serves the main thread only");
+                  owns_mpi_ ? "this MPI serves the main thread only"
+                            : "the program initialised MPI for less: call MPI_Init_thread with that level");
     MPI_Comm_dup(MPI_COMM_WORLD, &ranks_);
     MPI_Comm_dup(MPI_COMM_WORLD, &failures_);
     MPI_Comm_rank(ranks_, &rank_);
@@ -42,10 +58,10 @@ void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
       throw Error(ErrorCategory::communication, "session",
                   fmt::format("needed the {} ranks that {} started in one job", launch.ranks, launch.launcher),
                   "MPI shows each of them alone: start them with the mpirun of the MPI this program was built with, or "
-                  "srun --mpi=pmix");
+                  "srun --mpi=pmix, or put \"lockstep launch --\" in front of the command");
     find_nodes();
   } catch (...) {
-    MPI_Finalize();
+    if (owns_mpi_) MPI_Finalize();
     throw;
   }
 }
@@ -71,10 +87,17 @@ Session::~Session() {
     fmt::print(stderr, "lockstep: rank {} leaves because of an exception; the job ends\n", rank_);
     MPI_Abort(ranks_, 1);
   }
+  workers_.reset();
+  int has_ended = 0;
+  MPI_Finalized(&has_ended);
+  if (has_ended != 0) {
+    logger_->error("MPI was finalized before the session that stands on it ended");
+    return;
+  }
   wait_for_others();
   MPI_Comm_free(&failures_);
   MPI_Comm_free(&ranks_);
-  MPI_Finalize();
+  if (owns_mpi_) MPI_Finalize();
 }
 
 // Where a rank dies while another waits for it in MPI_Finalize, the mpirun of Open MPI 4 (its PMIx server, 4.2) crashes
@@ -92,6 +115,7 @@ double Session::seconds() const {
 
 std::vector<std::string> Session::all_gather(const std::string& mine) const {
   if (size_ == 1) return {mine};
+  if (workers_) workers_->settle();
   const int length = static_cast<int>(mine.size());
   std::vector<int> lengths(static_cast<std::size_t>(size_));
   MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, ranks_);
@@ -106,7 +130,25 @@ std::vector<std::string> Session::all_gather(const std::string& mine) const {
 }
 
 void Session::barrier() const {
-  if (size_ > 1) MPI_Barrier(ranks_);
+  if (size_ == 1) return;
+  if (workers_) workers_->settle();
+  MPI_Barrier(ranks_);
+}
+
+// A reduction that is under way for an optimizer outside of the body would be in MPI at the same time as what follows.
+void Session::leave_workers(const std::string& reason) {
+  if (!workers_) return;
+  workers_->group().abort(reason);
+  try {
+    workers_->settle();
+  } catch (const std::exception&) {
+    return;  // it failed for that reason
+  }
+}
+
+Workers& Session::workers() {
+  if (!workers_) workers_ = std::make_unique<Workers>(*this, workers_options_);
+  return *workers_;
 }
 
 int Session::guard(const std::function<int()>& body) {
@@ -116,6 +158,7 @@ int Session::guard(const std::function<int()>& body) {
   } catch (...) {
     failure = describe_current_exception();
   }
+  leave_workers(failure.message);
   FailureVerdict verdict{.everyone_failed = true, .print = true, .exit_status = failure.exit_status};
   if (size_ > 1) verdict = compare_failures(failure, failures_, kFailureWaitSeconds);
   if (verdict.print) fmt::print(stderr, "lockstep: error: {}\n", failure.message);

@@ -32,6 +32,8 @@ endif()
 # Our own flags stay ours: who links an installed Lockstep gets its headers and libraries, not our warnings.
 function(lockstep_room NAME)
   cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  # Libraries of headers that none of ours include: who links an installed room does without them.
+  list(TRANSFORM ROOM_PRIVATE REPLACE "^(Eigen3::Eigen|lockstep_protozero|lockstep_random123)$" "$<BUILD_INTERFACE:\\1>")
   add_library(lockstep_${NAME} STATIC ${ROOM_SOURCES})
   target_link_libraries(lockstep_${NAME} PUBLIC $<BUILD_INTERFACE:lockstep_options> ${ROOM_DEPENDS} PRIVATE ${ROOM_PRIVATE})
   target_include_directories(lockstep_${NAME} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)

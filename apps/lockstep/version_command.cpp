@@ -39,7 +39,7 @@ std::string onednn_loaded() {
 }
 
 void print_text(const Json& versions) {
-  fmt::print("lockstep {}\n", versions["version"].get<std::string>());
+  fmt::print("{}\n", version_line());
   for (const auto& [name, value] : versions.items()) {
     if (name == "version") continue;
     if (value.is_object())
@@ -51,6 +51,8 @@ void print_text(const Json& versions) {
 }
 
 }  // namespace
+
+std::string version_line() { return "lockstep " LOCKSTEP_VERSION; }
 
 Json program_versions() {
   return {{"version", LOCKSTEP_VERSION},

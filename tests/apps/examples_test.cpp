@@ -19,6 +19,8 @@ using ::testing::MatchesRegex;
 constexpr const char* kIrisOutput =
     "accuracy (1.0000|0.9[0-9]+) on [0-9]+ flowers\n(flower [1-5]: (setosa|versicolor|virginica)\n)+";
 
+std::string example(const std::string& name) { return std::string(LOCKSTEP_EXAMPLES "/example_") + name; }
+
 /// Flowers of three species that measure differently, in the form of TensorFlow's files.
 std::string flowers(int count, unsigned seed) {
   constexpr double kMeasures[3][4] = {{5.0, 3.4, 1.5, 0.2}, {5.9, 2.8, 4.3, 1.3}, {6.6, 3.0, 5.6, 2.0}};
@@ -36,7 +38,7 @@ TEST(IrisExample, LearnsThreeSpecies) {
   const data::TemporaryDirectory directory;
   data::write_bytes(directory / "train.csv", flowers(120, 1));
   data::write_bytes(directory / "test.csv", flowers(30, 2));
-  const Result result = run({LOCKSTEP_EXAMPLE_IRIS, directory / "train.csv", directory / "test.csv"});
+  const Result result = run({example("iris"), directory / "train.csv", directory / "test.csv"});
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.output, MatchesRegex(kIrisOutput));
   EXPECT_THAT(result.output, HasSubstr("flower 1: setosa\nflower 2: versicolor\nflower 3: virginica\n"));
@@ -46,16 +48,53 @@ TEST(IrisExample, LearnsFishersFlowers) {
   const char* given = std::getenv("LOCKSTEP_SHARED_DATA");
   const std::filesystem::path shared = given != nullptr ? given : LOCKSTEP_SOURCE_DIR "/../shared/data";
   if (!std::filesystem::exists(shared / "iris")) GTEST_SKIP() << "needs iris in LOCKSTEP_SHARED_DATA";
-  const Result result = run({LOCKSTEP_EXAMPLE_IRIS, shared / "iris/iris_training.csv", shared / "iris/iris_test.csv"});
+  const Result result = run({example("iris"), shared / "iris/iris_training.csv", shared / "iris/iris_test.csv"});
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.output, MatchesRegex(kIrisOutput));
 }
 
 TEST(IrisExample, SaysWhatItNeeds) {
-  EXPECT_EQ(run({LOCKSTEP_EXAMPLE_IRIS}).status, 1);
-  const Result result = run({LOCKSTEP_EXAMPLE_IRIS, "nowhere.csv", "nowhere.csv"});
+  EXPECT_EQ(run({example("iris")}).status, 1);
+  const Result result = run({example("iris"), "nowhere.csv", "nowhere.csv"});
   EXPECT_NE(result.status, 0);
   EXPECT_THAT(result.errors, HasSubstr("[nowhere.csv] needed a file that can be read"));
+}
+
+TEST(CustomLayerExample, LearnsWithItsOwnLayer) {
+  const Result result = run({example("custom_layer")});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output,
+              MatchesRegex("epoch 1: .*\nepoch 2: .*\nepoch 3: loss [0-9.]+, accuracy (1.0000|0.9.*)\n"));
+}
+
+TEST(FashionMnistExample, TrainsAndEvaluates) {
+  const Result result = run({example("fashion_mnist"), "synthetic:28x28x1:10:640", "synthetic:28x28x1:10:100", "1"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, MatchesRegex("accuracy [01].[0-9]+ on 100 records, 1 replicas\n"));
+}
+
+TEST(CustomLoopExample, StopsWhenItsLossIsSmallAndIsTheSameOnTwoReplicasAsOnOne) {
+  const Result two = run({example("custom_loop")});
+  EXPECT_EQ(two.status, 0) << two.errors;
+  EXPECT_THAT(two.output, MatchesRegex("(epoch [0-9]+: loss [0-9]\\.[0-9]+ at rate 0.002\n)+"));
+  EXPECT_THAT(two.output, MatchesRegex("(.|\n)*loss 0.0[0-4][0-9]+ at rate 0.002\n"));
+  EXPECT_EQ(run({example("custom_loop"), "synthetic:8x8x1:4:2000", "cpu:0"}).output, two.output);
+}
+
+TEST(FineTuneExample, LearnsOtherClassesFromWeights) {
+  const data::TemporaryDirectory directory;
+  const std::string run_directory = directory / "run";
+  ASSERT_EQ(
+      run_lockstep("train --model mlp --data synthetic:8x8x1:4:600 --quiet --checkpoint-dir " + run_directory).status,
+      0);
+  const Result result = run({example("fine_tune"), run_directory});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, MatchesRegex("accuracy 0.[0-4][0-9]+ before, (1.0000|0.9[0-9]+) after fine-tuning\n"));
+}
+
+TEST(FineTuneExample, SaysWhatItNeeds) {
+  EXPECT_EQ(run({example("fine_tune")}).status, 2);
+  EXPECT_THAT(run({example("fine_tune"), "nowhere"}).errors, HasSubstr("nowhere"));
 }
 
 }  // namespace

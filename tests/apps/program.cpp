@@ -135,7 +135,9 @@ std::vector<std::string> lockstep(const std::string& arguments) {
   return command;
 }
 
-std::vector<std::string> mpirun(int ranks, const std::string& arguments) {
+std::vector<std::string> mpirun(int ranks, const std::string& arguments) { return mpirun(ranks, lockstep(arguments)); }
+
+std::vector<std::string> mpirun(int ranks, const std::vector<std::string>& started) {
   // Ranks may outnumber cores, and the tests may run as root in a container.
   std::vector<std::string> command = {LOCKSTEP_MPIEXEC,
                                       "--oversubscribe",
@@ -147,7 +149,7 @@ std::vector<std::string> mpirun(int ranks, const std::string& arguments) {
                                       "1",
                                       "-np",
                                       std::to_string(ranks)};
-  for (const std::string& word : lockstep(arguments)) command.push_back(word);
+  command.insert(command.end(), started.begin(), started.end());
   return command;
 }
 

@@ -68,6 +68,8 @@ class Watched {
 std::vector<std::string> lockstep(const std::string& arguments);
 /// The same on `ranks` ranks.
 std::vector<std::string> mpirun(int ranks, const std::string& arguments);
+/// Any command on `ranks` ranks.
+std::vector<std::string> mpirun(int ranks, const std::vector<std::string>& command);
 
 Result run(const std::vector<std::string>& command);
 inline Result run_lockstep(const std::string& arguments) { return run(lockstep(arguments)); }

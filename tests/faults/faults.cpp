@@ -49,13 +49,23 @@ const std::vector<std::pair<std::string, std::string>>& kinds() {
   return all;
 }
 
-void Mischief::strike_before(std::int64_t step, Trainer& trainer) const {
+void Mischief::strike_before(std::int64_t step) const {
   if (is("killed", step)) std::raise(SIGKILL);
   if (is("stopped", step)) std::raise(SIGSTOP);
   if (is("sleeps", step)) wait_for_ever();
   if (is("leaves", step)) _exit(0);
   if (is("throws", step)) throw std::runtime_error("a shard cannot be read");
+}
+
+void Mischief::strike_before(std::int64_t step, Trainer& trainer) const {
+  strike_before(step);
   if (is("flips-a-bit", step)) flip_one_bit(trainer.replicas()[0]);
+}
+
+void Mischief::strike_in_backward(std::int64_t step) const {
+  if (is("sleeps-in-backward", step)) wait_for_ever();
+  if (is("throws-in-backward", step)) throw std::runtime_error("a layer cannot go on");
+  if (is("slow-backward")) std::this_thread::sleep_for(kSlowness);
 }
 
 void FaultyLayer::forward(const model::Tensors& tensors, const model::PassContext& /*pass*/) const {
@@ -63,11 +73,7 @@ void FaultyLayer::forward(const model::Tensors& tensors, const model::PassContex
 }
 
 void FaultyLayer::backward(const model::Tensors& tensors, const model::PassContext& pass) const {
-  if (mischief_->is_of(pass)) {
-    if (mischief_->is("sleeps-in-backward", pass.step)) wait_for_ever();
-    if (mischief_->is("throws-in-backward", pass.step)) throw std::runtime_error("a layer cannot go on");
-    if (mischief_->is("slow-backward")) std::this_thread::sleep_for(kSlowness);
-  }
+  if (mischief_->is_of(pass)) mischief_->strike_in_backward(pass.step);
   if (!tensors.input_gradients[0].empty())
     std::ranges::copy(tensors.output_gradient, tensors.input_gradients[0].begin());
 }

@@ -36,8 +36,12 @@ class Mischief {
   /// Whether `pass` is that of the replica that fails.
   bool is_of(const model::PassContext& pass) const { return pass.first_sample == sample_; }
 
-  /// What happens between two steps.
+  /// What happens between two steps, to a process.
+  void strike_before(std::int64_t step) const;
+  /// The same, or to a model.
   void strike_before(std::int64_t step, Trainer& trainer) const;
+  /// What happens when half of the gradients are complete.
+  void strike_in_backward(std::int64_t step) const;
 
  private:
   Fault fault_;

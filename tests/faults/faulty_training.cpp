@@ -9,6 +9,7 @@
 
 #include "strategy/callbacks/stragglers.h"
 #include "tests/faults/faults.h"
+#include "tests/faults/wrapped_loop.h"
 
 namespace lockstep::faults {
 namespace {
@@ -25,6 +26,8 @@ struct Arguments {
   std::int64_t log_every = 0;
   std::int64_t pause = 0;
   std::size_t replicas = 1;
+  bool wrapped = false;
+  bool unguarded = false;
 };
 
 constexpr std::int64_t kPart = 4;  // records of a step and replica
@@ -52,6 +55,9 @@ int parse(int argc, char** argv, Arguments& arguments) {
   program.add_option("--log-every", arguments.log_every, "Steps between looks for stragglers; 0 for none");
   program.add_option("--pause", arguments.pause, "Milliseconds before each step");
   program.add_option("--replicas", arguments.replicas, "Of each rank");
+  program.add_flag("--wrapped", arguments.wrapped,
+                   "A loop of its own with a DistributedOptimizer, in place of a Trainer");
+  program.add_flag("--unguarded", arguments.unguarded, "Lets exceptions leave main");
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -106,6 +112,12 @@ class Steps final : public Callback {
 int train(Session& session, const Arguments& arguments) {
   fmt::print("rank {} is process {}\n", session.rank(), getpid());
   std::fflush(stdout);
+  if (arguments.wrapped)
+    return run(session,
+               {.fault = arguments.fault,
+                .workers = {.route = allreduce::parse_route(arguments.route), .stall_timeout = arguments.stall_timeout},
+                .steps = arguments.steps,
+                .pause = std::chrono::milliseconds(arguments.pause)});
   MultiWorkerMirroredStrategy strategy(
       session, std::vector<device::Device>(arguments.replicas),
       {.route = allreduce::parse_route(arguments.route), .stall_timeout = arguments.stall_timeout});
@@ -135,5 +147,6 @@ int main(int argc, char** argv) {
   lockstep::faults::Arguments arguments;
   if (const int status = lockstep::faults::parse(argc, argv, arguments); status != 0) return status < 0 ? 0 : status;
   lockstep::Session session(argc, argv);
+  if (arguments.unguarded) return lockstep::faults::train(session, arguments);
   return session.guard([&] { return lockstep::faults::train(session, arguments); });
 }

@@ -1,0 +1,37 @@
+// Fine-tuning: a network that was trained on some classes learns others, from its weights in a safetensors file. Only
+// the head begins anew. Runs on one replica, or under mpirun:
+//
+//     example_fine_tune WEIGHTS [MODEL [DATA]]
+//
+// WEIGHTS is a safetensors file with our names or torchvision's (resnet18 and its like), a checkpoint, or a directory
+// of checkpoints; MODEL is a network of `lockstep train --model`; DATA is what `--data` takes.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "lockstep.h"
+
+int main(int argc, char** argv) {
+  lockstep::Session session(argc, argv);
+  return session.guard([&] {
+    if (argc < 2) {
+      fmt::print(stderr, "usage: example_fine_tune WEIGHTS [MODEL [DATA]]\n");
+      return 2;
+    }
+    const auto data = lockstep::data::open_data(argc > 3 ? argv[3] : "synthetic:8x8x1:6:1200");
+    const auto strategy = lockstep::strategy::make_strategy(session, "auto", {{}});
+    lockstep::Trainer trainer(*strategy,
+                              lockstep::zoo::make(argc > 2 ? argv[2] : "mlp", data.spec().shape, data.spec().classes),
+                              {.optimizer = lockstep::Adam{}, .schedule = {.peak = 1e-3F}});
+    const auto before = trainer.evaluate(data.batch(100));
+
+    // A small rate and few epochs: what the weights know is to be kept.
+    trainer.fit(data.shuffle().batch(100),
+                {.epochs = 3, .pretrained = lockstep::Pretrained{.path = argv[1], .reset_head = true}});
+
+    const auto after = trainer.evaluate(data.batch(100));
+    if (session.is_chief())
+      fmt::print("accuracy {:.4f} before, {:.4f} after fine-tuning\n", before.accuracy(), after.accuracy());
+    return 0;
+  });
+}

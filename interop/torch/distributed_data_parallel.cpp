@@ -1,0 +1,70 @@
+#include "interop/torch/distributed_data_parallel.h"
+
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "device/error.h"
+#include "interop/torch/exchange.h"
+
+namespace lockstep::torch {
+namespace {
+
+strategy::ReducerOptions passes_add_up(strategy::ReducerOptions options) {
+  options.backward_passes_per_step = 1;
+  options.average_passes = false;
+  return options;
+}
+
+}  // namespace
+
+ModuleExchange::ModuleExchange(strategy::Workers& workers, ::torch::nn::Module& module,
+                               const DataParallelOptions& options)
+    : batch_dimension_(options.batch_dimension),
+      gradients_(
+          workers, module.named_parameters(), passes_add_up(options.gradients), [this] { return plan_pass(); },
+          [this] { pass_ended(); }),
+      buffers_(workers, module.named_buffers(), options.buffers) {
+  broadcast_tensors(workers, module.named_parameters());
+  broadcast_tensors(workers, module.named_buffers());
+}
+
+void ModuleExchange::forward_begins(const at::Tensor* batch) {
+  if (!c10::GradMode::is_enabled()) return;
+  if (!batch_dimension_) {
+    samples_ = 1;
+    return;
+  }
+  if (batch == nullptr)
+    gradients_.reducer().misused("needed a tensor among the arguments of forward() whose size counts samples",
+                                 "there is none: DataParallelOptions::batch_dimension without a value weighs ranks "
+                                 "the same");
+  if (*batch_dimension_ >= batch->dim())
+    gradients_.reducer().misused(
+        fmt::format("needed a tensor with a dimension {}, which counts samples", *batch_dimension_),
+        fmt::format("forward() got one of {} dimensions", batch->dim()));
+  samples_ = static_cast<double>(batch->size(*batch_dimension_));
+}
+
+PassPlan ModuleExchange::plan_pass() {
+  if (!samples_)
+    gradients_.reducer().misused(
+        "needed a forward pass through the wrapper before each backward pass: net(x) or "
+        "net.forward(x), rather than net->forward(x)",
+        "there was none since the last backward pass");
+  const double samples = *samples_;
+  samples_.reset();
+  samples_of_step_ += samples;
+  return {.samples = samples, .is_last = synchronizing_};
+}
+
+void ModuleExchange::pass_ended() {
+  if (!synchronizing_) return;
+  gradients_.reduce();
+  gradients_.reducer().applied();
+  buffers_.synchronize(samples_of_step_);
+  samples_of_step_ = 0;
+}
+
+}  // namespace lockstep::torch

@@ -1,0 +1,96 @@
+// What both wrappers do: gradients of LibTorch's parameters on their way through a GradientReducer.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "interop/torch/gradient_device.h"
+#include "interop/torch/gradient_hooks.h"
+#include "interop/torch/named_tensors.h"
+#include "strategy/wrapper/gradient_reducer.h"
+
+namespace lockstep::torch {
+
+/// How the next backward pass counts.
+struct PassPlan {
+  double samples = 1;
+  std::optional<bool> is_last = {};  ///< see GradientReducer::begin_pass
+};
+
+/// Gradients of the parameters that require them, float32 and all on one device. Autograd hands each over as a tensor
+/// of its own, which is copied into the reducer's memory and replaced by a view of it; a gradient that is there
+/// already, from an earlier pass, is added to in place. While backward goes on, buckets that are complete are reduced
+/// where a wire lies between ranks. Sparse gradients become dense.
+///
+/// With one rank and nothing to clip, gradients stay where autograd puts them; only passes over different numbers of
+/// samples are put in proportion there.
+class ParameterGradients final : private BackwardListener {
+ public:
+  /// Collective. A tensor with two names counts once, by the first. `plan` is asked at the start of each backward pass;
+  /// `ended`, if any, is called at its end, before backward() returns. `workers` outlives this object. Throws Error
+  /// (input) for parameters that are none of autograd's, not float32 or on several devices, and like GradientReducer;
+  /// the same on all ranks.
+  ParameterGradients(strategy::Workers& workers, const NamedTensors& parameters,
+                     const strategy::ReducerOptions& options, std::function<PassPlan()> plan,
+                     std::function<void()> ended = {});
+  ~ParameterGradients() override;
+
+  /// All parameters, those without gradients as well.
+  const NamedTensors::Pairs& parameters() const { return all_; }
+
+  /// Throws Error (input), on all ranks, where gradients are not what the last backward pass left: `call` is what came
+  /// in between, if it is known.
+  void require_untouched();
+  /// Reduces: afterwards grad() of each parameter is the same on all ranks, and that of a parameter for which no rank
+  /// had a gradient is as one process would have it: none, or zeros where there were zeros before.
+  void reduce();
+  /// The same for the passes there are; false where no rank has any.
+  bool reduce_rest();
+  /// Removes gradients (`set_to_none`) or has them be zeros. Throws Error (input) between backward and step.
+  void clear(bool set_to_none);
+  strategy::GradientReducer& reducer() { return *reducer_; }
+
+ private:
+  /// Which tensor was a gradient, and how often it had been changed.
+  struct Mark {
+    const void* tensor = nullptr;
+    std::uint32_t version = 0;
+    bool operator==(const Mark&) const = default;
+  };
+
+  void backward_begins() override;
+  void gradient_ready(std::size_t parameter) override;
+  void backward_ends() override;
+
+  at::Tensor view_of(std::size_t parameter) const;
+  void move_to_view(std::size_t parameter);
+  Mark mark_of(std::size_t parameter) const;
+  void show_results();
+  void weigh_alone(double samples);
+  void scale_alone(double factor);
+
+  NamedTensors::Pairs all_;
+  std::vector<std::string> names_;
+  std::vector<at::Tensor> watched_;
+  std::function<PassPlan()> plan_;
+  std::function<void()> ended_;
+  GradientDevice device_;
+  std::unique_ptr<strategy::GradientReducer> reducer_;
+  std::vector<at::Tensor> views_;  // of the reducer's memory, as the parameters are laid out; none for one rank alone
+  std::vector<bool> is_zero_;      // grad() was zeroed, not removed: zeros are what one process would have
+  std::vector<Mark> marks_;        // since the last backward pass; empty where anything may happen to gradients
+  bool pass_has_samples_ = false;
+  double unit_ = 0;    // for one rank alone: samples of the latest pass with any in this step
+  double weight_ = 0;  // and of all its passes
+  std::unique_ptr<GradientHooks> hooks_;
+};
+
+}  // namespace lockstep::torch

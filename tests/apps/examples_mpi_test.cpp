@@ -1,0 +1,39 @@
+// The examples around code that exists, alone and under mpirun.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/apps/program.h"
+
+namespace lockstep::apps {
+namespace {
+
+using ::testing::MatchesRegex;
+
+std::vector<std::string> example(const std::string& name) {
+  return {std::string(LOCKSTEP_EXAMPLES "/example_") + name};
+}
+
+TEST(WrapEigenExample, PrintsTheSameLossesOnAnyNumberOfRanks) {
+  const Result alone = run(example("wrap_eigen"));
+  EXPECT_EQ(alone.status, 0) << alone.errors;
+  EXPECT_THAT(alone.output,
+              MatchesRegex("step 20: loss 0.9[0-9]+ of 100 samples\nstep 40: loss 0.6[0-9]+ of 100 samples\n"));
+  for (const int ranks : {2, 3}) {
+    const Result together = run(mpirun(ranks, example("wrap_eigen")));
+    EXPECT_EQ(together.status, 0) << together.errors;
+    EXPECT_EQ(together.output, alone.output);
+  }
+}
+
+TEST(RawPointersExample, FitsTheSameLineOnAnyNumberOfRanks) {
+  EXPECT_EQ(run(example("raw_pointers")).output, "y = 3.0000 x -1.0000, from 1 ranks\n");
+  const Result three = run(mpirun(3, example("raw_pointers")));
+  EXPECT_EQ(three.status, 0) << three.errors;
+  EXPECT_EQ(three.output, "y = 3.0000 x -1.0000, from 3 ranks\n");
+}
+
+}  // namespace
+}  // namespace lockstep::apps

@@ -1,0 +1,179 @@
+#include "interop/c_api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// A session of one rank, as a program without a launcher has it.
+class CApi : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(lockstep_init(nullptr, &session_), LOCKSTEP_OK) << lockstep_last_error(); }
+  void TearDown() override {
+    lockstep_optimizer_free(optimizer_);
+    lockstep_finalize(session_);
+  }
+
+  int create(const lockstep_options& options) {
+    parameters_ = {{"a", values_.data(), gradients_.data(), 2}, {"b", values_.data() + 2, gradients_.data() + 2, 1}};
+    return lockstep_optimizer_create(session_, parameters_.data(), parameters_.size(), &options, descend, this,
+                                     &optimizer_);
+  }
+  static int descend(void* state) {
+    auto* test = static_cast<CApi*>(state);
+    for (std::size_t i = 0; i < 3; ++i) test->values_[i] -= test->gradients_[i];
+    return test->fails_;
+  }
+
+  lockstep_session* session_ = nullptr;
+  lockstep_optimizer* optimizer_ = nullptr;
+  int fails_ = 0;
+  std::array<float, 3> values_{1, 2, 3};
+  std::array<float, 3> gradients_{};
+  std::vector<lockstep_parameter> parameters_;
+};
+
+TEST_F(CApi, KnowsItsPlace) {
+  EXPECT_EQ(lockstep_rank(session_), 0);
+  EXPECT_EQ(lockstep_world_size(session_), 1);
+  EXPECT_EQ(lockstep_local_rank(session_), 0);
+  EXPECT_EQ(lockstep_local_size(session_), 1);
+  EXPECT_EQ(lockstep_node(session_), 0);
+  EXPECT_THAT(lockstep_version(), ::testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+"));
+}
+
+TEST_F(CApi, ReducesEveryType) {
+  std::array<double, 2> values{1.5, -2};
+  for (int type = LOCKSTEP_FLOAT32; type <= LOCKSTEP_BFLOAT16; ++type)
+    for (const int op : {LOCKSTEP_SUM, LOCKSTEP_MAX, LOCKSTEP_MIN})
+      EXPECT_EQ(lockstep_all_reduce(session_, values.data(), 1, type, op), LOCKSTEP_OK) << lockstep_last_error();
+  EXPECT_THAT(values, ElementsAre(1.5, -2));
+  EXPECT_EQ(lockstep_broadcast(session_, values.data(), sizeof(values), 0), LOCKSTEP_OK);
+  std::array<double, 2> all{};
+  EXPECT_EQ(lockstep_all_gather(session_, values.data(), sizeof(values), all.data()), LOCKSTEP_OK);
+  EXPECT_EQ(all, values);
+  EXPECT_EQ(lockstep_barrier(session_), LOCKSTEP_OK);
+  int result = 5;
+  EXPECT_EQ(lockstep_any(session_, 0, &result), LOCKSTEP_OK);
+  EXPECT_EQ(result, 0);
+  EXPECT_EQ(lockstep_any(session_, 7, &result), LOCKSTEP_OK);
+  EXPECT_EQ(result, 1);
+}
+
+TEST_F(CApi, StepsOnTheGradientOfAllPasses) {
+  lockstep_options options = lockstep_default_options();
+  options.backward_passes_per_step = 2;
+  ASSERT_EQ(create(options), LOCKSTEP_OK) << lockstep_last_error();
+  EXPECT_EQ(lockstep_broadcast_parameters(optimizer_, 0), LOCKSTEP_OK);
+  int updated = 5;
+  gradients_ = {1, 1, 1};
+  EXPECT_EQ(lockstep_backward_done(optimizer_, 1), LOCKSTEP_OK);
+  EXPECT_THAT(gradients_, ElementsAre(0, 0, 0)) << "the next pass adds to zeros";
+  gradients_ = {5, 5, 5};
+  EXPECT_EQ(lockstep_begin_backward(optimizer_, 3), LOCKSTEP_OK);
+  EXPECT_EQ(lockstep_gradient_ready(optimizer_, 1), LOCKSTEP_OK);
+  EXPECT_EQ(lockstep_backward_done(optimizer_, 3), LOCKSTEP_OK);
+  EXPECT_EQ(lockstep_step(optimizer_, &updated), LOCKSTEP_OK) << lockstep_last_error();
+  EXPECT_EQ(updated, 1);
+  EXPECT_THAT(values_, ElementsAre(-3, -2, -1));
+  EXPECT_EQ(lockstep_flush(optimizer_, &updated), LOCKSTEP_OK);
+  EXPECT_EQ(updated, 0);
+}
+
+TEST_F(CApi, ClipsAndTellsTheNorm) {
+  lockstep_options options = lockstep_default_options();
+  options.clip_norm = 2.5;
+  ASSERT_EQ(create(options), LOCKSTEP_OK);
+  gradients_ = {3, 0, 4};
+  EXPECT_EQ(lockstep_backward_done(optimizer_, 1), LOCKSTEP_OK);
+  EXPECT_EQ(lockstep_synchronize(optimizer_), LOCKSTEP_OK);
+  EXPECT_THAT(gradients_, ElementsAre(1.5, 0, 2));
+  EXPECT_EQ(lockstep_gradient_norm(optimizer_), 5);
+  EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_OK);
+}
+
+TEST_F(CApi, TellsErrorsByStatusAndInWords) {
+  EXPECT_EQ(lockstep_init(nullptr, nullptr), LOCKSTEP_INPUT);
+  EXPECT_STREQ(lockstep_last_error(), "[lockstep_init] needed a place for the session; got NULL");
+  EXPECT_EQ(lockstep_barrier(session_), LOCKSTEP_OK);
+  EXPECT_STREQ(lockstep_last_error(), "");
+  float value = 0;
+  EXPECT_EQ(lockstep_all_reduce(session_, &value, 1, 9, LOCKSTEP_SUM), LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed a type of enum lockstep_type; got 9"));
+  EXPECT_EQ(lockstep_all_reduce(session_, &value, 1, LOCKSTEP_FLOAT32, 9), LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN; got 9"));
+  EXPECT_EQ(lockstep_broadcast(session_, &value, 4, 1), LOCKSTEP_INPUT);
+  EXPECT_STREQ(lockstep_last_error(), "[broadcast] needed a root from 0 to 0; got 1");
+  EXPECT_EQ(lockstep_broadcast(session_, nullptr, 4, 0), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_all_gather(session_, &value, 4, nullptr), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_any(session_, 1, nullptr), LOCKSTEP_INPUT);
+}
+
+TEST_F(CApi, RefusesWhatIsNoOptimizer) {
+  lockstep_options options = lockstep_default_options();
+  options.compression = LOCKSTEP_INT32;
+  EXPECT_EQ(create(options), LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed compression LOCKSTEP_FLOAT32"));
+  EXPECT_EQ(optimizer_, nullptr);
+  parameters_[1].name = "a";
+  EXPECT_EQ(lockstep_optimizer_create(session_, parameters_.data(), 2, nullptr, descend, this, &optimizer_),
+            LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("parameters 0 and 1 are both called a"));
+  parameters_[1].name = nullptr;
+  EXPECT_EQ(lockstep_optimizer_create(session_, parameters_.data(), 2, nullptr, descend, this, &optimizer_),
+            LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed a name for each parameter; got NULL"));
+  EXPECT_EQ(lockstep_optimizer_create(session_, parameters_.data(), 1, nullptr, nullptr, this, &optimizer_),
+            LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed a function that updates; got NULL"));
+}
+
+TEST_F(CApi, TellsThatAnUpdateFailed) {
+  ASSERT_EQ(create(lockstep_default_options()), LOCKSTEP_OK);
+  fails_ = 3;
+  EXPECT_EQ(lockstep_backward_done(optimizer_, 1), LOCKSTEP_OK);
+  EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed an update that returns 0; got 3"));
+}
+
+TEST_F(CApi, RefusesNullWhereAnOptimizerIsNeeded) {
+  EXPECT_EQ(lockstep_broadcast_parameters(nullptr, 0), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_begin_backward(nullptr, 1), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_gradient_ready(nullptr, 0), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_backward_done(nullptr, 1), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_synchronize(nullptr), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_flush(nullptr, nullptr), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_step(nullptr, nullptr), LOCKSTEP_INPUT);
+  EXPECT_STREQ(lockstep_last_error(), "[lockstep_step] needed an optimizer; got NULL");
+  EXPECT_EQ(lockstep_gradient_norm(nullptr), 0);
+}
+
+TEST(CApiSession, TakesOptionsAndRefusesUnknownRoutes) {
+  lockstep_session_options options = lockstep_default_session_options();
+  EXPECT_EQ(options.stall_timeout, 120);
+  options.all_reduce = "pigeons";
+  lockstep_session* session = nullptr;
+  EXPECT_EQ(lockstep_init(&options, &session), LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("pigeons"));
+  EXPECT_EQ(session, nullptr);
+  options.all_reduce = "auto";
+  options.stall_timeout = 0;
+  EXPECT_EQ(lockstep_init(&options, &session), LOCKSTEP_OK);
+  lockstep_still_at_work(session);
+  lockstep_finalize(session);
+}
+
+TEST_F(CApi, SaysWhichCallComesWhen) {
+  ASSERT_EQ(create(lockstep_default_options()), LOCKSTEP_OK);
+  EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed a backward pass before step()"));
+}
+
+}  // namespace

@@ -1,0 +1,471 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <tuple>
+
+#include "tests/interop/torch/module_loop.h"
+#include "tests/strategy/wrapper/rank_threads.h"
+
+namespace interop_test {
+namespace {
+
+using strategy::errors_of_ranks;
+using strategy::run_ranks;
+using strategy::Workers;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Equivalence : public ::testing::TestWithParam<std::tuple<int, int>> {};
+
+TEST_P(Equivalence, OfTheOptimizerWithOneProcess) {
+  const auto [ranks, passes] = GetParam();
+  const at::Tensor alone = train_alone();
+  run_ranks(ranks, [&, passes = passes](Workers& workers) {
+    const Data data;
+    Net net(1.0 + workers.rank());
+    auto inner = sgd(*net);
+    DistributedOptimizer optimizer(workers, inner, net->named_parameters(), {.backward_passes_per_step = passes});
+    optimizer.broadcast_parameters();
+    for (int step = 0; step < kSteps; ++step) {
+      optimizer.zero_grad();
+      for (int pass = 0; pass < passes; ++pass) {
+        const auto part = part_of(step, workers.size() * passes, workers.rank() * passes + pass);
+        optimizer.set_samples(part.size());
+        loss_of(*net, data, part).backward();
+      }
+      EXPECT_TRUE(optimizer.step());
+    }
+    EXPECT_LT(difference(alone, flat(*net)), 1e-6) << "rank " << workers.rank();
+    EXPECT_EQ(optimizer.reducer().buckets().launched(), optimizer.reducer().buckets().buckets().size() * kSteps);
+  });
+}
+
+TEST_P(Equivalence, OfTheModuleWithOneProcess) {
+  const auto [ranks, passes] = GetParam();
+  const at::Tensor alone = train_alone();
+  run_ranks(ranks, [&, passes = passes](Workers& workers) {
+    const Data data;
+    DistributedDataParallel net(workers, Net(1.0 + workers.rank()));
+    auto optimizer = sgd(*net);
+    for (int step = 0; step < kSteps; ++step) {
+      optimizer.zero_grad();
+      const auto pass = [&](int number) {
+        const auto part = part_of(step, workers.size() * passes, workers.rank() * passes + number);
+        (loss_of(net, data, part) / passes).backward();
+      };
+      {
+        const auto local = net.no_sync();
+        for (int number = 0; number + 1 < passes; ++number) pass(number);
+      }
+      pass(passes - 1);
+      optimizer.step();
+    }
+    EXPECT_LT(difference(alone, flat(*net)), 1e-6) << "rank " << workers.rank();
+    EXPECT_EQ(net.reducer().buckets().launched(), net.reducer().buckets().buckets().size() * kSteps);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Equivalence,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Values(1, 2, 4, 7)),
+                         [](const auto& param_info) {
+                           return std::to_string(std::get<0>(param_info.param)) + "_ranks_" +
+                                  std::to_string(std::get<1>(param_info.param)) + "_passes";
+                         });
+
+// The gradients of a small module on two ranks, after what `loop` does with it.
+using Loop = std::function<void(DistributedDataParallel<NetImpl>&, const Data&, int)>;
+void expect_gradient_of_one_process(const std::function<void(NetImpl&, const Data&)>& alone, const Loop& loop) {
+  const Data data;
+  Net net;
+  alone(*net, data);
+  const at::Tensor expected = net->first->weight.grad();
+  run_ranks(2, [&](Workers& workers) {
+    DistributedDataParallel ours(workers, Net());
+    loop(ours, data, workers.rank());
+    EXPECT_LT(difference(expected, ours->first->weight.grad()), 1e-6);
+  });
+}
+
+TEST(DistributedDataParallel, AddsUpWhereGradientsAreNotCleared) {
+  expect_gradient_of_one_process(
+      [](NetImpl& net, const Data& data) {
+        loss_of(net, data, {0, 10}).backward();
+        loss_of(net, data, {10, 13}).backward();
+      },
+      [](auto& net, const Data& data, int rank) {
+        loss_of(net, data, rank == 0 ? data::Range{0, 3} : data::Range{3, 10}).backward();
+        loss_of(net, data, rank == 0 ? data::Range{10, 12} : data::Range{12, 13}).backward();
+      });
+}
+
+TEST(DistributedDataParallel, StartsAnewFromZeroedGradients) {
+  expect_gradient_of_one_process(
+      [](NetImpl& net, const Data& data) {
+        loss_of(net, data, {10, 13}).backward();
+      },
+      [](auto& net, const Data& data, int) {
+        loss_of(net, data, {0, 10}).backward();
+        for (auto& parameter : net->parameters()) parameter.mutable_grad().zero_();
+        loss_of(net, data, {10, 13}).backward();
+      });
+}
+
+TEST(DistributedDataParallel, CountsSamplesThatOneRankAloneHas) {
+  expect_gradient_of_one_process(
+      [](NetImpl& net, const Data& data) {
+        loss_of(net, data, {0, 1}).backward();
+      },
+      [](auto& net, const Data& data, int rank) {
+        loss_of(net, data, rank == 0 ? data::Range{0, 0} : data::Range{0, 1}).backward();
+      });
+}
+
+TEST(DistributedDataParallel, HasGradientsThatAreViewsOfTheBuckets) {
+  run_ranks(2, [](Workers& workers) {
+    at::Tensor gradient;
+    {
+      DistributedDataParallel net(workers, Net());
+      loss_of(net, Data(), {0, 8}).backward();
+      gradient = net->first->weight.grad();
+      EXPECT_EQ(gradient.data_ptr<float>(), net.reducer().gradient(0).data());
+      gradient = net->first->weight;
+    }
+    EXPECT_GT(gradient.grad().abs().sum().item<float>(), 0);  // of its own memory by now
+  });
+}
+
+TEST(DistributedDataParallel, SavesTheModuleAsWithoutIt) {
+  std::stringstream stream;
+  run_ranks(1, [&](Workers& workers) {
+    DistributedDataParallel net(workers, Net(9));
+    torch::save(net, stream);
+  });
+  Net alone;
+  torch::load(alone, stream);
+  EXPECT_EQ(difference(flat(*Net(9)), flat(*alone)), 0);
+}
+
+TEST(DistributedOptimizer, ClipsWhatIsReduced) {
+  const Data data;
+  Net alone;
+  loss_of(*alone, data, {0, 20}).backward();
+  const double norm = torch::nn::utils::clip_grad_norm_(alone->parameters(), 0.01);
+  run_ranks(2, [&](Workers& workers) {
+    Net net;
+    torch::optim::SGD inner(net->parameters(), 1.0);
+    DistributedOptimizer optimizer(workers, inner, net->named_parameters(), {.clip_norm = 0.01});
+    loss_of(*net, data, {workers.rank() * 10, workers.rank() * 10 + 10}).backward();
+    optimizer.synchronize();
+    EXPECT_NEAR(optimizer.gradient_norm(), norm, 1e-6 * norm);
+    EXPECT_LT(difference(alone->first->weight.grad(), net->first->weight.grad()), 1e-5);
+    optimizer.step();
+  });
+}
+
+TEST(DistributedOptimizer, TravelsAsSixteenBits) {
+  const Data data;
+  Net alone;
+  loss_of(*alone, data, {0, 20}).backward();
+  run_ranks(2, [&](Workers& workers) {
+    Net net;
+    auto inner = sgd(*net);
+    DistributedOptimizer optimizer(workers, inner, net->named_parameters(),
+                                   {.compression = allreduce::WireType::bfloat16});
+    loss_of(*net, data, {workers.rank() * 10, workers.rank() * 10 + 10}).backward();
+    optimizer.synchronize();
+    const double error = difference(alone->first->weight.grad(), net->first->weight.grad());
+    EXPECT_GT(error, 1e-6);
+    EXPECT_LT(error, 1e-2);
+  });
+}
+
+TEST(DistributedOptimizer, LeavesOverAreAStepOfTheirOwn) {
+  const Data data;
+  Net alone;
+  loss_of(*alone, data, {0, 12}).backward();
+  run_ranks(2, [&](Workers& workers) {
+    Net net;
+    auto inner = sgd(*net);
+    DistributedOptimizer optimizer(workers, inner, net->named_parameters(), {.backward_passes_per_step = 3});
+    EXPECT_FALSE(optimizer.flush());
+    optimizer.set_samples(6);
+    loss_of(*net, data, {workers.rank() * 6, workers.rank() * 6 + 6}).backward();
+    EXPECT_TRUE(optimizer.flush());
+    EXPECT_EQ(optimizer.samples(), 12);
+    EXPECT_LT(difference(alone->first->weight.grad(), net->first->weight.grad()), 1e-6);
+  });
+}
+
+TEST(DistributedOptimizer, BroadcastsWhatTheOptimizerKeepsAndItsOptions) {
+  const Data data;
+  Net alone;
+  torch::optim::Adam adam(alone->parameters(), 0.05);
+  for (int step = 0; step < 3; ++step) {
+    adam.zero_grad();
+    loss_of(*alone, data, {0, 10}).backward();
+    adam.step();
+  }
+  run_ranks(2, [&](Workers& workers) {
+    Net net;
+    torch::optim::Adam inner(net->parameters(), workers.rank() == 1 ? 0.05 : 7.0);
+    for (int step = 0; step < 2 && workers.rank() == 1; ++step) {
+      inner.zero_grad();
+      loss_of(*net, data, {0, 10}).backward();
+      inner.step();
+    }
+    DistributedOptimizer optimizer(workers, inner, net->named_parameters());
+    optimizer.broadcast_parameters(1);
+    optimizer.broadcast_optimizer_state(1);
+    optimizer.zero_grad();
+    loss_of(*net, data, {workers.rank() * 5, workers.rank() * 5 + 5}).backward();
+    optimizer.step();
+    EXPECT_LT(difference(flat(*alone), flat(*net)), 1e-6);
+  });
+}
+
+/// Two branches and a layer that is never used.
+struct BranchesImpl : torch::nn::Module {
+  BranchesImpl() { fill(*this, 1); }
+  at::Tensor forward(const at::Tensor& x, bool use_left) { return use_left ? left(x) : right(x); }
+
+  torch::nn::Linear left = register_module("left", torch::nn::Linear(5, 1));
+  torch::nn::Linear right = register_module("right", torch::nn::Linear(5, 1));
+  torch::nn::Linear unused = register_module("unused", torch::nn::Linear(5, 1));
+};
+TORCH_MODULE(Branches);
+
+at::Tensor branch_loss(BranchesImpl& net, const at::Tensor& outputs, const Data& data, data::Range part) {
+  static_cast<void>(net);
+  return torch::mse_loss(outputs, data.targets.narrow(0, part.begin, part.size()));
+}
+
+// Samples 0 .. 5 go through one branch and 6 .. 11 through the other, as a step says.
+bool goes_left(int step, int half) { return step % 3 == 2 ? step % 2 == 0 : (step + half) % 2 == 0; }
+
+TEST(MissingGradients, CountAsZeroAndEqualOneProcess) {
+  const Data data;
+  const auto half_of = [](int half) { return data::Range{half * 6, half * 6 + 6}; };
+  Branches alone;
+  auto plain = sgd(*alone);
+  for (int step = 0; step < 12; ++step) {
+    for (auto& parameter : alone->parameters()) parameter.mutable_grad().reset();
+    for (int half = 0; half < 2; ++half) {
+      const auto part = half_of(half);
+      const auto outputs = alone->forward(data.inputs.narrow(0, part.begin, part.size()), goes_left(step, half));
+      (branch_loss(*alone, outputs, data, part) / 2).backward();
+    }
+    plain.step();
+  }
+  run_ranks(2, [&](Workers& workers) {
+    const auto part = half_of(workers.rank());
+    const at::Tensor inputs = data.inputs.narrow(0, part.begin, part.size());
+    DistributedDataParallel module(workers, Branches());
+    auto first = sgd(*module);
+    Branches net;
+    auto second = sgd(*net);
+    DistributedOptimizer optimizer(workers, second, net->named_parameters());
+    for (int step = 0; step < 12; ++step) {
+      const bool left = goes_left(step, workers.rank());
+      for (auto& parameter : module->parameters()) parameter.mutable_grad().reset();
+      branch_loss(*module, module(inputs, left), data, part).backward();
+      first.step();
+      optimizer.zero_grad();
+      branch_loss(*net, net->forward(inputs, left), data, part).backward();
+      optimizer.step();
+    }
+    EXPECT_FALSE(net->unused->weight.grad().defined());
+    EXPECT_LT(difference(flat(*alone), flat(*module)), 1e-6);
+    EXPECT_LT(difference(flat(*alone), flat(*net)), 1e-6);
+    EXPECT_THAT(optimizer.reducer().parameters_without_gradient(12), ElementsAre("unused.weight", "unused.bias"));
+  });
+}
+
+TEST(MissingGradients, AreZerosWhereTheyWereZeroed) {
+  run_ranks(2, [](Workers& workers) {
+    const at::Tensor inputs = Data().inputs.narrow(0, 0, 4);
+    Branches net;
+    auto inner = sgd(*net);
+    DistributedOptimizer optimizer(workers, inner, net->named_parameters());
+    net->forward(inputs, true).sum().backward();
+    optimizer.step();
+    optimizer.zero_grad(/*set_to_none=*/false);
+    net->forward(inputs, false).sum().backward();
+    optimizer.step();
+    EXPECT_EQ(net->left->weight.grad().abs().sum().item<float>(), 0);
+    EXPECT_GT(net->right->weight.grad().abs().sum().item<float>(), 0);
+  });
+}
+
+TEST(SparseGradients, BecomeDense) {
+  run_ranks(2, [](Workers& workers) {
+    torch::nn::Embedding embedding(torch::nn::EmbeddingOptions(4, 2).sparse(true));
+    DistributedDataParallel net(workers, embedding);
+    net(torch::tensor({static_cast<std::int64_t>(workers.rank()), std::int64_t{2}})).sum().backward();
+    const at::Tensor expected = torch::tensor({0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 0.0, 0.0}).reshape({4, 2});
+    EXPECT_TRUE(torch::equal(embedding->weight.grad(), expected.to(torch::kFloat)));
+  });
+}
+
+class Buffers : public ::testing::TestWithParam<std::tuple<BufferSync, std::vector<double>>> {};
+
+TEST_P(Buffers, AreAsTheOptionSays) {
+  const auto& [sync, expected] = GetParam();
+  run_ranks(2, [&, sync = sync, expected = expected](Workers& workers) {
+    torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(1).momentum(1.0));
+    norm->running_mean.fill_(5 + workers.rank());
+    DistributedDataParallel net(workers, norm, {.buffers = sync});
+    EXPECT_EQ(norm->running_mean.item<double>(), 5);
+    // The means are 1 of 2 samples and 4 of 4.
+    const std::vector<float> values = workers.rank() == 0 ? std::vector<float>{0, 2} : std::vector<float>{2, 6, 3, 5};
+    net(torch::tensor(values).reshape({-1, 1})).sum().backward();
+    EXPECT_NEAR(norm->running_mean.item<double>(), expected[static_cast<std::size_t>(workers.rank())], 1e-6);
+    EXPECT_EQ(norm->num_batches_tracked.item<std::int64_t>(), 1);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Options, Buffers,
+                         ::testing::Values(std::tuple(BufferSync::broadcast, std::vector<double>{1, 1}),
+                                           std::tuple(BufferSync::average, std::vector<double>{3, 3}),
+                                           std::tuple(BufferSync::none, std::vector<double>{1, 4})));
+
+// DDP's own vectors (sizes in MiB .4 .4 .4 10 10 10 1 30 .1, caps 1 and 25, give [0 1 2] [3 4 5] [6 7] [8]): the same
+// rule, but over parameters in the order in which backward completes them, the last one first.
+TEST(Buckets, CloseByTheRuleOfDdpFromTheLastParameterOn) {
+  const std::vector<double> mebibytes{.1, 30, 1, 10, 10, 10, .4, .4, .4};
+  run_ranks(1, [&](Workers& workers) {
+    NamedTensors::Pairs parameters;
+    std::vector<at::Tensor> tensors;
+    for (const double size : mebibytes) {
+      tensors.push_back(torch::empty({static_cast<std::int64_t>(size * (1 << 18))}).requires_grad_());
+      parameters.emplace_back("p" + std::to_string(tensors.size()), tensors.back());
+    }
+    torch::optim::SGD inner(tensors, 0.1);
+    DistributedOptimizer optimizer(workers, inner, parameters);
+    std::vector<std::size_t> entries;
+    for (const auto& bucket : optimizer.reducer().buckets().buckets()) entries.push_back(bucket.entries);
+    EXPECT_EQ(entries[0], 3);
+    EXPECT_EQ(entries[1], 3);
+    EXPECT_EQ(entries[2], 2);
+    EXPECT_EQ(entries[3], 2);  // with the counts that travel along
+  });
+}
+
+struct Misuse {
+  std::string name;
+  std::function<void(DistributedOptimizer<torch::optim::SGD>&, NetImpl&, const Data&)> calls;
+  std::string error;
+};
+
+class MisusedOptimizer : public ::testing::TestWithParam<Misuse> {};
+
+TEST_P(MisusedOptimizer, SaysOnAllRanksWhichCallComesWhen) {
+  const auto errors = errors_of_ranks(2, [](Workers& workers) {
+    const Data data;
+    Net net;
+    auto inner = sgd(*net);
+    DistributedOptimizer optimizer(workers, inner, net->named_parameters());
+    if (workers.rank() == 1) return GetParam().calls(optimizer, *net, data);
+    loss_of(*net, data, {0, 4}).backward();
+    optimizer.step();
+    workers.barrier();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr(GetParam().error)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, MisusedOptimizer,
+    ::testing::Values(
+        Misuse{"step_without_backward", [](auto& optimizer, auto&, auto&) { optimizer.step(); },
+               "needed a backward pass before step()"},
+        Misuse{"backward_twice",
+               [](auto& optimizer, auto& net, auto& data) {
+                 loss_of(net, data, {0, 4}).backward();
+                 loss_of(net, data, {0, 4}).backward();
+                 optimizer.step();
+               },
+               "needed step() after one backward pass (backward_passes_per_step); backward pass 2 was begun before it"},
+        Misuse{
+            "gradient_changed",
+            [](auto& optimizer, auto& net, auto& data) {
+              loss_of(net, data, {0, 4}).backward();
+              net.second->bias.mutable_grad().mul_(2);
+              optimizer.step();
+            },
+            "synchronize() comes before they are changed, zero_grad() after step(); that of second.bias was changed"},
+        Misuse{"zero_grad_too_early",
+               [](auto& optimizer, auto& net, auto& data) {
+                 loss_of(net, data, {0, 4}).backward();
+                 optimizer.zero_grad();
+               },
+               "needed step() before zero_grad()"},
+        Misuse{"gradients_removed",
+               [](auto& optimizer, auto& net, auto& data) {
+                 loss_of(net, data, {0, 4}).backward();
+                 for (auto& parameter : net.parameters()) parameter.mutable_grad().reset();
+                 optimizer.step();
+               },
+               "that of first.weight was removed"},
+        Misuse{"broadcast_in_mid_step",
+               [](auto& optimizer, auto& net, auto& data) {
+                 loss_of(net, data, {0, 4}).backward();
+                 optimizer.broadcast_parameters();
+               },
+               "needed step() before broadcast_parameters()"},
+        Misuse{"samples_below_zero",
+               [](auto& optimizer, auto& net, auto& data) {
+                 optimizer.set_samples(-1);
+                 loss_of(net, data, {0, 4}).backward();
+               },
+               "needed a number of samples of at least 0; got -1"}),
+    [](const auto& param_info) { return param_info.param.name; });
+
+TEST(MisusedModule, NeedsItsOwnForward) {
+  const auto errors = errors_of_ranks(2, [](Workers& workers) {
+    DistributedDataParallel net(workers, Net());
+    if (workers.rank() == 1)
+      loss_of(*net, Data(), {0, 4}).backward();
+    else
+      loss_of(net, Data(), {0, 4}).backward();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("needed a forward pass through the wrapper before each backward pass: net(x)")));
+}
+
+/// What both ranks throw when `make` makes a wrapper; rank 1 has the parameters that `of_rank_1` gives.
+template <typename Parameters>
+std::vector<std::string> errors_of_parameters(const Parameters& of_rank_1) {
+  return errors_of_ranks(2, [&](Workers& workers) {
+    Net net;
+    auto inner = sgd(*net);
+    NamedTensors::Pairs pairs = NamedTensors(net->named_parameters()).pairs();
+    if (workers.rank() == 1) of_rank_1(pairs, inner);
+    DistributedOptimizer optimizer(workers, inner, pairs);
+  });
+}
+
+TEST(WrongParameters, AreAnErrorOnAllRanks) {
+  using Pairs = NamedTensors::Pairs;
+  EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto&) { pairs[1].first = pairs[0].first; }),
+              Each(HasSubstr("parameters 0 and 1 are both called first.weight")));
+  EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto&) { pairs.pop_back(); }),
+              Each(HasSubstr("needed a name for each parameter of the optimizer; its parameter 3 of shape 1 is not")));
+  const auto foreign = [](Pairs& pairs, auto&) { pairs.emplace_back("other", torch::ones({2}).requires_grad_()); };
+  EXPECT_THAT(errors_of_parameters(foreign), Each(HasSubstr("needed parameters of the optimizer; other is none")));
+  EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto& inner) {
+                pairs.emplace_back("wide", torch::ones({2}, torch::kDouble).requires_grad_());
+                inner.add_parameters({pairs.back().second});
+              }),
+              Each(HasSubstr("needed parameters of float32; wide is Double")));
+}
+
+TEST(WrongParameters, OfAnotherModelOnOneRankAreNamed) {
+  const auto errors = errors_of_ranks(3, [](Workers& workers) {
+    torch::nn::Linear net(4, workers.rank() == 2 ? 3 : 2);
+    DistributedDataParallel wrapper(workers, net);
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("weight [2, 4] on replica 0 and weight [3, 4] on replica 2")));
+}
+
+}  // namespace
+}  // namespace interop_test
