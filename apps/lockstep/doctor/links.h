@@ -29,9 +29,9 @@ Outcome judge_links(const Reports<LinkFacts>& links, const Reports<NetworkFacts>
 struct RouteReading {
   std::string route = {};
   std::size_t bytes = 0;
-  double algorithm_gigabytes = 0;  ///< of the buffer, a second
-  double bus_gigabytes = 0;        ///< that a link carries: algorithm x 2(n-1)/n
-  std::string failure = {};        ///< why there is no figure; empty where there is
+  double bus_gigabytes = 0;      ///< of the buffer, a second, x 2(n-1)/n for n members
+  double carried_gigabytes = 0;  ///< a second, by what the route is held against: a rank's memory, or a host's wire
+  std::string failure = {};      ///< why there is no figure; empty where there is
 };
 
 /// Collective. Times `routes`; where there are none, those that connect these ranks (or two replicas of a process that

@@ -53,6 +53,10 @@ std::string attempt(Ranks& ranks, const std::function<void()>& work) {
   return "";
 }
 
+double bus_factor(int members) { return 2.0 * (members - 1) / members; }
+
+bool in_memory(const std::string& route) { return route == "shared-memory" || route == "in-process"; }
+
 /// Buffers grow until a call takes its part of `seconds`: small ones may fit into the burst that a limited link lets
 /// through.
 RouteReading time_route(Ranks& ranks, int replicas, Route route, double seconds) {
@@ -61,17 +65,22 @@ RouteReading time_route(Ranks& ranks, int replicas, Route route, double seconds)
   ReductionTiming timing;
   double taken = 0;
   for (;; reading.bytes *= 4) {
-    reading.failure = attempt(ranks, [&] { timing = time_once(ranks, replicas, route, reading.bytes, 1); });
+    reading.failure = attempt(ranks, [&] { timing = time_once(ranks, replicas, route, reading.bytes, 3); });
     if (!reading.failure.empty()) return reading;
-    taken = as_rank_zero(ranks, timing.microseconds) / 1e6;
+    taken = as_rank_zero(ranks, timing.best_microseconds) / 1e6;
     if (taken * kCalls > seconds || reading.bytes >= kMostBytes) break;
   }
   const int iterations = static_cast<int>(std::clamp(seconds / 2 / std::max(taken, 1e-6), 3.0, 10.0));
   reading.failure = attempt(ranks, [&] { timing = time_once(ranks, replicas, route, reading.bytes, iterations); });
-  const int members = replicas * ranks.session().size();
-  if (timing.microseconds > 0)
-    reading.algorithm_gigabytes = static_cast<double>(reading.bytes) / timing.microseconds / 1e3;
-  reading.bus_gigabytes = reading.algorithm_gigabytes * 2 * (members - 1) / members;
+  if (timing.best_microseconds <= 0) return reading;
+  const double gigabytes = static_cast<double>(reading.bytes) / timing.best_microseconds / 1e3;
+  reading.bus_gigabytes = gigabytes * bus_factor(replicas * ranks.session().size());
+  if (in_memory(reading.route))
+    reading.carried_gigabytes = gigabytes;  // each member reads and writes as much as the buffer has
+  else if (route == Route::hierarchical)
+    reading.carried_gigabytes = gigabytes * bus_factor(ranks.session().nodes());
+  else
+    reading.carried_gigabytes = reading.bus_gigabytes;
   return reading;
 }
 
@@ -100,18 +109,18 @@ Outcome judge_routes(const std::vector<RouteReading>& readings, const LinkSpeeds
                    .remedy = "train with --allreduce auto, or with a route that works"});
       continue;
     }
-    const bool in_memory = reading.route == "shared-memory" || reading.route == "in-process";
-    const double carried = in_memory ? reading.algorithm_gigabytes : reading.bus_gigabytes;
-    const double link = in_memory ? speeds.copied_gigabytes : speeds.wire_gigabytes;
+    const bool by_memory = in_memory(reading.route);
+    const double link = by_memory ? speeds.copied_gigabytes : speeds.wire_gigabytes;
     outcome.summary += fmt::format("{} {:.3g} GB/s", reading.route, reading.bus_gigabytes);
     if (link <= 0) continue;
-    outcome.summary += fmt::format(" ({:.0f} % of {})", 100 * carried / link, in_memory ? "copying" : "the link");
+    outcome.summary +=
+        fmt::format(" ({:.0f} % of {})", 100 * reading.carried_gigabytes / link, by_memory ? "copying" : "the link");
     // MPI's own is there for comparison.
-    if (carried >= (in_memory ? kOfCopying : kOfWire) * link || reading.route == "mpi") continue;
+    if (reading.carried_gigabytes >= (by_memory ? kOfCopying : kOfWire) * link || reading.route == "mpi") continue;
     outcome.add({.level = Level::warning,
-                 .what = fmt::format("{} moves {:.3g} GB/s, and {} {:.3g}", reading.route, carried,
-                                     in_memory ? "memory can be copied at" : "the link carries", link),
-                 .remedy = in_memory ? "give each rank a core of its own (the check cores) and end what else runs there"
+                 .what = fmt::format("{} moves {:.3g} GB/s, and {} {:.3g}", reading.route, reading.carried_gigabytes,
+                                     by_memory ? "memory can be copied at" : "the link carries", link),
+                 .remedy = by_memory ? "give each rank a core of its own (the check cores) and end what else runs there"
                                      : "compare the routes with lockstep allreduce-bench and choose one with "
                                        "--allreduce; more connections may help: mpirun --mca btl_tcp_links 4"});
   }

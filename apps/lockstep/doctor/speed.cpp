@@ -116,8 +116,8 @@ Outcome judge_product(const Reports<SpeedFacts>& reports) {
     if (facts.share_of_cores < kAlone)
       outcome.add({.ranks = {place.rank},
                    .level = Level::warning,
-                   .what = fmt::format("got about {:.0f} % of the time of its cores on {}",
-                                       10 * std::round(10 * facts.share_of_cores), place.host),
+                   .what = fmt::format("got {:.0f} % of the time of its cores on {}, or less",
+                                       10 * std::ceil(10 * facts.share_of_cores), place.host),
                    .remedy = "end what else runs there (top shows it), or bind the ranks to other cores"});
   }
   outcome.summary = fmt::format("{:.3g} to {:.3g} GFLOP/s a rank", extent.slowest, extent.fastest);

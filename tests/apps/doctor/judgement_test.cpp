@@ -198,7 +198,7 @@ TEST(JudgedSpeed, NamesTheSlowRank) {
 TEST(JudgedSpeed, TellsOfBusyHostsAndSlowMemory) {
   const auto reports = on_hosts<SpeedFacts>(
       {{.gigaflops = 100, .copied_gigabytes = 20}, {.gigaflops = 99, .copied_gigabytes = 8, .share_of_cores = 0.52}});
-  EXPECT_EQ(only(judge_product(reports)).what, "got about 50 % of the time of its cores on b");
+  EXPECT_EQ(only(judge_product(reports)).what, "got 60 % of the time of its cores on b, or less");
   EXPECT_EQ(only(judge_copy(reports)).what, "copies 8 GB/s on b, the fastest rank 20");
 }
 

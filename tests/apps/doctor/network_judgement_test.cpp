@@ -97,8 +97,8 @@ TEST(JudgedLinks, AreHeldAgainstTheirInterfaces) {
 
 TEST(JudgedRoutes, AreHeldAgainstWhatCarriesThem) {
   const LinkSpeeds speeds{.copied_gigabytes = 20, .wire_gigabytes = 1};
-  const RouteReading memory{.route = "shared-memory", .bytes = 1, .algorithm_gigabytes = 2, .bus_gigabytes = 2};
-  const RouteReading ring{.route = "ring", .bytes = 1, .algorithm_gigabytes = 0.4, .bus_gigabytes = 0.6};
+  const RouteReading memory{.route = "shared-memory", .bytes = 1, .bus_gigabytes = 3, .carried_gigabytes = 2};
+  const RouteReading ring{.route = "ring", .bytes = 1, .bus_gigabytes = 0.6, .carried_gigabytes = 0.6};
   EXPECT_EQ(only(judge_routes({memory}, speeds)).what, "shared-memory moves 2 GB/s, and memory can be copied at 20");
   const Outcome fine = judge_routes({ring}, speeds);
   EXPECT_EQ(fine.level(), Level::ok);
