@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -41,7 +42,8 @@ class GradientHooks {
  private:
   class Before;
   class After;
-  using Node = ::torch::autograd::Node;
+  /// A shared pointer of one kind or another, as the version of LibTorch has it.
+  using NodePointer = decltype(::torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
   void before();
   void ended();
@@ -49,7 +51,7 @@ class GradientHooks {
   BackwardListener& listener_;
   bool in_pass_ = false;
   struct Hook {
-    std::shared_ptr<Node> node;  // autograd itself keeps it only while a graph needs it
+    NodePointer node = {};  // autograd itself keeps it only while a graph needs it
     ::torch::autograd::FunctionPreHook* before = nullptr;
     std::uintptr_t after = 0;
   };
