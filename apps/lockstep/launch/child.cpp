@@ -152,8 +152,9 @@ void Child::signal_group(int signal) const {
 
 std::vector<pid_t> Child::ranks() const {
   std::vector<pid_t> ranks;
-  for (const pid_t child : children_of(id_))
-    if (is_rank(child)) ranks.push_back(child);
+  std::vector<pid_t> parents = {id_};
+  for (std::size_t i = 0; i < parents.size(); ++i)
+    for (const pid_t child : children_of(parents[i])) (is_rank(child) ? ranks : parents).push_back(child);
   return ranks;
 }
 

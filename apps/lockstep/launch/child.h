@@ -37,7 +37,7 @@ class Child {
   std::optional<int> status();
   void signal(int signal) const;
   void signal_group(int signal) const;
-  /// The processes that it has started and that are ranks of MPI.
+  /// The ranks of MPI that it, or a process that it started, has started.
   std::vector<pid_t> ranks() const;
 
   /// What it prints, where it is captured; closed at its end.

@@ -32,6 +32,17 @@ constexpr seconds kEndTime(10);   // for mpirun to end its ranks, after it was t
 constexpr seconds kSameStop(2);   // schedulers signal all tasks of a job at once: that is one wish
 constexpr seconds kLook(1);
 
+Error lost(const Visitor& visitor) {
+  return {ErrorCategory::communication, "launch", "needed every task until the end of the job",
+          fmt::format("rank {} on host {} is gone: {}", visitor.task->rank, visitor.task->host, visitor.link.reason())};
+}
+
+/// Without mpirun its ranks would stay.
+void end_by_force(const Child& mpirun) {
+  for (const pid_t rank : mpirun.ranks()) kill(rank, SIGKILL);
+  mpirun.signal_group(SIGKILL);
+}
+
 /// Left before mpirun was there because of a signal.
 struct Stopped {
   int signal = 0;
@@ -88,9 +99,9 @@ int FirstTask::run() {
   } catch (const Stopped& stopped) {
     ending.status = kSignalStatus + stopped.signal;
   }
+  if (failure_) ending = {exit_status(failure_->category()), failure_->what()};
   dismiss(ending, FrameKind::leave);
-  if (!lost_.empty())
-    throw Error(ErrorCategory::communication, "launch", "needed every task until the end of the job", lost_);
+  if (failure_) throw *failure_;
   return ending.status;
 }
 
@@ -183,10 +194,7 @@ void FirstTask::probe() {
     }
     for (const Event& event : meeting_.wait(signals_, deadline)) {
       const auto& task = event.visitor->task;
-      if (!event.frame && task)
-        throw Error(
-            ErrorCategory::communication, "launch", "needed every task until the end of the job",
-            fmt::format("rank {} on host {} is gone: {}", task->rank, task->host, event.visitor->link.reason()));
+      if (!event.frame && task) throw lost(*event.visitor);
       if (!event.frame || event.frame->kind != FrameKind::probed || !task) continue;
       const auto host = std::ranges::find(plan_.hosts, task->rank, [](const Host& one) { return one.ranks.front(); });
       add(host->name, nlohmann::json::parse(event.frame->text).get<std::vector<std::string>>());
@@ -201,9 +209,7 @@ void FirstTask::probe() {
 // ---- While mpirun runs
 
 int FirstTask::run_mpirun() {
-  MpirunHere here{.as_root = geteuid() == 0,
-                  .within_slurm = std::getenv("SLURM_JOB_ID") != nullptr,
-                  .timeout_seconds = static_cast<int>(options_.timeout)};
+  MpirunHere here{.as_root = geteuid() == 0, .within_slurm = std::getenv("SLURM_JOB_ID") != nullptr};
   const std::vector<int> processors = plan_.hosts[0].processors;
   if (plan_.hosts.size() == 1) {
     plan_.hosts[0].name = "localhost";
@@ -212,25 +218,36 @@ int FirstTask::run_mpirun() {
     ::setenv(kAgentVariable, agent_address(meeting_.port(), token_).c_str(), 1);
   }
   Child mpirun(mpirun_command(plan_, options_.mpirun, here), {.processors = processors});
+  const auto start_deadline = Clock::now() + options_.patience();
   auto deadline = Clock::time_point::max();
   while (!mpirun.status()) {
     for (const Event& event : meeting_.wait(signals_, Clock::now() + kLook)) serve(event, mpirun);
     for (const int signal : signals_.take()) take_signal(signal, mpirun);
-    if (!lost_.empty() && deadline == Clock::time_point::max()) {
+    // mpirun waits for its daemons for ever. Ranks that have come and gone unseen do not keep it for long.
+    started_ = started_ || plan_.hosts.size() == 1 || !mpirun.ranks().empty();
+    if (!started_ && !failure_ && Clock::now() >= start_deadline) failure_ = unstarted();
+    if (failure_ && deadline == Clock::time_point::max()) {
       mpirun.signal(kEndSignal);
       deadline = Clock::now() + kEndTime;
     }
-    if (Clock::now() >= deadline) mpirun.signal_group(SIGKILL);
+    if (Clock::now() >= deadline) end_by_force(mpirun);
   }
   return *mpirun.status();
+}
+
+Error FirstTask::unstarted() const {
+  std::vector<std::string> hosts;
+  for (std::size_t host = 1; host < plan_.hosts.size(); ++host) hosts.push_back(plan_.hosts[host].name);
+  return {ErrorCategory::communication, "launch",
+          fmt::format("needed mpirun on {} and its daemons on {} to find each other within {} s", plan_.hosts[0].name,
+                      list_of(hosts), options_.timeout),
+          "no rank has started; --interface names the network, and all hosts need the same Open MPI"};
 }
 
 void FirstTask::serve(const Event& event, Child& mpirun) {
   Visitor& visitor = *event.visitor;
   if (!event.frame) {
-    if (visitor.task && lost_.empty())
-      lost_ =
-          fmt::format("rank {} on host {} is gone: {}", visitor.task->rank, visitor.task->host, visitor.link.reason());
+    if (visitor.task && !failure_) failure_ = lost(visitor);
     return;
   }
   switch (event.frame->kind) {
@@ -240,6 +257,9 @@ void FirstTask::serve(const Event& event, Child& mpirun) {
     case FrameKind::errors:
     case FrameKind::ended:
       return pass_to_agent(visitor, *event.frame);
+    case FrameKind::started:
+      started_ = true;
+      return;
     case FrameKind::signal:
       if (visitor.task) take_signal(std::atoi(event.frame->text.c_str()), mpirun);
       return;
@@ -269,7 +289,7 @@ void FirstTask::take_signal(int signal, Child& mpirun) {
   if (signal == SIGUSR1 || signal == SIGUSR2) return mpirun.signal(signal);  // which hands it on to all ranks
   if (signal != SIGTERM && signal != SIGINT && signal != SIGHUP) return;
   const auto now = Clock::now();
-  if (stops_ > 0 && now - last_stop_ < kSameStop) return;
+  if (stops_ > 0 && now - last_stop_ < (stops_ == 1 ? kSameStop : kEndTime)) return;
   last_stop_ = now;
   ++stops_;
   // mpirun itself would give its ranks no time: they are asked first, and may save what they have.
@@ -279,7 +299,7 @@ void FirstTask::take_signal(int signal, Child& mpirun) {
   if (stops_ <= 2)
     mpirun.signal(kEndSignal);
   else
-    mpirun.signal_group(SIGKILL);
+    end_by_force(mpirun);
 }
 
 Visitor* FirstTask::visitor_of(int rank) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "apps/lockstep/launch/meeting.h"
 #include "apps/lockstep/launch/options.h"
 #include "apps/lockstep/launch/reach.h"
+#include "device/error.h"
 
 namespace lockstep::apps::launch {
 
@@ -29,6 +31,7 @@ class FirstTask {
   void probe();
   std::vector<Target> targets_of(std::size_t host) const;
   int run_mpirun();
+  Error unstarted() const;
   void serve(const Event& event, Child& mpirun);
   void answer_call(Visitor& agent, const std::string& text);
   void pass_to_agent(const Visitor& visitor, const Frame& frame);
@@ -47,7 +50,8 @@ class FirstTask {
   std::string token_;  // that agents of our mpirun know
   int stops_ = 0;      // signals that asked the job to end
   Clock::time_point last_stop_{};
-  std::string lost_;  // who is gone before the end
+  bool started_ = false;          // whether ranks have been seen
+  std::optional<Error> failure_;  // why the job is ended before its time
 };
 
 }  // namespace lockstep::apps::launch

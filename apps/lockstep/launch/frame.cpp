@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t kHeader = 5;
 constexpr std::size_t kLongestText = 16 << 20;  // a stranger may send anything
-constexpr std::string_view kKinds = "AWRPQCXOEZSL";
+constexpr std::string_view kKinds = "AWRPQCXOETZSL";
 
 }  // namespace
 

@@ -18,6 +18,7 @@ enum class FrameKind : char {
   run = 'X',      ///< to a host: run it
   output = 'O',   ///< back: what it prints
   errors = 'E',   ///< back: the same on standard error
+  started = 'T',  ///< back: ranks of MPI have been seen there
   ended = 'Z',    ///< back: its exit status
   signal = 'S',   ///< to the first task: a signal that another task was sent
   leave = 'L',    ///< to all: the job is over, with this exit status

@@ -156,7 +156,6 @@ std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions
     add(words, {"--mca", "plm_rsh_no_tree_spawn", "1"});        // only here is there an agent to be asked
     add(words, {"--mca", "orte_leave_session_attached", "1"});  // a daemon's end is to be seen
     add(words, {"--mca", "orte_keep_fqdn_hostnames", "1"});     // names are ours
-    add(words, {"--mca", "orte_startup_timeout", std::to_string(here.timeout_seconds)});
   }
   const std::string interface = options.interface == "auto" ? plan.interface : options.interface;
   if (interface != "any" && !interface.empty() && plan.hosts.size() > 1)

@@ -48,7 +48,6 @@ struct MpirunHere {
   std::string agent = {};     ///< what mpirun is to start daemons with; empty: ssh
   bool as_root = false;       ///< this user is root
   bool within_slurm = false;  ///< mpirun is to leave Slurm alone
-  int timeout_seconds = 0;    ///< for the start of all daemons
 };
 
 /// The words of mpirun's command line.

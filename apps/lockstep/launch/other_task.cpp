@@ -115,6 +115,10 @@ void OtherTask::stay() {
     for (const Frame& frame : link_.receive()) take(frame);
     for (const int signal : signals_.take()) link_.send({FrameKind::signal, std::to_string(signal)});
     if (daemon_) tell_of_daemon();
+    if (daemon_ && !told_of_ranks_ && !daemon_->ranks().empty()) {
+      link_.send({FrameKind::started});
+      told_of_ranks_ = true;
+    }
     if (!ending_ && !link_.is_open())
       throw Error(ErrorCategory::communication, "launch", "needed the task of rank 0 until the end of the job",
                   fmt::format("{}, seen from rank {} on host {}", link_.reason(), arrival_.rank, arrival_.host));

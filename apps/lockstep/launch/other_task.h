@@ -41,6 +41,7 @@ class OtherTask {
   Link link_;
   std::string failure_;  // why the last attempt to come failed
   std::unique_ptr<Child> daemon_;
+  bool told_of_ranks_ = false;
   std::optional<Ending> ending_;
 };
 

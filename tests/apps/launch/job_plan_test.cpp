@@ -99,12 +99,10 @@ TEST(MpirunCommand, BindsNothingUnlessAsked) {
 }
 
 TEST(MpirunCommand, StartsDaemonsByTheAgentAndOutsideOfSlurm) {
-  const MpirunHere here{
-      .agent = "/x/lockstep launch-agent", .as_root = true, .within_slurm = true, .timeout_seconds = 9};
+  const MpirunHere here{.agent = "/x/lockstep launch-agent", .as_root = true, .within_slurm = true};
   const std::string two = line(plan_job_on({"a", "b"}), {.command = {"c"}}, here);
   for (const char* part : {"mpirun --allow-run-as-root ", "--mca ras ^slurm --mca plm ^slurm",
-                           "--mca plm_rsh_agent '/x/lockstep launch-agent'", "--mca plm_rsh_no_tree_spawn 1",
-                           "--mca orte_startup_timeout 9"})
+                           "--mca plm_rsh_agent '/x/lockstep launch-agent'", "--mca plm_rsh_no_tree_spawn 1"})
     EXPECT_THAT(two, HasSubstr(part));
   EXPECT_THAT(line(plan_job_on({"a"}), {.command = {"c"}}, here), ::testing::Not(HasSubstr("agent")));
 }

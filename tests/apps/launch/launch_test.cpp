@@ -272,6 +272,24 @@ TEST_F(LaunchTest, ASecondSignalEndsWhatDoesNotHear) {
   EXPECT_TRUE(nothing_is_left());
 }
 
+TEST_F(LaunchTest, SaysWhereMpirunAndADaemonDoNotFindEachOther) {
+  const ScratchDirectory directory;
+  std::filesystem::create_directories(directory.path());
+  const std::filesystem::path daemon = directory.path() / "orted";
+  std::ofstream(daemon) << "#!/bin/sh\nexec sleep 1000 # " << mark_ << "\n";
+  std::filesystem::permissions(daemon, std::filesystem::perms::owner_all);
+  Words words = task_elsewhere(1, {}, shell("true"));
+  words.insert(words.begin() + 1, fmt::format("PATH={}:{}", directory.path().string(), std::getenv("PATH")));
+  Process other(words);
+  const Result first = run(task_elsewhere(0, {"--timeout", "2"}, shell("true")));
+  EXPECT_EQ(first.status, 4);
+  EXPECT_THAT(first.errors, HasSubstr("[launch] needed mpirun on "));
+  EXPECT_THAT(first.errors,
+              HasSubstr(" and its daemons on host1 to find each other within 2 s; no rank has started; "));
+  EXPECT_EQ(other.finish().status, 4);
+  EXPECT_TRUE(nothing_is_left());
+}
+
 TEST_F(LaunchTest, NeedsMpirun) {
   Words words = {"env", "PATH=/nowhere", "RANK=0", "WORLD_SIZE=1", LOCKSTEP_PROGRAM, "launch", "--", "true"};
   const Result result = run(words);
