@@ -14,9 +14,13 @@ set(lockstep_precompiled_headers
 
 # lockstep_precompile(TARGET): for a room, once its folder is read.
 function(lockstep_precompile TARGET)
+  get_target_property(sources ${TARGET} SOURCES)
+  list(LENGTH sources files)
+  if(files LESS 8)  # it would take longer than it saves
+    return()
+  endif()
   target_precompile_headers(${TARGET} PRIVATE ${lockstep_precompiled_headers})
   # A file with options of its own cannot use what was compiled without them.
-  get_target_property(sources ${TARGET} SOURCES)
   foreach(source ${sources})
     get_property(options SOURCE ${source} PROPERTY COMPILE_OPTIONS)
     if(options)
