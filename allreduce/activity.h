@@ -20,15 +20,15 @@ std::string_view to_string(Phase phase);
 
 /// One look at an Activity.
 struct ActivityState {
-  std::int64_t step = -1;  ///< -1: before the first
-  Phase phase = Phase::idle;
+  std::int64_t step = -1;     ///< -1: before the first
+  Phase phase = Phase::idle;  ///< what the replica does now
   std::uint64_t entered = 0;  ///< collectives
-  std::uint64_t left = 0;
+  std::uint64_t left = 0;     ///< collectives that have returned; less than `entered` while one is under way
   std::string operation;      ///< of the last collective entered; empty before any
   std::int32_t bucket = -1;   ///< that it reduced; -1: none
   std::uint64_t changes = 0;  ///< calls that changed anything, ticks included
 
-  bool in_collective() const { return entered > left; }
+  bool in_collective() const { return entered > left; }  ///< whether it was inside a collective when this was read
 };
 
 /// Written by the replica's threads, at the price of a few atomic stores a call and without waiting for anyone; read
@@ -42,8 +42,9 @@ class alignas(64) Activity {
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  void set_step(std::int64_t step);
-  void set_phase(Phase phase);
+  void set_step(std::int64_t step);  ///< the step that begins
+  void set_phase(Phase phase);       ///< what the replica turns to; see Phase
+  /// What the replica was last seen doing; any thread may ask.
   Phase phase() const { return phase_.load(std::memory_order_relaxed); }
 
   /// Says that work goes on, in work that is long and changes nothing else: a layer, a record, a file, a segment of a
@@ -58,6 +59,7 @@ class alignas(64) Activity {
 
   /// What is in each bucket, for people: "conv4 .. fc1". Same on all replicas; once at set-up, or when buckets change.
   void describe_buckets(std::vector<std::string> contents);
+  /// What describe_buckets() was told.
   std::vector<std::string> bucket_contents() const;
 
   /// Collective and counts are of one moment, step and phase of the moment after.
@@ -85,6 +87,7 @@ class alignas(64) Activity {
 /// enter and leave around a scope. Does nothing for a null activity, so that code that nobody watches needs no branch.
 class CollectiveScope {
  public:
+  /// Enters `operation` (a string that outlives it), of gradient bucket `bucket` where it is one; null watches nothing.
   CollectiveScope(Activity* activity, const char* operation, int bucket = -1) : activity_(activity) {
     if (activity_ != nullptr) activity_->enter(operation, bucket);
   }
@@ -101,6 +104,7 @@ class CollectiveScope {
 /// A phase for a scope; the one before comes back with its end, also by an exception. Does nothing for null.
 class PhaseScope {
  public:
+  /// Enters `phase`; null watches nothing.
   PhaseScope(Activity* activity, Phase phase) : activity_(activity) {
     if (activity_ == nullptr) return;
     before_ = activity_->phase();

@@ -16,6 +16,7 @@
 
 namespace lockstep::allreduce {
 
+/// How elements of different members become one.
 enum class ReduceOp { sum, max, min };
 
 template <typename T>
@@ -24,8 +25,8 @@ concept Reducible = std::same_as<T, float> || std::same_as<T, double> || std::sa
 
 /// A range of elements.
 struct Slice {
-  std::size_t begin = 0;
-  std::size_t end = 0;
+  std::size_t begin = 0;  ///< first element
+  std::size_t end = 0;    ///< behind the last one
 };
 
 /// An operation under way. Move-only and owned by the caller; its destructor waits, so that a buffer cannot die under
@@ -33,7 +34,7 @@ struct Slice {
 class [[nodiscard]] Request {
  public:
   class Impl;
-  explicit Request(std::unique_ptr<Impl> impl);
+  explicit Request(std::unique_ptr<Impl> impl);  ///< what a route hands out
   Request(Request&&) noexcept;
   Request& operator=(Request&&) noexcept;
   ~Request();
@@ -61,10 +62,11 @@ class [[nodiscard]] Request {
 class Communicator {
  public:
   class Impl;
+  /// A member of the group that `impl` knows; what make_…_group functions hand out.
   explicit Communicator(std::shared_ptr<Impl> impl);
 
   int rank() const;  ///< 0 .. size() - 1; the replica's number
-  int size() const;
+  int size() const;  ///< members of the group
   /// The same member, whose operations `activity` shows to those who watch. It is kept alive.
   Communicator watched_by(std::shared_ptr<Activity> activity) const;
   /// What watches this handle; null for nothing.

@@ -65,12 +65,20 @@ GradientBuckets::GradientBuckets(Communicator group, std::span<float> gradients,
 
 // What is under way uses this object. If it failed, the group tells whoever uses it next.
 GradientBuckets::~GradientBuckets() {
-  if (!thread_) return;
   try {
-    thread_->wait();
+    settle();
   } catch (...) {
     return;
   }
+}
+
+// Also where all of this object's own reductions are done by the calling thread: a shared thread may still be in the
+// group for others.
+void GradientBuckets::settle() const {
+  if (shared_thread_)
+    shared_thread_->wait();
+  else if (thread_)
+    thread_->wait();
 }
 
 void GradientBuckets::set_bytes(std::size_t bytes) {
@@ -144,7 +152,7 @@ void GradientBuckets::finish() {
 
 void GradientBuckets::launch_rest() {
   const Clock::time_point begin = Clock::now();
-  if (thread_) thread_->wait();
+  settle();
   for (; next_ < buckets_.size(); ++next_) {
     ++launched_;
     if (streamed_) {
@@ -180,6 +188,7 @@ void GradientBuckets::sum_now(std::span<float> values, device::Stream& stream) {
     thread_->give(operation);
     thread_->wait();
   } else {
+    settle();
     operation();
   }
   const double exposed = std::chrono::duration<double>(Clock::now() - begin).count();

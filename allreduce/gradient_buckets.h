@@ -17,16 +17,17 @@
 
 namespace lockstep::allreduce {
 
+/// How a flat gradient is cut and sent.
 struct BucketOptions {
   std::size_t first_bytes = std::size_t{1} << 20;  ///< small, so that communication starts early
-  std::size_t bytes = std::size_t{25} << 20;
-  WireType wire = WireType::float32;
+  std::size_t bytes = std::size_t{25} << 20;       ///< size of a bucket; one ends with the parameter that reaches it
+  WireType wire = WireType::float32;               ///< the type in which elements travel
 };
 
 /// One range of the flat gradient, in elements.
 struct BucketRange {
-  std::size_t begin = 0;
-  std::size_t end = 0;
+  std::size_t begin = 0;    ///< first element
+  std::size_t end = 0;      ///< behind the last one
   std::size_t entries = 0;  ///< parameters in it
 };
 
@@ -39,9 +40,11 @@ struct CommunicationTimes {
   double exposed = 0;  ///< the computation stood still for communication
   double waited = 0;   ///< of it, before all members had come: the time of whoever came last
 
+  /// Both times added: those of several groups, or of several stretches.
   CommunicationTimes operator+(const CommunicationTimes& others) const {
     return {exposed + others.exposed, waited + others.waited};
   }
+  /// What came since `earlier`.
   CommunicationTimes operator-(const CommunicationTimes& earlier) const {
     return {exposed - earlier.exposed, waited - earlier.waited};
   }
@@ -96,15 +99,18 @@ class GradientBuckets {
   /// of the recording. Then `aside` sees to it that each comes at its place (device::Recorder::pause), also when the
   /// recording is launched: calls of ready() are left out there. Empty: at once again.
   using Aside = std::function<void(std::function<void()> on_host)>;
+  /// Has `aside` called around what a recording cannot hold; see Aside.
   void set_aside(Aside aside) { aside_ = std::move(aside); }
 
   /// Cuts anew, into buckets of `bytes` (BucketOptions::bytes; the first is no larger). Between steps, the same on all
   /// members.
   void set_bytes(std::size_t bytes);
 
+  /// The ranges, in the order of their reduction.
   std::span<const BucketRange> buckets() const { return buckets_; }
   /// Reductions launched since construction; a test counts them.
   std::size_t launched() const { return launched_; }
+  /// Seconds since the start in which this replica stood still for communication.
   const CommunicationTimes& times() const { return times_; }
 
   /// Reduces in the next step's buckets both ways, and remembers how far apart they come. Of no use for float32.
@@ -116,6 +122,7 @@ class GradientBuckets {
   void plan();
   void reserve_wire(std::size_t values);
   void start_step();
+  void settle() const;
   void aside(std::function<void()> on_host);
   void launch_next();
   void launch_rest();

@@ -11,8 +11,8 @@ namespace lockstep::allreduce {
 
 /// One parameter of a flat buffer.
 struct LayoutEntry {
-  std::string name;
-  std::uint64_t elements = 0;
+  std::string name;            ///< of a parameter or another array
+  std::uint64_t elements = 0;  ///< that it has
 };
 
 /// Compares `layout` over all members (by hash; entry by entry only on a mismatch). Throws the same Error

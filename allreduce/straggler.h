@@ -17,22 +17,22 @@ struct BusySeconds {
 
 /// A replica that the others wait for.
 struct Straggler {
-  std::size_t replica = 0;
-  const char* phase = "";  ///< "input" or "compute", where it loses most
-  double seconds = 0;      ///< it spends in that phase, a step
-  double median = 0;       ///< of the other replicas
-  double wait = 0;         ///< of a middling other replica for this one, a step
+  std::size_t replica = 0;  ///< its number in the job
+  const char* phase = "";   ///< "input" or "compute", where it loses most
+  double seconds = 0;       ///< it spends in that phase, a step
+  double median = 0;        ///< of the other replicas
+  double wait = 0;          ///< of a middling other replica for this one, a step
 };
 
 /// Adds steps up, and tells at the end of a log interval who stood out over all of it: a replica that is late now and
 /// then, as each is, does not.
 class StragglerReport {
  public:
-  explicit StragglerReport(std::size_t replicas);
+  explicit StragglerReport(std::size_t replicas);  ///< for a job of `replicas` replicas
 
   /// One entry a replica: the sums over `steps` steps.
   void add(std::span<const BusySeconds> busy, std::size_t steps = 1);
-  std::size_t steps() const { return steps_; }
+  std::size_t steps() const { return steps_; }  ///< steps added since the last report
 
   /// Who stands out, the slowest first. Each is compared with the median of the others, so that one of two can be
   /// named, and so can two on one host. A replica stands out in a phase with more than 1.2 times the median (replicas

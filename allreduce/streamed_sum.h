@@ -36,9 +36,10 @@ class StreamedSum {
   /// The same for values that travel as `wire`: they are scaled, rounded, summed, and widened again.
   void add(const Communicator& group, std::span<float> values, const device::Event& ready);
 
+  /// The same sum, as it travelled and as float32 would have given it.
   struct Both {
-    std::vector<float> narrow;
-    std::vector<float> exact;
+    std::vector<float> narrow;  ///< with the elements of the wire's type
+    std::vector<float> exact;   ///< in float32
   };
   /// add(), and what add_exact() would have made of the values. Waits for both.
   Both add_both_ways(const Communicator& group, std::span<float> values, const device::Event& ready);

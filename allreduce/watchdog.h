@@ -20,6 +20,7 @@ struct WatchdogReport {
   bool speaks = false;  ///< whether this rank is the one to tell people
 };
 
+/// When a job counts as stuck, and who says so.
 struct WatchdogOptions {
   double stall_timeout = 120;  ///< seconds; 0: no watchdog. Between ranks, that of rank 0 holds for all
   double heartbeat = 0;        ///< seconds between reports; 0: a fifth of the timeout, at most 1

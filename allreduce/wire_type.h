@@ -15,7 +15,7 @@ enum class WireType { float32, bfloat16, float16 };
 
 /// Reads "float32", "bfloat16", "float16". Throws Error (input) that lists them.
 WireType parse_wire_type(std::string_view name);
-std::string to_string(WireType type);
+std::string to_string(WireType type);  ///< the name that parse_wire_type() knows
 
 /// float16 has 5 bits of exponent: what all members multiply by before they round to it. A power of two that makes the
 /// sum of `members` values of magnitude `largest`, the largest of all members, as large as fits; 1 where `largest` is 0

@@ -23,8 +23,8 @@ namespace lockstep::data {
 
 /// One replica's part of one global batch.
 struct Batch {
-  std::int64_t step = 0;  ///< step since the start of training (epoch * steps_per_epoch + step within the epoch)
-  std::int64_t epoch = 0;
+  std::int64_t step = 0;   ///< step since the start of training (epoch * steps_per_epoch + step within the epoch)
+  std::int64_t epoch = 0;  ///< from 0
   std::int64_t first_sample = 0;         ///< position of this part's first sample in the global batch
   std::int64_t samples = 0;              ///< of this part; may be 0
   std::int64_t global_samples = 0;       ///< of the whole global batch: the batch size, or less for the ragged last one
@@ -52,6 +52,7 @@ struct StreamOptions {
                                                         ///< one is always
   bool pixels = false;  ///< images of uint8 that no map changes come as pixels, a quarter of the bytes
 
+  /// Where the replicas are, as the order of records wants to know it.
   ReplicaLayout layout() const { return {replicas, local_replicas}; }
 };
 
@@ -79,10 +80,10 @@ class BatchStream {
 /// the shards, else from the first record (`image/encoded` or `image`; `image/class/label` or `label`), classes from
 /// one scan of the labels.
 struct TFRecordOptions {
-  std::string input_feature = {};
-  std::string label_feature = {};
-  std::vector<std::int64_t> input_shape = {};
-  std::int64_t classes = 0;
+  std::string input_feature = {};  ///< the feature of each Example with the sample; empty: as described above
+  std::string label_feature = {};  ///< the feature with the label
+  std::vector<std::int64_t> input_shape = {};  ///< [H, W, C], or the sizes of another kind of sample
+  std::int64_t classes = 0;                    ///< number of classes; 0: found as described above
   std::filesystem::path index_dir = {};  ///< where record indexes are kept; empty: beside each file (or in memory where
                                          ///< that cannot be written)
   bool skip_damage = false;  ///< of a file with a damaged length or end, the records before; see RecordSource::damage
@@ -120,6 +121,7 @@ class Dataset {
   /// next. The order is that of tf.data (order/interleave_order.h). Throws Error (input) where their samples differ.
   static Dataset interleave(const std::vector<Dataset>& datasets, std::int64_t cycle_length,
                             std::int64_t block_length = 1);
+  /// Records of one's own source, read by id; see RecordSource.
   static Dataset from_source(std::shared_ptr<const RecordSource> source);
 
   /// The first `count` records; all where there are not so many, or for -1.
@@ -178,17 +180,20 @@ class Dataset {
   /// size / global_batch, rounded up; with policies that give each worker records of its own (file, off), until the
   /// last one is done.
   std::int64_t steps_per_epoch(ReplicaLayout layout = {}) const;
-  ShardPolicy shard_policy() const;
+  ShardPolicy shard_policy() const;  ///< how records are divided between ranks
+  /// How many records may be bad before reading fails; none where the first one ends it.
   std::optional<std::int64_t> bad_records_allowed() const;
   /// What each worker will read in `epoch`.
   /// "shuffled in blocks of 84 records and windows of 21504": what must be the same for steps to mean the same records.
   std::string order(ReplicaLayout layout) const;
+  /// What every rank reads in one epoch, in rank order: files, records and bytes.
   std::vector<WorkerShare> shares(ReplicaLayout layout, std::uint64_t seed, std::int64_t epoch) const;
-  double mixup_alpha() const;  ///< 0: samples are not mixed
-  std::string description() const;
+  double mixup_alpha() const;       ///< 0: samples are not mixed
+  std::string description() const;  ///< where the records come from, for people: "4 TFRecord files in data"
   /// ", images cifar10-train, normalized ...": what is done to samples, as far as it can be told; for people, and to
   /// see whether ranks do the same.
   std::string preparation() const;
+  /// The records themselves, by id and without order; lives as long as this object.
   const RecordSource& source() const;
 
   /// Starts reading. Throws Error (input) without batch(), Error (data) for an empty data set.
@@ -211,12 +216,19 @@ class Dataset {
 /// Throws Error (input) for a text that is none of these, Error (data) where files are missing or damaged; both say
 /// what to do.
 struct DataSpecOptions {
-  std::filesystem::path data_dir;
-  std::string part = "train";
-  TFRecordOptions tfrecord;
-  std::uint64_t seed = 1;
+  std::filesystem::path data_dir;  ///< where `fashion-mnist` is looked for first; empty: in Debian's place alone
+  std::string part = "train";      ///< which part of it, where the specification does not say: train or test
+  TFRecordOptions tfrecord;        ///< for files of TFRecord
+  std::uint64_t seed = 1;          ///< of synthetic samples
   std::filesystem::path system_dir = "/usr/share/datasets";  ///< where packages of the system put data sets
 };
+/// The data set that `spec` names: what `lockstep train --data` takes. Throws Error (data) where it cannot be used.
 Dataset open_data(const std::string& spec, const DataSpecOptions& options = {});
+
+/// The files that open_data would read records from, without reading any, in the order of their records; of a directory
+/// of images the folders of its classes. Empty for what is made up. A file that a dataset.json names is
+/// among them whether it is there or not. Throws Error as open_data does for a text that means nothing and for a glob,
+/// a set or a directory that has no files.
+std::vector<std::filesystem::path> data_files(const std::string& spec, const DataSpecOptions& options = {});
 
 }  // namespace lockstep::data

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -97,16 +98,14 @@ Dataset open_image_folder(const std::string& directory, const DataSpecOptions& o
   return dataset;
 }
 
-Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
+/// Where the files of Fashion-MNIST are.
+std::filesystem::path find_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
   std::vector<std::filesystem::path> directories;
   if (!options.data_dir.empty()) directories = {options.data_dir, options.data_dir / kFashionMnist};
   directories.push_back(options.system_dir / kFashionMnist);
   std::string searched;
   for (const auto& directory : directories) {
-    if (find_idx_files(directory, part)) {
-      return Dataset::from_source(
-          std::make_shared<IdxSource>(directory, part, fmt::format("{} {}", kFashionMnist, part)));
-    }
+    if (find_idx_files(directory, part)) return directory;
     searched += (searched.empty() ? "" : ", ") + directory.string();
   }
   throw Error(ErrorCategory::data, fmt::format("--data {}:{}", kFashionMnist, part),
@@ -117,34 +116,62 @@ Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& optio
               "they are in none");
 }
 
-Dataset open_described(const std::filesystem::path& directory, const DataSpecOptions& options) {
+Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
+  return Dataset::from_source(
+      std::make_shared<IdxSource>(find_fashion_mnist(part, options), part, fmt::format("{} {}", kFashionMnist, part)));
+}
+
+/// The shards that the dataset.json of `directory` names for a part; nothing where there is no dataset.json.
+std::optional<std::vector<std::filesystem::path>> described_files(const std::filesystem::path& directory,
+                                                                  const std::string& named) {
   const auto parts = read_dataset_json(directory);
-  if (!parts && is_image_folder(directory)) return open_image_folder(directory, options);
-  if (!parts) {
-    throw Error(ErrorCategory::data, directory.string(),
-                "needed a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a dataset.json or "
-                "with folders of images",
-                "it is a directory without them");
-  }
-  const auto part = parts->find(options.part);
+  if (!parts) return std::nullopt;
+  const auto part = parts->find(named);
   if (part == parts->end() || part->second.files.empty()) {
     throw Error(ErrorCategory::data, (directory / kDatasetJson).string(),
-                fmt::format("needed files of the part {}", options.part), "it names none");
+                fmt::format("needed files of the part {}", named), "it names none");
   }
   std::vector<std::filesystem::path> files;
   for (const std::string& name : part->second.files) files.push_back(directory / name);
+  return files;
+}
+
+[[noreturn]] void fail_without_data(const std::filesystem::path& directory) {
+  throw Error(ErrorCategory::data, directory.string(),
+              "needed a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a dataset.json or "
+              "with folders of images",
+              "it is a directory without them");
+}
+
+Dataset open_described(const std::filesystem::path& directory, const DataSpecOptions& options) {
+  const auto files = described_files(directory, options.part);
+  if (!files && is_image_folder(directory)) return open_image_folder(directory, options);
+  if (!files) fail_without_data(directory);
   return Dataset::from_source(std::make_shared<TFRecordSource>(
-      files, options.tfrecord, fmt::format("{} {} in {}", part->first, kDatasetJson, directory.string())));
+      *files, options.tfrecord, fmt::format("{} {} in {}", options.part, kDatasetJson, directory.string())));
 }
 
 /// Whether somebody who wrote this meant files rather than a name of ours that is misspelt.
 bool looks_like_files(const std::string& spec) { return spec.find_first_of("*?[{/.~") != std::string::npos; }
 
+void require_files(const std::string& spec) {
+  std::error_code ignored;
+  if (!looks_like_files(spec) && !std::filesystem::exists(spec, ignored))
+    fail_input(spec, fmt::format("needed {}", kSpecs), "it is none of them");
+}
+
+std::vector<std::filesystem::path> idx_files(const std::filesystem::path& directory, const std::string& part) {
+  const auto files = find_idx_files(directory, part);
+  if (!files)
+    throw Error(ErrorCategory::data, directory.string(), fmt::format("needed the IDX files of the part {}", part),
+                "they are not there");
+  return {files->images, files->labels};
+}
+
 Dataset open_files(const std::string& spec, const DataSpecOptions& options) {
   std::error_code ignored;
   if (std::filesystem::is_directory(spec, ignored)) return open_described(spec, options);
-  if (!looks_like_files(spec) && !std::filesystem::exists(spec, ignored))
-    fail_input(spec, fmt::format("needed {}", kSpecs), "it is none of them");
+  require_files(spec);
   return Dataset::from_tfrecords(spec, options.tfrecord);
 }
 
@@ -161,6 +188,26 @@ Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
   if (spec.starts_with(std::string(kFashionMnist) + ":"))
     fail_input(spec, "needed the part train or test", "another was given");
   return open_files(spec, options);
+}
+
+std::vector<std::filesystem::path> data_files(const std::string& spec, const DataSpecOptions& options) {
+  std::string text = spec;
+  if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages)) {
+    open_synthetic(spec, options);
+    return {};
+  }
+  if (spec.starts_with("csv:")) return {CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec).file};
+  if (spec.starts_with("images:")) return class_folders(text.substr(7));
+  const std::string part = take_part(text, options.part);
+  if (text == kFashionMnist) return idx_files(find_fashion_mnist(part, options), part);
+  if (text.starts_with("idx:")) return idx_files(text.substr(4), part);
+  if (std::error_code ignored; std::filesystem::is_directory(spec, ignored)) {
+    if (const auto files = described_files(spec, options.part)) return *files;
+    if (!is_image_folder(spec)) fail_without_data(spec);
+    return class_folders(spec);
+  }
+  require_files(spec);
+  return matching_files({spec});
 }
 
 }  // namespace lockstep::data

@@ -59,9 +59,9 @@ struct Sample {
 
 /// What a map function may depend on, so that its result is the same on every rank and after a resume.
 struct SampleKey {
-  std::uint64_t seed = 0;
-  std::int64_t epoch = 0;
-  std::int64_t record_id = 0;
+  std::uint64_t seed = 0;      ///< of the run
+  std::int64_t epoch = 0;      ///< from 0
+  std::int64_t record_id = 0;  ///< of the record, the same for every world size
 };
 
 /// Changes one sample in place. Called from several threads at once.
@@ -76,16 +76,16 @@ using SampleGenerator = std::function<void(std::int64_t record_id, Sample& sampl
 
 /// A file of records that follow each other.
 struct StoredFile {
-  std::string name;
-  std::int64_t records = 0;
-  std::int64_t bytes = 0;  ///< on the disk
+  std::string name;          ///< its path
+  std::int64_t records = 0;  ///< in it
+  std::int64_t bytes = 0;    ///< on the disk
 };
 
 /// Records in a fixed order, each readable by its id. Implementations read files, memory, or make samples up.
 class RecordSource {
  public:
   virtual ~RecordSource() = default;
-  virtual const SampleSpec& spec() const = 0;
+  virtual const SampleSpec& spec() const = 0;  ///< what every sample looks like
   /// Number of records; ids are 0 .. size()-1.
   virtual std::int64_t size() const = 0;
   /// Whether the records are images of uint8, so that read() may be asked for pixels and given an ImageStep.

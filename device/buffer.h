@@ -13,15 +13,15 @@ namespace lockstep::device {
 /// Bytes on a device, freed with the object. Move-only. At least 64-byte aligned.
 class Buffer {
  public:
-  using Release = std::function<void(void*)>;
+  using Release = std::function<void(void*)>;  ///< Gives the memory back; called once, with what data() was.
 
   Buffer() = default;
   /// Takes over `data`; `release(data)` is called once, when the buffer dies.
   Buffer(void* data, std::size_t bytes, Device device, Release release);
 
-  void* data() const noexcept { return data_.get(); }
+  void* data() const noexcept { return data_.get(); }   ///< the first byte; null in an empty buffer
   std::size_t size() const noexcept { return bytes_; }  ///< in bytes
-  Device device() const noexcept { return device_; }
+  Device device() const noexcept { return device_; }    ///< where the memory lies
 
   /// The buffer as elements of T; whole elements only.
   template <typename T>

@@ -17,6 +17,20 @@ int available_cores() {
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
+std::string processor_list() {
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return "";
+  std::string list;
+  for (int first = 0, end = 0; first < CPU_SETSIZE; first = end + 1) {
+    for (end = first; end < CPU_SETSIZE && CPU_ISSET(end, &mask);) ++end;
+    if (end == first) continue;
+    if (!list.empty()) list += ',';
+    list += std::to_string(first);
+    if (end - first > 1) list += '-' + std::to_string(end - 1);
+  }
+  return list;
+}
+
 // oneDNN's kernels run in OpenMP regions; the number of threads is a setting of the thread that enters them.
 // They cut their work for the number they ask for, so they must get that many: neither OMP_DYNAMIC nor OMP_THREAD_LIMIT
 // may give them fewer.

@@ -8,6 +8,9 @@ namespace lockstep::device {
 /// Cores that this process may run on (its affinity mask, as mpirun or a container set it); at least 1.
 int available_cores();
 
+/// Which processors those are, as Linux writes such lists: "0-3,8"; empty where the system does not tell.
+std::string processor_list();
+
 /// How many threads the kernels that the calling thread runs may use. Thread-local: each replica thread sets its own.
 void set_thread_budget(int threads);
 

@@ -21,9 +21,11 @@ enum class ErrorCategory {
 /// Something a user can fix. The message is `[where] what was needed; what was given`.
 class Error : public std::runtime_error {
  public:
+  /// Its text becomes `[where] needed; given`.
   Error(ErrorCategory category, std::string_view where, std::string_view needed, std::string_view given)
       : std::runtime_error(fmt::format("[{}] {}; {}", where, needed, given)), category_(category) {}
 
+  /// What kind of thing failed, which decides the exit status.
   ErrorCategory category() const noexcept { return category_; }
 
  private:

@@ -10,14 +10,15 @@
 
 namespace lockstep::device {
 
+/// A GPU that this process sees.
 struct GpuInfo {
-  int index = 0;
-  std::string name;
-  std::string uuid;  ///< "GPU-xxxxxxxx-xxxx-…"
-  std::size_t total_bytes = 0;
-  int compute_major = 0;
-  int compute_minor = 0;
-  int numa_node = -1;  ///< of the host's memory that is near; -1 where the system does not tell
+  int index = 0;                ///< by which `gpu:INDEX` means it
+  std::string name;             ///< as its maker calls it
+  std::string uuid;             ///< "GPU-xxxxxxxx-xxxx-…"
+  std::size_t total_bytes = 0;  ///< of its memory
+  int compute_major = 0;        ///< compute capability: 9 of 9.0
+  int compute_minor = 0;        ///< compute capability: 0 of 9.0
+  int numa_node = -1;           ///< of the host's memory that is near; -1 where the system does not tell
 };
 
 /// Whether this build has the CUDA layer and a driver with at least one GPU answers. Never throws.

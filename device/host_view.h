@@ -17,6 +17,7 @@ class HostView {
   /// Waits for the work on `stream`, which is one of the memory's device. Throws Error (device).
   HostView(std::span<float> memory, Stream& stream);
 
+  /// The values on the host; what is written to them arrives as said above.
   std::span<float> values() { return is_copy_ ? std::span<float>(copy_) : memory_; }
   /// Brings changed values to the device, and waits until they are there. Throws Error (device).
   void write_back(Stream& stream);

@@ -8,12 +8,13 @@
 
 namespace lockstep::device {
 
-using Logger = spdlog::logger;
+using Logger = spdlog::logger;  ///< What messages go to; any thread may use it.
 
+/// How messages are told.
 struct LogOptions {
   bool quiet = false;  ///< warnings and errors only
   int rank = 0;        ///< shown before the message where the job has several ranks
-  int ranks = 1;
+  int ranks = 1;       ///< of the job; messages of one of several say which
 };
 
 /// A logger to standard error: `lockstep: message`, or `lockstep: [rank 2] message`.

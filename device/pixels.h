@@ -10,15 +10,16 @@ namespace lockstep::device {
 /// What gives the features of images about one scale: (x - mean) / deviation of their channel, the last extent of the
 /// shape. In floats, in this order, on every device.
 struct ChannelNormalization {
-  static constexpr int kMostChannels = 4;
+  static constexpr int kMostChannels = 4;  ///< values of a pixel, at most
 
-  int channels = 0;  ///< 0: features stay as they are
-  std::array<float, kMostChannels> mean = {};
-  std::array<float, kMostChannels> deviation = {1, 1, 1, 1};
+  int channels = 0;                                           ///< 0: features stay as they are
+  std::array<float, kMostChannels> mean = {};                 ///< subtracted from each value of a channel
+  std::array<float, kMostChannels> deviation = {1, 1, 1, 1};  ///< divides what is left
 
   bool operator==(const ChannelNormalization&) const = default;
 };
 
+/// One feature as a network sees it.
 constexpr float normalized(float feature, float mean, float deviation) { return (feature - mean) / deviation; }
 
 /// features[i] = pixels[i] / 255, correctly rounded, and then normalized. Spans of one size, of whole pixels.

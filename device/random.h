@@ -11,7 +11,7 @@ namespace lockstep::device {
 /// A value type of two words; `block(counter)` may be called from any thread in any order.
 class Philox {
  public:
-  explicit Philox(std::uint64_t key) : key_(key) {}
+  explicit Philox(std::uint64_t key) : key_(key) {}  ///< numbers that depend on `key` and the counter alone
 
   /// Four independent 32-bit words for a 128-bit counter (high, low).
   std::array<std::uint32_t, 4> block(std::uint64_t high, std::uint64_t low) const;

@@ -12,7 +12,7 @@ namespace lockstep::device {
 class Event {
  public:
   class Impl;
-  explicit Event(std::unique_ptr<Impl> impl);
+  explicit Event(std::unique_ptr<Impl> impl);  ///< what a device hands out
   Event(Event&&) noexcept;
   Event& operator=(Event&&) noexcept;
   ~Event();
@@ -38,7 +38,7 @@ class Stream {
   Stream& operator=(Stream&&) noexcept;
   ~Stream();
 
-  Device device() const;
+  Device device() const;  ///< where the work runs
   /// Marks this moment of the stream.
   Event record();
   /// Everything later on this stream runs after `event`. The host does not block, but for a CPU stream that waits for a

@@ -1,14 +1,17 @@
 #include "interop/c_api.h"
 
+#include <fmt/format.h>
+
+#include <cstdint>
 #include <cstring>
-#include <exception>
-#include <functional>
-#include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/error.h"
 #include "device/float16.h"
+#include "strategy/failure.h"
 #include "strategy/session.h"
 #include "strategy/wrapper/distributed_optimizer.h"
 
@@ -22,7 +25,7 @@ namespace strategy = lockstep::strategy;
 /// The caller's optimizer.
 class Callback {
  public:
-  Callback(std::span<const lockstep_parameter> parameters, void (*update)(void*), void* state)
+  Callback(std::span<const lockstep_parameter> parameters, int (*update)(void*), void* state)
       : update_(update), state_(state) {
     for (const lockstep_parameter& parameter : parameters) {
       if (parameter.name == nullptr) refuse("needed a name for each parameter");
@@ -34,7 +37,12 @@ class Callback {
     if (update == nullptr) refuse("needed a function that updates");
   }
   const std::vector<strategy::Parameter>& parameters() const { return parameters_; }
-  void step() { update_(state_); }
+  void step() {
+    const int status = update_(state_);
+    if (status != 0)
+      throw Error(ErrorCategory::input, "lockstep_step", "needed an update that returns 0",
+                  fmt::format("got {}", status));
+  }
 
  private:
   [[noreturn]] static void refuse(const char* needed) {
@@ -42,7 +50,7 @@ class Callback {
   }
 
   std::vector<strategy::Parameter> parameters_;
-  void (*update_)(void*);
+  int (*update_)(void*);
   void* state_;
 };
 
@@ -51,18 +59,17 @@ std::string& last_error() {
   return error;
 }
 
-// Exceptions end here: other languages know nothing of them.
-int guarded(const std::function<void()>& body) {
+// Exceptions end here: other languages know nothing of them. Statuses are those of the program (strategy/failure.h).
+template <typename Body>
+int guarded(const Body& body) {
   try {
     last_error().clear();
     body();
     return LOCKSTEP_OK;
-  } catch (const Error& error) {
-    last_error() = error.what();
-    return lockstep::exit_status(error.category());
-  } catch (const std::exception& error) {
-    last_error() = error.what();
-    return LOCKSTEP_BUG;
+  } catch (...) {
+    const strategy::Failure failure = strategy::describe_current_exception();
+    last_error() = failure.message;
+    return failure.exit_status;
   }
 }
 
@@ -104,6 +111,8 @@ allreduce::ReduceOp reduce_op(int op) {
 }  // namespace
 
 struct lockstep_session {
+  explicit lockstep_session(const strategy::SessionOptions& options) : session(options) {}
+
   strategy::Session session;
 };
 
@@ -119,12 +128,24 @@ const char* lockstep_version(void) { return LOCKSTEP_VERSION; }
 
 const char* lockstep_last_error(void) { return last_error().c_str(); }
 
-int lockstep_init(lockstep_session** session) {
+lockstep_session_options lockstep_default_session_options(void) {
+  return {strategy::WorkersOptions{}.stall_timeout, "auto", 0};
+}
+
+int lockstep_init(const lockstep_session_options* options, lockstep_session** session) {
   return guarded([&] {
     require(session != nullptr, "lockstep_init", "needed a place for the session");
     *session = nullptr;
-    *session = new lockstep_session;
+    const lockstep_session_options given = options == nullptr ? lockstep_default_session_options() : *options;
+    require(given.all_reduce != nullptr, "lockstep_init", "needed the name of an all-reduce");
+    *session = new lockstep_session(
+        {.quiet = given.quiet != 0,
+         .workers = {.route = allreduce::parse_route(given.all_reduce), .stall_timeout = given.stall_timeout}});
   });
+}
+
+void lockstep_still_at_work(lockstep_session* session) {
+  if (session != nullptr) session->session.workers().activity().tick();
 }
 
 void lockstep_finalize(lockstep_session* session) { delete session; }
@@ -209,7 +230,7 @@ lockstep_options lockstep_default_options(void) {
 }
 
 int lockstep_optimizer_create(lockstep_session* session, const lockstep_parameter* parameters, size_t count,
-                              const lockstep_options* options, void (*update)(void* state), void* state,
+                              const lockstep_options* options, int (*update)(void* state), void* state,
                               lockstep_optimizer** optimizer) {
   return guarded([&] {
     require(session != nullptr && optimizer != nullptr && (parameters != nullptr || count == 0),
@@ -223,27 +244,43 @@ int lockstep_optimizer_create(lockstep_session* session, const lockstep_paramete
 void lockstep_optimizer_free(lockstep_optimizer* optimizer) { delete optimizer; }
 
 int lockstep_broadcast_parameters(lockstep_optimizer* optimizer, int root) {
-  return guarded([&] { optimizer->distributed.broadcast_parameters(root); });
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_broadcast_parameters", "needed an optimizer");
+    optimizer->distributed.broadcast_parameters(root);
+  });
 }
 
 int lockstep_begin_backward(lockstep_optimizer* optimizer, double samples) {
-  return guarded([&] { optimizer->distributed.begin_backward(samples); });
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_begin_backward", "needed an optimizer");
+    optimizer->distributed.begin_backward(samples);
+  });
 }
 
 int lockstep_gradient_ready(lockstep_optimizer* optimizer, size_t parameter) {
-  return guarded([&] { optimizer->distributed.gradient_ready(parameter); });
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_gradient_ready", "needed an optimizer");
+    optimizer->distributed.gradient_ready(parameter);
+  });
 }
 
 int lockstep_backward_done(lockstep_optimizer* optimizer, double samples) {
-  return guarded([&] { optimizer->distributed.backward_done(samples); });
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_backward_done", "needed an optimizer");
+    optimizer->distributed.backward_done(samples);
+  });
 }
 
 int lockstep_synchronize(lockstep_optimizer* optimizer) {
-  return guarded([&] { optimizer->distributed.synchronize(); });
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_synchronize", "needed an optimizer");
+    optimizer->distributed.synchronize();
+  });
 }
 
 int lockstep_step(lockstep_optimizer* optimizer, int* updated) {
   return guarded([&] {
+    require(optimizer != nullptr, "lockstep_step", "needed an optimizer");
     const bool done = optimizer->distributed.step();
     if (updated != nullptr) *updated = done ? 1 : 0;
   });
@@ -251,9 +288,12 @@ int lockstep_step(lockstep_optimizer* optimizer, int* updated) {
 
 int lockstep_flush(lockstep_optimizer* optimizer, int* updated) {
   return guarded([&] {
+    require(optimizer != nullptr, "lockstep_flush", "needed an optimizer");
     const bool done = optimizer->distributed.flush();
     if (updated != nullptr) *updated = done ? 1 : 0;
   });
 }
 
-double lockstep_gradient_norm(const lockstep_optimizer* optimizer) { return optimizer->distributed.gradient_norm(); }
+double lockstep_gradient_norm(const lockstep_optimizer* optimizer) {
+  return optimizer == nullptr ? 0 : optimizer->distributed.gradient_norm();
+}

@@ -1,7 +1,7 @@
 /* The C interface of Lockstep's wrapper: for C, and for any language that can call C functions.
  *
  *     lockstep_session* session;
- *     if (lockstep_init(&session) != LOCKSTEP_OK) return report(lockstep_last_error());
+ *     if (lockstep_init(NULL, &session) != LOCKSTEP_OK) return report(lockstep_last_error());
  *     lockstep_optimizer* optimizer;
  *     lockstep_optimizer_create(session, parameters, count, NULL, update, &my_sgd, &optimizer);
  *     lockstep_broadcast_parameters(optimizer, 0);
@@ -58,9 +58,9 @@ typedef struct lockstep_optimizer lockstep_optimizer;
  * are and the caller's own. */
 typedef struct lockstep_parameter {
   const char* name; /**< its own among the parameters, the same on all ranks */
-  float* values;
-  float* gradient;
-  size_t elements;
+  float* values;    /**< `elements` of them */
+  float* gradient;  /**< likewise */
+  size_t elements;  /**< of both */
 } lockstep_parameter;
 
 /** Options of an optimizer; lockstep_default_options() fills in what is not set. */
@@ -79,8 +79,23 @@ const char* lockstep_version(void);
  * call of a function of this file; "" before any. */
 const char* lockstep_last_error(void);
 
-/** Makes this process a rank: under a launcher initialises MPI, or joins one that runs. Once a process. Collective. */
-int lockstep_init(lockstep_session** session);
+/** Options of a session; lockstep_default_session_options() fills in what is not set. */
+typedef struct lockstep_session_options {
+  double stall_timeout;   /**< 120 seconds: a rank that others wait for as long is taken for lost, and ends the job with
+                               status 4 and its name; 0 for never */
+  const char* all_reduce; /**< "auto", "shared-memory", "ring", "hierarchical" or "mpi" */
+  int quiet;              /**< 1: warnings and errors only */
+} lockstep_session_options;
+
+/** The defaults. */
+lockstep_session_options lockstep_default_session_options(void);
+
+/** Makes this process a rank: under a launcher initialises MPI, or joins one that runs. Once a process. NULL options
+ * are the defaults. Collective. */
+int lockstep_init(const lockstep_session_options* options, lockstep_session** session);
+/** Tells that this rank is at work, which others have to wait for longer than the stall timeout: from a long
+ * evaluation, or while it saves. NULL is allowed. */
+void lockstep_still_at_work(lockstep_session* session);
 /** Ends MPI, unless it was joined. Collective; optimizers are to be freed before. NULL is allowed. */
 void lockstep_finalize(lockstep_session* session);
 
@@ -106,10 +121,10 @@ int lockstep_any(lockstep_session* session, int mine, int* result);
 lockstep_options lockstep_default_options(void);
 
 /** `parameters` in the order of the forward pass, copied (the arrays are not). `update(state)` is called by
- * lockstep_step() once gradients are those of all ranks. NULL options are the defaults. Names and sizes are compared
- * over all ranks. Collective. */
+ * lockstep_step() once gradients are those of all ranks; other than 0, it makes that fail. NULL options are the
+ * defaults. Names and sizes are compared over all ranks. Collective. */
 int lockstep_optimizer_create(lockstep_session* session, const lockstep_parameter* parameters, size_t count,
-                              const lockstep_options* options, void (*update)(void* state), void* state,
+                              const lockstep_options* options, int (*update)(void* state), void* state,
                               lockstep_optimizer** optimizer);
 /** NULL is allowed. */
 void lockstep_optimizer_free(lockstep_optimizer* optimizer);

@@ -18,52 +18,59 @@
 
 namespace lockstep::model {
 
+/// A convolution, of one batch size.
 struct Conv2DSpec {
-  std::int64_t batch = 0;
-  WindowGeometry window;
-  std::int64_t filters = 0;
-  std::int64_t groups = 1;
-  bool bias = true;
-  bool relu = false;  ///< fused into the output
-  bool training = false;
-  bool input_gradient = false;
-  bool statistics = false;  ///< a normalization alone reads the output; only where Backend::fuses_statistics()
+  std::int64_t batch = 0;       ///< samples
+  WindowGeometry window;        ///< of inputs, kernel and outputs
+  std::int64_t filters = 0;     ///< output channels
+  std::int64_t groups = 1;      ///< of channels, each with filters of its own
+  bool bias = true;             ///< whether one is added to each output channel
+  bool relu = false;            ///< fused into the output
+  bool training = false;        ///< whether backward follows
+  bool input_gradient = false;  ///< whether backward has to write the input's gradient
+  bool statistics = false;      ///< a normalization alone reads the output; only where Backend::fuses_statistics()
 };
 
+/// A dense layer, of one batch size.
 struct DenseSpec {
-  std::int64_t batch = 0;
-  std::int64_t inputs = 0;
-  std::int64_t units = 0;
-  bool bias = true;
-  bool relu = false;
-  bool training = false;
-  bool input_gradient = false;
+  std::int64_t batch = 0;       ///< samples
+  std::int64_t inputs = 0;      ///< elements of one sample
+  std::int64_t units = 0;       ///< outputs of one sample
+  bool bias = true;             ///< whether one is added to each unit
+  bool relu = false;            ///< fused into the output
+  bool training = false;        ///< whether backward follows
+  bool input_gradient = false;  ///< whether backward has to write the input's gradient
 };
 
+/// A pooling, of one batch size.
 struct Pool2DSpec {
+  /// The largest element of each window, or the mean of those that are not padding.
   enum class Kind { max, average };
-  Kind kind = Kind::max;
-  std::int64_t batch = 0;
-  WindowGeometry window;
-  bool training = false;
+  Kind kind = Kind::max;   ///< which of the two
+  std::int64_t batch = 0;  ///< samples
+  WindowGeometry window;   ///< of inputs, window and outputs
+  bool training = false;   ///< whether backward follows
 };
 
+/// A batch normalization, of one batch size.
 struct BatchNormalizationSpec {
-  std::int64_t rows = 0;  ///< batch x height x width: the samples of each channel's statistics
-  std::int64_t channels = 0;
-  float epsilon = 0;
-  float momentum = 0;
-  bool add = false;  ///< input 1 is added to the normalized input 0; only where Backend::fuses_additions()
-  bool relu = false;
+  std::int64_t rows = 0;      ///< batch x height x width: the samples of each channel's statistics
+  std::int64_t channels = 0;  ///< each with a mean and a variance
+  float epsilon = 0;          ///< added to the variance before its root
+  float momentum = 0;         ///< part of the old moving statistics that is kept
+  bool add = false;           ///< input 1 is added to the normalized input 0; only where Backend::fuses_additions()
+  bool relu = false;          ///< fused into the output
+  /// Whether statistics are the batch's, and backward follows; otherwise they are the moving ones.
   bool training = false;
   bool statistics = false;  ///< Operands::statistics are what the convolution before has found about input 0
 };
 
+/// A dropout, of one batch size; training only.
 struct DropoutSpec {
-  std::string layer;  ///< its name keys the mask
-  std::int64_t batch = 0;
+  std::string layer;          ///< its name keys the mask
+  std::int64_t batch = 0;     ///< samples
   std::int64_t features = 0;  ///< elements of one sample
-  float rate = 0;
+  float rate = 0;             ///< part of the elements that becomes 0
 };
 
 /// How the loss of a part enters gradients.
@@ -78,25 +85,30 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  virtual std::string name() const = 0;
+  virtual std::string name() const = 0;  ///< for people: "oneDNN"
+  /// Whether passes are done when their calls return, and operands are the host's memory.
   virtual bool runs_on_host() const = 0;
-  virtual Precision precision() const = 0;
+  virtual Precision precision() const = 0;  ///< the type of activations, their gradients and `weights`
   /// Whether its batch normalization can add a second input.
   virtual bool fuses_additions() const { return false; }
   /// Whether its convolutions may find what a batch normalization needs to know of its input.
   virtual bool fuses_statistics() const { return false; }
-  virtual device::Allocator& allocator() = 0;
+  virtual device::Allocator& allocator() = 0;  ///< gives the memory of passes, on this backend's device
   /// Bytes that the allocator can still give; of the host, where the system decides, without a limit.
   virtual std::size_t free_bytes() { return std::numeric_limits<std::size_t>::max(); }
-  virtual device::Stream& stream() = 0;
+  virtual device::Stream& stream() = 0;  ///< where all work is put
 
-  virtual std::unique_ptr<Operation> conv_2d(const Conv2DSpec& spec) = 0;
-  virtual std::unique_ptr<Operation> dense(const DenseSpec& spec) = 0;
-  virtual std::unique_ptr<Operation> pool_2d(const Pool2DSpec& spec) = 0;
+  virtual std::unique_ptr<Operation> conv_2d(const Conv2DSpec& spec) = 0;  ///< the kernels of one convolution
+  virtual std::unique_ptr<Operation> dense(const DenseSpec& spec) = 0;     ///< the kernels of one dense layer
+  virtual std::unique_ptr<Operation> pool_2d(const Pool2DSpec& spec) = 0;  ///< the kernels of one pooling
+  /// The kernels of one batch normalization.
   virtual std::unique_ptr<Operation> batch_normalization(const BatchNormalizationSpec& spec) = 0;
+  /// The kernels of max(x, 0), of `elements` elements in all.
   virtual std::unique_ptr<Operation> relu(std::int64_t elements, bool training) = 0;
-  virtual std::unique_ptr<Operation> dropout(const DropoutSpec& spec) = 0;
+  virtual std::unique_ptr<Operation> dropout(const DropoutSpec& spec) = 0;  ///< the kernels of one dropout
+  /// The kernels of a sum of two inputs, with max(x, 0) of it where `relu`.
   virtual std::unique_ptr<Operation> add(bool relu) = 0;
+  /// The kernels of a softmax over each of `rows` rows of `width` elements.
   virtual std::unique_ptr<Operation> softmax(std::int64_t rows, std::int64_t width, bool training) = 0;
 
   /// Takes what the next pass depends on; before the pass, and not part of what may be recorded and repeated.
@@ -117,7 +129,7 @@ class Backend {
   /// Sums since clear_sums(), as floats that may be summed over replicas (MetricSums::write), at `summable` on this
   /// device.
   virtual void write_sums(std::span<float> summable) = 0;
-  virtual void clear_sums() = 0;
+  virtual void clear_sums() = 0;  ///< begins the sums of the next step with zero
   /// Puts the sums on their way to the host.
   virtual void fetch_sums() {}
   /// The sums as they were fetched; waits for the work on the stream.
@@ -128,8 +140,8 @@ class Backend {
 
   /// target[i] += addend[i]; for gradients that meet at a fork, and for micro-batches. Of one type.
   virtual void accumulate(const TensorView& target, const TensorView& addend) = 0;
-  virtual void copy(const TensorView& target, const TensorView& source) = 0;
-  virtual void fill_with_zeros(std::span<float> target) = 0;
+  virtual void copy(const TensorView& target, const TensorView& source) = 0;  ///< target[i] = source[i]; of one type
+  virtual void fill_with_zeros(std::span<float> target) = 0;                  ///< target[i] = 0
   /// target[i] = source[i], from float32 to the backend's precision.
   virtual void narrow(const TensorView& target, std::span<const float> source) = 0;
   /// The optimizer of this replica, over arrays that outlive it.
@@ -144,6 +156,8 @@ class Backend {
 /// the device lacks.
 std::unique_ptr<Backend> make_backend(device::Device device, const ComputeOptions& options = {});
 
+/// OneDNN's and Eigen's kernels, in the memory of the host. Throws Error (device) where the processor lacks what
+/// `options` ask for.
 std::unique_ptr<Backend> make_cpu_backend(device::Device device, const ComputeOptions& options);
 /// cuda/cuda_backend.cpp, or cuda/no_cuda_backend.cpp of a build without cuDNN.
 std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& options);

@@ -16,7 +16,7 @@ struct BatchView {
   std::span<const float> features = {};             ///< [samples, input shape...]
   std::span<const std::uint8_t> pixels = {};        ///< [samples, input shape...], in the place of features
   device::ChannelNormalization normalization = {};  ///< of the pixels, once they are features
-  Targets targets = {};
+  Targets targets = {};                             ///< of the same samples
 };
 
 }  // namespace lockstep::model

@@ -24,7 +24,7 @@ class StatisticsExchange;
 
 /// What a step's random numbers and its gradient's divisor depend on.
 struct StepContext {
-  std::uint64_t seed = 1;
+  std::uint64_t seed = 1;           ///< of initial parameters and of dropout
   std::int64_t step = 0;            ///< update number, keys dropout
   std::int64_t first_sample = 0;    ///< index in the global batch of this part's first sample, keys dropout
   std::int64_t global_samples = 0;  ///< samples of the global batch: the divisor of the gradient
@@ -48,14 +48,16 @@ class CompiledModel {
   ~CompiledModel();
   CompiledModel(CompiledModel&&) noexcept;
 
-  const Network& network() const { return *network_; }
+  const Network& network() const { return *network_; }  ///< what was compiled
   /// Where all work of this model is put, in order.
   Backend& backend() { return *backend_; }
 
   /// Sets every parameter and buffer to its initial value, a pure function of (seed, name).
   void initialize(std::uint64_t seed);
 
+  /// Names, shapes and places of parameters() and gradients().
   const ParameterTable& parameter_table() const { return network_->parameters(); }
+  /// Names, shapes and places of buffers().
   const ParameterTable& buffer_table() const { return network_->buffers(); }
   // Flat arrays in the device's memory: the host reads and writes them through device::HostView.
   std::span<float> parameters() { return parameters_.as<float>(); }  ///< after a change: parameters_changed()
@@ -77,6 +79,7 @@ class CompiledModel {
   /// be recorded and repeated for further batches of `samples` samples. Sums are the backend's. With `staged` the batch
   /// is what stage() was given last.
   void load(const BatchView& batch, const StepContext& context, const Loss& loss, bool staged = false);
+  /// Train_batch() of the batch that load() brought.
   void train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss, bool accumulate = false,
                     const GradientReady& ready = {});
 
@@ -89,6 +92,7 @@ class CompiledModel {
 
   /// Outputs [samples, output shape...] in inference mode; valid until the next call on this model.
   std::span<const float> predict_batch(const BatchView& batch);
+  /// Outputs [samples, width] of float32 features, in inference mode; they stay until the next pass.
   std::span<const float> predict_batch(std::int64_t samples, std::span<const float> features) {
     return predict_batch({.samples = samples, .features = features});
   }
@@ -107,9 +111,9 @@ class CompiledModel {
     std::size_t gradients = 0;    ///< with those of micro-batches
     std::size_t activations = 0;  ///< the arena of all plans, with what operations save and need to work
 
-    std::size_t total() const { return parameters + gradients + activations; }
+    std::size_t total() const { return parameters + gradients + activations; }  ///< bytes of all together
   };
-  Memory memory() const;
+  Memory memory() const;  ///< bytes that this model holds on its device
 
  private:
   Plan& plan(std::int64_t samples, bool training);

@@ -14,15 +14,15 @@ namespace lockstep::model {
 /// Cross-entropy between softmax(logits) and class labels, with label smoothing: the target of the true class is 1 - s
 /// + s/K, of the others s/K (Szegedy et al., CVPR 2016).
 struct SparseCategoricalCrossentropy {
-  float label_smoothing = 0;
+  float label_smoothing = 0;  ///< part of the target that is spread over all classes, from 0 to less than 1
 };
 
 /// Mean over the outputs of one sample of the squared difference to its targets.
 struct MeanSquaredError {};
 
-using Loss = std::variant<SparseCategoricalCrossentropy, MeanSquaredError>;
+using Loss = std::variant<SparseCategoricalCrossentropy, MeanSquaredError>;  ///< What a training makes small.
 
-std::string to_string(const Loss& loss);
+std::string to_string(const Loss& loss);  ///< its name, as network descriptions and checkpoints have it
 
 /// What the samples of a batch should have given. One of the two is used, depending on the loss.
 struct Targets {

@@ -9,16 +9,19 @@ namespace lockstep::model {
 
 /// Sums over samples. Add those of all parts and replicas, then ask for the means.
 struct MetricSums {
-  double loss = 0;  ///< sum of per-sample losses
-  std::int64_t samples = 0;
+  double loss = 0;                ///< sum of per-sample losses
+  std::int64_t samples = 0;       ///< how many there were
   std::int64_t correct = 0;       ///< samples whose label has the largest output (the first of equals)
   std::int64_t correct_top5 = 0;  ///< samples whose label is among the five largest outputs
   bool has_accuracy = false;      ///< whether the loss knows classes; false for mean squared error
 
-  MetricSums& operator+=(const MetricSums& other);
+  MetricSums& operator+=(const MetricSums& other);  ///< Adds the sums of other samples.
 
+  /// Mean loss of a sample; 0 of none.
   double mean_loss() const { return samples ? loss / static_cast<double>(samples) : 0; }
+  /// Part of the samples whose label has the largest output; 0 of none.
   double accuracy() const { return samples ? static_cast<double>(correct) / static_cast<double>(samples) : 0; }
+  /// Part of the samples whose label is among the five largest outputs; 0 of none.
   double top5_accuracy() const {
     return samples ? static_cast<double>(correct_top5) / static_cast<double>(samples) : 0;
   }
@@ -27,15 +30,16 @@ struct MetricSums {
 /// Sums as float32 that may be added over parts and replicas: counts below 2^24 stay exact, and the loss is carried in
 /// two floats and keeps about 7 digits after the sum.
 struct SummableMetrics {
-  float loss_high = 0;
-  float loss_low = 0;
-  float samples = 0;
-  float correct = 0;
-  float correct_top5 = 0;
-  float non_finite = 0;  ///< parts whose loss was not finite; their metrics count 0 samples
+  float loss_high = 0;     ///< the sum of losses, rounded to float
+  float loss_low = 0;      ///< what rounding left over
+  float samples = 0;       ///< as in MetricSums
+  float correct = 0;       ///< as in MetricSums
+  float correct_top5 = 0;  ///< as in MetricSums
+  float non_finite = 0;    ///< parts whose loss was not finite; their metrics count 0 samples
 
-  static constexpr std::size_t kSize = 6;
+  static constexpr std::size_t kSize = 6;  ///< numbers of write()
 
+  /// Ready to be added to those of others.
   constexpr explicit SummableMetrics(const MetricSums& sums) {
     if (!(sums.loss - sums.loss == 0)) {  // infinite, or not a number
       non_finite = 1;
@@ -47,8 +51,9 @@ struct SummableMetrics {
     correct = static_cast<float>(sums.correct);
     correct_top5 = static_cast<float>(sums.correct_top5);
   }
-  explicit SummableMetrics(std::span<const float, kSize> values);
+  explicit SummableMetrics(std::span<const float, kSize> values);  ///< as write() wrote them, or a sum of several
 
+  /// Writes kSize numbers.
   constexpr void write(float* values) const {
     values[0] = loss_high;
     values[1] = loss_low;

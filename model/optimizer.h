@@ -14,9 +14,9 @@ namespace lockstep::model {
 
 /// A range of the flat arrays in which an update has one set of numbers, padding included.
 struct UpdateRange {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-  bool decay = false;
+  std::size_t begin = 0;  ///< first element
+  std::size_t end = 0;    ///< behind the last one
+  bool decay = false;     ///< whether weight decay applies to it
 };
 
 /// The ranges of an update, in flat order: one per parameter for optimizers that take norms of layers, else neighbours
@@ -39,9 +39,10 @@ class Optimizer {
 
   /// Slot arrays for checkpoints, see slot_names(options). Flat, padding included.
   std::vector<std::string> slot_names() const { return model::slot_names(options_); }
+  /// The slot of that name, flat. Throws Error (checkpoint) for an unknown one.
   std::span<float> slot(std::string_view name);
 
-  const OptimizerOptions& options() const { return options_; }
+  const OptimizerOptions& options() const { return options_; }  ///< as it was made
 
  private:
   OptimizerOptions options_;

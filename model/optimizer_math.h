@@ -8,10 +8,10 @@ namespace lockstep::model {
 
 /// One update of Sgd. `scale` brings the stored gradient to the one that is meant, here and below.
 struct SgdUpdate {
-  float rate;
-  float scale;
-  float decay;
-  float momentum;
+  float rate;      ///< learning rate
+  float scale;     ///< of the gradient
+  float decay;     ///< weight decay
+  float momentum;  ///< part of the velocity that is kept
 };
 
 /// w -= rate * (g + decay*w)
@@ -32,11 +32,11 @@ constexpr void descend_with_nesterov(float& w, float& v, float g, const SgdUpdat
 
 /// The running means of the gradient and of its square, and what makes up for their start at 0.
 struct Moments {
-  float beta1;
-  float one_minus_beta1;
-  float beta2;
-  float one_minus_beta2;
-  float epsilon;
+  float beta1;            ///< part of the mean gradient that is kept
+  float one_minus_beta1;  ///< 1 - beta1
+  float beta2;            ///< part of the mean square that is kept
+  float one_minus_beta2;  ///< 1 - beta2
+  float epsilon;          ///< added to what a step is divided by
   float root_correction;  ///< 1 / sqrt(1 - beta2^step)
 };
 
@@ -51,13 +51,14 @@ constexpr float corrected_root(float v, const Moments& c) { return std::sqrt(v) 
 
 /// One update of Adam, whose decay enters the gradient, or of AdamW, whose decay shrinks the parameter.
 struct AdamUpdate {
-  Moments moments;
+  Moments moments;       ///< how means are followed
   float corrected_rate;  ///< rate / (1 - beta1^step)
-  float scale;
-  float l2;      ///< decay of Adam, 0 for AdamW
-  float shrink;  ///< 1 - rate*decay of AdamW, 1 for Adam
+  float scale;           ///< of the gradient
+  float l2;              ///< decay of Adam, 0 for AdamW
+  float shrink;          ///< 1 - rate*decay of AdamW, 1 for Adam
 };
 
+/// W = shrink*w - corrected_rate * m / corrected_root(v), after m and v follow the gradient.
 constexpr void descend_with_moments(float& w, float& m, float& v, float g, const AdamUpdate& c) {
   const float gradient = g * c.scale + c.l2 * w;
   follow(m, v, gradient, c.moments);
@@ -66,13 +67,13 @@ constexpr void descend_with_moments(float& w, float& m, float& v, float g, const
 
 /// One update of Lars for one layer.
 struct LarsUpdate {
-  float rate;
-  float scale;
-  float decay;
-  float momentum;
-  float trust_coefficient;
-  float epsilon;
-  bool adapts;  ///< false for biases and normalization, whose rate is the plain one
+  float rate;               ///< learning rate, before that of the layer
+  float scale;              ///< of the gradient
+  float decay;              ///< weight decay
+  float momentum;           ///< part of the velocity that is kept
+  float trust_coefficient;  ///< length of a step, as a part of the layer's norm
+  float epsilon;            ///< added to the norm of the gradient
+  bool adapts;              ///< false for biases and normalization, whose rate is the plain one
 };
 
 /// The layer's own rate, from the Euclidean norms of its parameters and of its gradient (scaled, without decay).
@@ -92,12 +93,12 @@ constexpr void descend_with_layer_rate(float& w, float& v, float g, float layer_
 /// One update of Lamb for one layer: `follow` for all elements with the scaled gradient, then the norms, then
 /// `descend_along`.
 struct LambUpdate {
-  Moments moments;
+  Moments moments;   ///< how means are followed
   float correction;  ///< 1 / (1 - beta1^step)
-  float rate;
-  float scale;
-  float decay;
-  bool adapts;  ///< false for biases and normalization, whose rate is the plain one
+  float rate;        ///< learning rate, before that of the layer
+  float scale;       ///< of the gradient
+  float decay;       ///< weight decay
+  bool adapts;       ///< false for biases and normalization, whose rate is the plain one
 };
 
 /// Where the layer goes at w, after `follow`.

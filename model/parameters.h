@@ -14,12 +14,12 @@ namespace lockstep::model {
 
 /// One parameter (or one non-trained buffer, such as a moving mean) in a flat float32 array.
 struct ParameterInfo {
-  std::string name;  ///< "conv2d_1/kernel"
-  Shape shape;
-  std::size_t offset = 0;  ///< of its first element in the flat array; a multiple of 16 elements (64 bytes)
-  std::size_t count = 0;   ///< elements
-  bool decay = true;       ///< whether weight decay applies; off for biases and normalization parameters
-  Initializer initializer;
+  std::string name;         ///< "conv2d_1/kernel"
+  Shape shape;              ///< of the array, row-major
+  std::size_t offset = 0;   ///< of its first element in the flat array; a multiple of 16 elements (64 bytes)
+  std::size_t count = 0;    ///< elements
+  bool decay = true;        ///< whether weight decay applies; off for biases and normalization parameters
+  Initializer initializer;  ///< how its first values are drawn
 };
 
 /// Parameters in flat order, which is the order in which backward completes their gradients: last layer first. So the
@@ -30,6 +30,7 @@ class ParameterTable {
   /// Lays out `parameters` in the given order; sets their offsets and counts.
   explicit ParameterTable(std::vector<ParameterInfo> parameters = {});
 
+  /// In the order of declaration, which is that of their places.
   std::span<const ParameterInfo> entries() const { return entries_; }
   std::size_t flat_size() const { return flat_size_; }          ///< elements of the flat array, padding included
   std::size_t element_count() const { return element_count_; }  ///< elements that are parameters
@@ -40,6 +41,7 @@ class ParameterTable {
   static std::span<float> slice(std::span<float> flat, const ParameterInfo& entry) {
     return flat.subspan(entry.offset, entry.count);
   }
+  /// The part of the flat array that is this entry's.
   static std::span<const float> slice(std::span<const float> flat, const ParameterInfo& entry) {
     return flat.subspan(entry.offset, entry.count);
   }

@@ -10,11 +10,12 @@ namespace lockstep::model {
 
 class StatisticsExchange;
 
+/// The types that activations may have.
 enum class Precision { float32, bfloat16, float16 };
 
 /// Reads "float32", "bfloat16", "float16". Throws Error (input) that lists them.
 Precision parse_precision(std::string_view name);
-std::string to_string(Precision precision);
+std::string to_string(Precision precision);  ///< the name that parse_precision() knows
 
 /// Bytes of one element.
 constexpr std::size_t element_bytes(Precision precision) { return precision == Precision::float32 ? 4 : 2; }
@@ -25,7 +26,7 @@ enum class FusedStatistics { never, where_faster, where_possible };
 
 /// How a model computes.
 struct ComputeOptions {
-  Precision precision = Precision::float32;
+  Precision precision = Precision::float32;  ///< what was asked for
   bool tf32 = false;  ///< lets a GPU round what it multiplies in float32 to 10 bits; without effect elsewhere
   /// Takes only algorithms that give the same bits in every run, chosen without measurement; the CPU always does.
   bool deterministic = false;

@@ -7,7 +7,7 @@
 
 namespace lockstep::model {
 
-using Shape = std::vector<std::int64_t>;
+using Shape = std::vector<std::int64_t>;  ///< Extents of an array, outermost first; images are [H, W, C].
 
 /// Product of the extents; 1 for an empty shape (a scalar).
 std::int64_t element_count(const Shape& shape);

@@ -12,8 +12,8 @@ class StatisticsExchange {
  public:
   virtual ~StatisticsExchange() = default;
 
-  virtual int members() const = 0;
-  virtual int member() const = 0;  ///< 0 .. members() - 1; this one's number
+  virtual int members() const = 0;  ///< replicas whose samples are normalized together
+  virtual int member() const = 0;   ///< 0 .. members() - 1; this one's number
   /// values[i] becomes its sum over the members: the same bits on all of them. `values` lie in the memory of the
   /// model's device; the sum takes its turn on the stream of the model's backend. Throws Error (communication).
   virtual void sum(std::span<float> values) = 0;

@@ -15,7 +15,9 @@ namespace lockstep::model {
 class TensorView {
  public:
   TensorView() = default;
+  /// `size` elements of `type`, in memory of somebody else.
   TensorView(void* data, std::size_t size, Precision type) : data_(data), size_(size), type_(type) {}
+  /// Values of float32.
   TensorView(std::span<float> values)  // NOLINT(google-explicit-constructor): float32 is the common case
       : TensorView(values.data(), values.size(), Precision::float32) {}
   /// To be read only.
@@ -23,11 +25,11 @@ class TensorView {
     return {const_cast<float*>(values.data()), values.size(), Precision::float32};
   }
 
-  void* data() const { return data_; }
+  void* data() const { return data_; }        ///< the first element; null where it is empty
   std::size_t size() const { return size_; }  ///< in elements
-  std::size_t size_bytes() const { return size_ * element_bytes(type_); }
-  bool empty() const { return size_ == 0; }
-  Precision type() const { return type_; }
+  std::size_t size_bytes() const { return size_ * element_bytes(type_); }  ///< bytes of all elements
+  bool empty() const { return size_ == 0; }                                ///< whether there are none
+  Precision type() const { return type_; }                                 ///< of each element
 
   /// The elements as what they are: float, device::BFloat16 or device::Float16.
   template <typename T>

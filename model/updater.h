@@ -17,8 +17,8 @@ namespace lockstep::model {
 
 /// The arrays that an update reads and writes, in the memory of the model's device; all flat.
 struct UpdateArrays {
-  std::span<float> parameters;
-  std::span<const float> gradients;
+  std::span<float> parameters;             ///< to be updated
+  std::span<const float> gradients;        ///< of the same layout; reduced over all replicas
   TensorView weights;                      ///< the parameters' copy of 16 bits, written too; none for float32
   std::span<float> statistics;             ///< moving statistics
   std::span<const float> kept_statistics;  ///< what they were before the step, put back where it does not count
@@ -26,13 +26,14 @@ struct UpdateArrays {
 
 /// The numbers of one update.
 struct UpdateRequest {
-  float learning_rate = 0;
+  float learning_rate = 0;   ///< of this update
   std::int64_t update = 1;   ///< counted from 1; enters bias correction
   double clip_norm = 0;      ///< largest norm of the gradient; 0 for no clipping
   float loss_scale = 1;      ///< what the gradients were multiplied by
   bool checks_norm = false;  ///< whether a gradient that is not finite makes the step not count, also without clipping
 };
 
+/// What became of an update.
 struct UpdateOutcome {
   bool applied = true;       ///< false: parameters, slots and moving statistics are as before the step
   double gradient_norm = 0;  ///< before clipping, without the loss scale; 0 where it was not needed
@@ -52,16 +53,19 @@ class Updater {
   /// What became of the last update; waits for it.
   virtual UpdateOutcome outcome() = 0;
 
+  /// Of the optimizer, in a fixed order: what checkpoints keep.
   const std::vector<std::string>& slot_names() const { return slot_names_; }
   /// A slot as a flat array in the layout of the parameters, on the model's device. Throws Error (checkpoint) for an
   /// unknown name.
   std::span<float> slot(std::string_view name);
 
  protected:
+  /// Of the optimizer that `options` describe.
   explicit Updater(const OptimizerOptions& options) : slot_names_(model::slot_names(options)), options_(options) {}
+  /// The slot of that number in slot_names(), flat, on the model's device.
   virtual std::span<float> slot(std::size_t index) = 0;
 
-  const OptimizerOptions& options() const { return options_; }
+  const OptimizerOptions& options() const { return options_; }  ///< as it was made
 
  private:
   std::vector<std::string> slot_names_;

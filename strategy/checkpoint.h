@@ -18,12 +18,12 @@ namespace lockstep::strategy {
 
 /// Where training stands. The step says where in the data to go on: order and randomness are functions of it.
 struct TrainingState {
-  std::int64_t step = 0;   ///< updates done
-  std::int64_t epoch = 0;  ///< epochs completed
-  std::uint64_t seed = 1;
-  std::int64_t global_batch = 0;  ///< samples
-  std::string precision = "float32";
-  double loss_scale = 1;
+  std::int64_t step = 0;              ///< updates done
+  std::int64_t epoch = 0;             ///< epochs completed
+  std::uint64_t seed = 1;             ///< of the run
+  std::int64_t global_batch = 0;      ///< samples
+  std::string precision = "float32";  ///< of the computation, as `--precision` knows it
+  double loss_scale = 1;              ///< what the next loss is multiplied by
   std::map<std::string, double>
       metrics;  ///< exact: written so that the same double is read back; what is not finite comes back as NaN
   Configuration configuration;  ///< the run's options, as the program understands them
@@ -31,17 +31,17 @@ struct TrainingState {
 
 /// One optimizer slot ("momentum", "m", "v"): a flat array in the layout of the parameters.
 struct Slot {
-  std::string name;
-  std::span<float> values;
+  std::string name;         ///< as the optimizer calls it
+  std::span<float> values;  ///< flat
 };
 
 /// The arrays of one replica, in the owner's memory: read by save, written by restore.
 struct ReplicaArrays {
-  const model::ParameterTable* parameter_table = nullptr;
-  std::span<float> parameters;                          ///< flat
-  const model::ParameterTable* buffer_table = nullptr;  ///< null where there are none
-  std::span<float> buffers;                             ///< flat
-  std::vector<Slot> slots;                              ///< empty to restore a model alone, for evaluation
+  const model::ParameterTable* parameter_table = nullptr;  ///< names and places in `parameters`
+  std::span<float> parameters;                             ///< flat
+  const model::ParameterTable* buffer_table = nullptr;     ///< null where there are none
+  std::span<float> buffers;                                ///< flat
+  std::vector<Slot> slots;                                 ///< empty to restore a model alone, for evaluation
 };
 
 /// Bytes that a checkpoint of `arrays` takes on the disk, rounded up.
@@ -66,7 +66,7 @@ void check_checkpoint_fits(const std::filesystem::path& directory, const Replica
 /// Reads a checkpoint whose contents were verified (check_contents) and fit. Throws Error (checkpoint).
 TrainingState read_checkpoint_files(const std::filesystem::path& directory, const ReplicaArrays& arrays);
 
-std::string to_json_text(const TrainingState& state);
+std::string to_json_text(const TrainingState& state);  ///< the text of state.json
 /// `where` is for the message of Error (checkpoint).
 TrainingState parse_training_state(const std::string& text, const std::string& where);
 

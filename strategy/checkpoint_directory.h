@@ -23,9 +23,10 @@ namespace lockstep::strategy {
 
 class DirectoryLock;
 
+/// Where checkpoints lie, and how many.
 struct CheckpointOptions {
-  std::filesystem::path directory;
-  int keep = 3;  ///< complete checkpoints that stay; at least 1
+  std::filesystem::path directory;  ///< made where it is missing
+  int keep = 3;                     ///< complete checkpoints that stay; at least 1
   /// How long prepare() waits for another run to leave the directory: one that was just killed may still be going.
   std::chrono::milliseconds lock_patience{10'000};
 };
@@ -35,22 +36,23 @@ enum class Resume { automatic, never, must };
 /// Throws Error (input) that lists the names.
 Resume parse_resume(std::string_view name);
 
+/// What was read.
 struct RestoredCheckpoint {
-  std::filesystem::path path;
-  TrainingState state;
+  std::filesystem::path path;  ///< of the checkpoint's own directory
+  TrainingState state;         ///< where training stood
 };
 
 /// What stands under a name of a checkpoint.
 struct CheckpointInfo {
-  std::filesystem::path path;
-  std::int64_t step = 0;
-  std::int64_t epoch = 0;
-  std::uint64_t sequence = 0;
-  std::uint64_t bytes = 0;
+  std::filesystem::path path;  ///< of the checkpoint's own directory
+  std::int64_t step = 0;       ///< updates done
+  std::int64_t epoch = 0;      ///< epochs completed
+  std::uint64_t sequence = 0;  ///< grows with each checkpoint saved here: the newest has the largest
+  std::uint64_t bytes = 0;     ///< of its files
   std::string damage;  ///< why it is not complete (manifest, missing files, sizes; checksums are not read); empty where
                        ///< it is complete
 
-  bool complete() const { return damage.empty(); }
+  bool complete() const { return damage.empty(); }  ///< whether it can be used
 };
 
 /// "step-00001000"
@@ -71,6 +73,7 @@ std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& direct
 /// earlier checkpoint is touched by it.
 class CheckpointDirectory {
  public:
+  /// Of the ranks of `ranks`, one of which writes. Collective.
   CheckpointDirectory(CheckpointOptions options, allreduce::Communicator ranks,
                       std::shared_ptr<device::Logger> log = device::make_silent_logger());
   CheckpointDirectory(CheckpointDirectory&&) noexcept;
@@ -97,7 +100,7 @@ class CheckpointDirectory {
   /// What the last restore() skipped and why, newest first; the same on every rank.
   const std::vector<std::string>& skipped() const { return skipped_; }
 
-  const CheckpointOptions& options() const { return options_; }
+  const CheckpointOptions& options() const { return options_; }  ///< as it was made
 
  private:
   bool is_chief() const { return ranks_.rank() == 0; }

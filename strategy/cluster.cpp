@@ -130,6 +130,24 @@ int Cluster::worker_rank() const {
   return type_ == TaskType::worker ? static_cast<int>(tasks(TaskType::chief).size()) + index_ : index_;
 }
 
+std::vector<std::string> Cluster::worker_addresses() const {
+  check_trains();
+  if (type_ == TaskType::evaluator) return tasks(type_);
+  std::vector<std::string> all = tasks(TaskType::chief);
+  const std::vector<std::string>& workers = tasks(TaskType::worker);
+  all.insert(all.end(), workers.begin(), workers.end());
+  return all;
+}
+
+std::vector<std::string> Cluster::worker_names() const {
+  check_trains();
+  if (type_ == TaskType::evaluator) return {task_name()};
+  std::vector<std::string> names;
+  for (const TaskType type : {TaskType::chief, TaskType::worker})
+    for (std::size_t i = 0; i < tasks(type).size(); ++i) names.push_back(fmt::format("{}:{}", to_string(type), i));
+  return names;
+}
+
 void Cluster::check_trains() const {
   if (type_ == TaskType::ps)
     refuse("needed a chief, worker or evaluator: multi-worker training has no parameter servers",
@@ -138,9 +156,11 @@ void Cluster::check_trains() const {
 
 void Cluster::check_against_mpi(int rank, int size) const {
   if (worker_rank() == rank && worker_count() == size) return;
-  refuse(fmt::format("needed the same cluster as MPI's, where this is rank {} of {}", rank, size),
-         fmt::format("it says {}, which is rank {} of {}{}", task_name(), worker_rank(), worker_count(),
-                     size == 1 ? "; start all tasks with one mpirun" : ""));
+  refuse(
+      fmt::format("needed the same cluster as MPI's, where this is rank {} of {}", rank, size),
+      fmt::format(
+          "it says {}, which is rank {} of {}{}", task_name(), worker_rank(), worker_count(),
+          size == 1 ? "; start all tasks with one mpirun, or put \"lockstep launch --\" in front of the command" : ""));
 }
 
 }  // namespace lockstep::strategy

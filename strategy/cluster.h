@@ -44,6 +44,10 @@ class Cluster {
   int worker_count() const;
   /// This task's number among them: chief 0, then the workers in order.
   int worker_rank() const;
+  /// The addresses of the tasks that train together, by their numbers; for an evaluator its own.
+  std::vector<std::string> worker_addresses() const;
+  /// Their names: chief:0, worker:0, worker:1.
+  std::vector<std::string> worker_names() const;
 
   /// Throws Error (input), with both views, unless this task is rank `rank` of `size` for MPI too. A rank may be alone
   /// in seeing a difference, so the caller lets all ranks know.

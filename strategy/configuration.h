@@ -11,15 +11,16 @@ namespace lockstep::strategy {
 class Configuration {
  public:
   Configuration();
-  Configuration(const nlohmann::json& object);  // NOLINT(google-explicit-constructor): it is that object
-  Configuration(const Configuration& other);
-  Configuration& operator=(const Configuration& other);
+  /// Takes a copy.
+  Configuration(const nlohmann::json& object);           // NOLINT(google-explicit-constructor): it is that object
+  Configuration(const Configuration& other);             ///< copies the object, not the place
+  Configuration& operator=(const Configuration& other);  ///< Likewise.
   ~Configuration();
 
-  nlohmann::json& operator*() { return *object_; }
-  const nlohmann::json& operator*() const { return *object_; }
-  nlohmann::json* operator->() { return object_.get(); }
-  const nlohmann::json* operator->() const { return object_.get(); }
+  nlohmann::json& operator*() { return *object_; }                    ///< the object
+  const nlohmann::json& operator*() const { return *object_; }        ///< the object
+  nlohmann::json* operator->() { return object_.get(); }              ///< the object's members
+  const nlohmann::json* operator->() const { return object_.get(); }  ///< the object's members
 
  private:
   std::unique_ptr<nlohmann::json> object_;

@@ -12,8 +12,8 @@ namespace lockstep::strategy {
 
 /// What a rank tells the others.
 struct DeviceClaim {
-  int node = 0;
-  std::string host;
+  int node = 0;                   ///< number of its host
+  std::string host;               ///< its name
   std::string devices;            ///< as its command line names them: "auto"
   std::vector<std::string> gpus;  ///< UUIDs of the GPUs that it sees, in the driver's order
   std::string no_gpu;             ///< why it sees none; empty where it sees some

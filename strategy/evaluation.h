@@ -25,8 +25,9 @@ std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::D
 struct Predictions {
   std::span<const std::int64_t> record_ids;  ///< [samples]
   std::span<const float> outputs;            ///< [samples, width], as the network gives them
-  std::int64_t width = 0;
+  std::int64_t width = 0;                    ///< elements of one output
 };
+/// Takes predictions as they come, in the order of the data set.
 using PredictionSink = std::function<void(const Predictions&)>;
 
 /// Outputs for all records of `dataset` (batched), handed to `sink` on the chief in the order of the data set.

@@ -14,9 +14,9 @@ namespace lockstep::strategy {
 
 /// What a file holds, short enough to compare over ranks and to keep in a manifest.
 struct FileDigest {
-  std::string name;  ///< within its directory
-  std::uint64_t bytes = 0;
-  std::uint64_t xxh3 = 0;  ///< xxh3-64 of all bytes
+  std::string name;         ///< within its directory
+  std::uint64_t bytes = 0;  ///< its size
+  std::uint64_t xxh3 = 0;   ///< xxh3-64 of all bytes
   bool operator==(const FileDigest&) const = default;
 };
 
@@ -32,8 +32,8 @@ class Hasher {
   Hasher(Hasher&&) noexcept;
   Hasher& operator=(Hasher&&) noexcept;
   ~Hasher();
-  void add(std::string_view bytes);
-  std::uint64_t value() const;
+  void add(std::string_view bytes);  ///< goes on with these bytes
+  std::uint64_t value() const;       ///< xxh3-64 of all bytes added so far
 
  private:
   struct State;
@@ -44,8 +44,9 @@ class Hasher {
 /// All errors are Error (checkpoint) with the path and the system's reason.
 class HashedFile {
  public:
+  /// Begins the file, under another name until it is complete. Throws Error (checkpoint).
   explicit HashedFile(std::filesystem::path path, data::Durability durability = data::Durability::synced);
-  void write(std::string_view bytes);
+  void write(std::string_view bytes);  ///< writes and hashes. Throws Error (checkpoint).
   /// Nothing can be written afterwards.
   FileDigest finish();
 
@@ -85,7 +86,7 @@ class TemporaryDirectory {
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
   ~TemporaryDirectory();
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return path_; }  ///< as it was opened
   /// The directory got another owner or name.
   void release() { path_.clear(); }
 

@@ -19,6 +19,7 @@ class GradientMemory final : public device::Allocator {
   /// Numbers of each replica, in replica order, behind them.
   static constexpr std::size_t kPerReplica = 2;
 
+  /// For the replicas of `group`: each has numbers of its own among the passengers.
   explicit GradientMemory(allreduce::Communicator group) : group_(std::move(group)) {}
 
   /// To be called once, by the model.
@@ -28,8 +29,8 @@ class GradientMemory final : public device::Allocator {
   std::span<float> all() const { return memory_.as<float>(); }
   /// Where the passengers begin, in elements of all().
   std::size_t gradient_size() const { return all().size() - passenger_count(); }
-  std::span<float> passengers() const { return all().last(passenger_count()); }
-  std::span<float> report() const { return passengers().first(kReport); }
+  std::span<float> passengers() const { return all().last(passenger_count()); }  ///< all of them
+  std::span<float> report() const { return passengers().first(kReport); }        ///< the numbers of the job
   /// Among `passengers`, here or where they are copied to.
   static std::span<float> of_replica(std::span<float> passengers, int replica) {
     return passengers.subspan(kReport + static_cast<std::size_t>(replica) * kPerReplica, kPerReplica);

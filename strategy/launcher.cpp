@@ -29,12 +29,14 @@ Launch detect_launch(const Environment& environment) {
   const auto tasks = number(environment, "SLURM_STEP_NUM_TASKS");
   if (const auto rank = number(environment, "PMIX_RANK")) return {true, *rank, tasks.value_or(0), "a PMIx launcher"};
   const auto process = number(environment, "SLURM_PROCID");
-  if (process && tasks && *tasks > 1) return {true, *process, *tasks, "srun"};
+  if (process && tasks && *tasks > 1) return {true, *process, *tasks, "srun", false};
   return {};
 }
 
-Launch detect_launch() {
-  return detect_launch([](const char* name) { return std::getenv(name); });
+Launch detect_launch() { return detect_launch(process_environment()); }
+
+Environment process_environment() {
+  return [](const char* name) { return std::getenv(name); };
 }
 
 }  // namespace lockstep::strategy

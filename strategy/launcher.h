@@ -9,9 +9,10 @@ namespace lockstep::strategy {
 /// What the environment says about the job this process belongs to.
 struct Launch {
   bool launched = false;  ///< whether a launcher such as mpirun or srun started this process as a rank
-  int rank = 0;
-  int ranks = 1;         ///< 0 where the launcher does not tell
-  std::string launcher;  ///< for people; empty without one
+  int rank = 0;           ///< of this process, from 0
+  int ranks = 1;          ///< 0 where the launcher does not tell
+  std::string launcher;   ///< for people; empty without one
+  bool connects = true;   ///< whether it tells MPI of the other ranks; a plain srun does not
 };
 
 /// Looks a variable up; null where it is not set.
@@ -22,5 +23,8 @@ using Environment = std::function<const char*(const char* name)>;
 Launch detect_launch(const Environment& environment);
 /// From this process's environment.
 Launch detect_launch();
+
+/// The environment of this process.
+Environment process_environment();
 
 }  // namespace lockstep::strategy

@@ -17,14 +17,16 @@ namespace lockstep::strategy {
 /// Replicas of one model that hold the same parameters, here and on the other ranks. Everything here is collective.
 class LocalReplicas {
  public:
+  /// Makes them, each on its device; `network` is the same on every rank. Collective.
   LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Network> network, const ReplicaOptions& options);
   ~LocalReplicas();
   LocalReplicas(const LocalReplicas&) = delete;
   LocalReplicas& operator=(const LocalReplicas&) = delete;
 
-  Strategy& strategy() const { return strategy_; }
-  const model::Network& network() const { return *network_; }
-  bool has_accuracy() const { return has_accuracy_; }
+  Strategy& strategy() const { return strategy_; }             ///< where they are
+  const model::Network& network() const { return *network_; }  ///< what each of them is a copy of
+  bool has_accuracy() const { return has_accuracy_; }          ///< whether the loss knows classes
+  /// The replica number `local` of this process.
   Replica& operator[](int local) { return *replicas_[static_cast<std::size_t>(local)]; }
 
   /// body(replica, local) on every local replica's thread.

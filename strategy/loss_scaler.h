@@ -12,12 +12,14 @@ namespace lockstep::strategy {
 
 /// How the factor is found (Micikevicius et al., ICLR 2018).
 struct LossScaling {
+  /// Without a scale; with one number for the whole training; with one that follows the gradients.
   enum class Kind { none, fixed, dynamic };
-  Kind kind = Kind::none;
+  Kind kind = Kind::none;      ///< which of them
   float scale = 1;             ///< of fixed; what dynamic begins with
   int steps_to_double = 2000;  ///< good steps in a row after which dynamic tries twice as much
 };
 
+/// What float16 trains with unless told otherwise.
 inline constexpr LossScaling kDynamicLossScaling{.kind = LossScaling::Kind::dynamic, .scale = 65536};
 
 /// Reads "auto", "none", "dynamic", or a number above 0; auto is nothing. Throws Error (input) that lists them.
@@ -31,11 +33,11 @@ class LossScaler {
  public:
   /// What dynamic does not go beyond: down, where a gradient that is not finite has another reason, and up.
   static constexpr float kSmallest = 1;
-  static constexpr float kLargest = 16777216;
+  static constexpr float kLargest = 16777216;  ///< the largest scale: 2^24
 
-  explicit LossScaler(const LossScaling& scaling);
+  explicit LossScaler(const LossScaling& scaling);  ///< begins as `scaling` says
 
-  bool is_dynamic() const { return scaling_.kind == LossScaling::Kind::dynamic; }
+  bool is_dynamic() const { return scaling_.kind == LossScaling::Kind::dynamic; }  ///< whether the scale changes
   /// Whether gradients are to be looked at before they are used.
   bool is_on() const { return scaling_.kind != LossScaling::Kind::none; }
   /// Of this step.
@@ -47,7 +49,7 @@ class LossScaler {
 
   /// Of dynamic: good steps in a row since the scale changed. Scale and this are its whole state.
   std::int64_t good_steps() const { return good_steps_; }
-  void restore(float scale, std::int64_t good_steps);
+  void restore(float scale, std::int64_t good_steps);  ///< goes on where a checkpoint stood
 
  private:
   LossScaling scaling_;

@@ -11,20 +11,22 @@
 
 namespace lockstep::strategy {
 
+/// The file that makes a directory a complete checkpoint.
 inline constexpr const char* kManifestName = "MANIFEST.json";
 inline constexpr const char* kModelFile = "model.safetensors";          ///< parameters and buffers
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";  ///< slots
 inline constexpr const char* kStateFile = "state.json";                 ///< where training stands
 
+/// What a complete checkpoint consists of.
 struct Manifest {
-  std::int64_t step = 0;
-  std::int64_t epoch = 0;
+  std::int64_t step = 0;   ///< updates done
+  std::int64_t epoch = 0;  ///< epochs completed
   /// Counts the saves into a checkpoint directory: the newest checkpoint is the one with the largest, also where a new
   /// run began again at a smaller step.
   std::uint64_t sequence = 0;
   std::vector<FileDigest> files;  ///< every file but the manifest
 
-  std::uint64_t total_bytes() const;
+  std::uint64_t total_bytes() const;  ///< of all files
 };
 
 /// Writes the manifest into `directory` and syncs both. Throws Error (checkpoint).

@@ -21,8 +21,8 @@ struct Pretrained {
 
 /// What was taken.
 struct PretrainedWeights {
-  std::filesystem::path file;
-  std::string kept_head;  ///< the layer that keeps its initial values; empty where none does
+  std::filesystem::path file;  ///< of safetensors, or a checkpoint's directory
+  std::string kept_head;       ///< the layer that keeps its initial values; empty where none does
 };
 
 /// Fills the parameters and buffers of `arrays`, which are those of `network`. The file has either our names

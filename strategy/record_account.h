@@ -14,8 +14,8 @@ namespace lockstep::strategy {
 /// depend on who takes which when. Summed over all ranks it is compared with that of the data set.
 class RecordAccount {
  public:
-  void add(const std::vector<data::Batch>& parts);
-  void clear() { *this = {}; }
+  void add(const std::vector<data::Batch>& parts);  ///< notes the records of these parts of a global batch
+  void clear() { *this = {}; }                      ///< begins a new epoch
 
   /// Whether all ranks together took each of the records 0 .. `records`-1 `times` times. Collective.
   bool is_complete(const allreduce::Communicator& ranks, std::int64_t records, std::int64_t times) const;
@@ -27,9 +27,9 @@ class RecordAccount {
 
 /// Bad records of one file.
 struct BadFile {
-  std::string file;  ///< empty where the records are not in files
-  std::int64_t records = 0;
-  std::string first;  ///< what is wrong with the first of them
+  std::string file;          ///< empty where the records are not in files
+  std::int64_t records = 0;  ///< that could not be read
+  std::string first;         ///< what is wrong with the first of them
 
   bool operator==(const BadFile&) const = default;
 };

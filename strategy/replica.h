@@ -27,26 +27,27 @@
 
 namespace lockstep::strategy {
 
+/// How a replica computes.
 struct ReplicaOptions {
-  model::Loss loss;
-  model::Precision precision = model::Precision::float32;
-  bool tf32 = false;
-  bool deterministic = false;
-  model::OptimizerOptions optimizer;
-  double clip_norm = 0;  ///< largest norm of the reduced gradient; 0 for no clipping
-  int accumulate = 1;    ///< micro-batches of a step
-  LossScaling loss_scaling = {};
+  model::Loss loss;                                        ///< what is made small
+  model::Precision precision = model::Precision::float32;  ///< of activations and of the weights that products read
+  bool tf32 = false;                      ///< on a GPU, whether products of float32 may round their operands
+  bool deterministic = false;             ///< on a GPU, whether the same run has to give the same bits
+  model::OptimizerOptions optimizer;      ///< with its numbers, but for the learning rate
+  double clip_norm = 0;                   ///< largest norm of the reduced gradient; 0 for no clipping
+  int accumulate = 1;                     ///< micro-batches of a step
+  LossScaling loss_scaling = {};          ///< how the loss is scaled
   NormalizationScope normalization = {};  ///< of each micro-batch
-  allreduce::BucketOptions buckets = {};
-  bool records_steps = true;  ///< on a GPU, as CUDA graphs; the results are the same
+  allreduce::BucketOptions buckets = {};  ///< how gradients travel
+  bool records_steps = true;              ///< on a GPU, as CUDA graphs; the results are the same
 };
 
 /// What a step depends on beside its samples; the same on all replicas but for `signal`.
 struct StepRequest {
-  std::uint64_t seed = 1;
-  std::int64_t step = 0;    ///< counted from 0 since the start of training; keys dropout
-  std::int64_t update = 1;  ///< number of this update, from 1: steps that were skipped do not count
-  float learning_rate = 0;
+  std::uint64_t seed = 1;    ///< of order, dropout and initial weights
+  std::int64_t step = 0;     ///< counted from 0 since the start of training; keys dropout
+  std::int64_t update = 1;   ///< number of this update, from 1: steps that were skipped do not count
+  float learning_rate = 0;   ///< of this step
   int signal = 0;            ///< SIGTERM or SIGINT that this rank has received; 0 for none. One replica a rank says it
   double input_seconds = 0;  ///< that this rank waited for the samples of this step
   bool staged = false;       ///< these samples are what the step before was told comes next
@@ -66,17 +67,18 @@ struct StepResult {
 /// always the same.
 class Replica {
  public:
+  /// A copy of `network` on `device`, a member of `group`. Collective.
   Replica(std::shared_ptr<const model::Network> network, device::Device device, allreduce::Communicator group,
           const ReplicaOptions& options);
   ~Replica();  ///< waits for the work under way, which may be on memory that goes
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
-  model::CompiledModel& model() { return model_; }
-  model::Updater& optimizer() { return *updater_; }
-  const allreduce::Communicator& group() const { return group_; }
-  allreduce::GradientBuckets& buckets() { return buckets_; }
-  LossScaler& loss_scaler() { return loss_scaler_; }
+  model::CompiledModel& model() { return model_; }                 ///< its network, parameters and plans
+  model::Updater& optimizer() { return *updater_; }                ///< its optimizer, on the model's device
+  const allreduce::Communicator& group() const { return group_; }  ///< all replicas of the job, this one as a member
+  allreduce::GradientBuckets& buckets() { return buckets_; }       ///< how its gradient is cut and sent
+  LossScaler& loss_scaler() { return loss_scaler_; }               ///< what its loss is multiplied by
   /// Whether steps are recorded once and then done again.
   bool records_steps() const { return recordings_.has_value(); }
   /// Between steps, the same on all replicas.
@@ -85,6 +87,7 @@ class Replica {
   void measure_wire_error();
   /// Values of the model's device as the host sees them; waits for the work under way.
   device::HostView host_view(std::span<float> values);
+  /// xxh3-64 over the parameters in the order of their names.
   std::uint64_t parameter_hash() { return model_.parameter_table().hash(host_view(model_.parameters()).values()); }
 
   /// Throws the same Error (communication) on all replicas unless they mean the same by their flat arrays. Collective.
@@ -114,7 +117,7 @@ class Replica {
   void adopt_mean_statistics();
   /// Installs that mean for evaluation, and puts back what training goes on from. Collective.
   void install_mean_statistics();
-  void restore_statistics();
+  void restore_statistics();  ///< see install_mean_statistics()
 
   /// Sums of loss and metrics in inference mode.
   model::MetricSums evaluate(const data::Batch& part) {

@@ -17,12 +17,13 @@ namespace lockstep::strategy {
 /// an array that is zero elsewhere.
 class ReplicaStatistics final : public model::StatisticsExchange {
  public:
+  /// For replica `replica` of `replicas`, of which groups of `members` are normalized together.
   ReplicaStatistics(int replica, int replicas, int members);
 
   /// Before the first sum; both outlive it, or its last sum.
   void attach(allreduce::GradientBuckets& buckets, model::Backend& backend);
 
-  int members() const override { return members_; }
+  int members() const override { return members_; }  ///< replicas whose samples are normalized together
   int member() const override { return replica_ % members_; }
   void sum(std::span<float> values) override;
 

@@ -24,6 +24,7 @@ class ReplicaThreads {
   ReplicaThreads(const ReplicaThreads&) = delete;
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
 
+  /// Threads that work, that of the caller included.
   int size() const { return static_cast<int>(threads_.size()) + 1; }
 
   /// body(replica) on every replica's thread; returns when all are done. Throws the first error in time. Always from

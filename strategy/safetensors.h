@@ -19,7 +19,7 @@ namespace lockstep::strategy {
 
 /// A tensor to be written; its memory is the caller's.
 struct TensorView {
-  std::string name;
+  std::string name;                                                            ///< under which it lies in the file
   model::Shape shape;                                                          ///< row-major; empty for a scalar
   std::variant<std::span<const float>, std::span<const std::int64_t>> values;  ///< "F32", "I64"
 };
@@ -38,24 +38,28 @@ FileDigest write_safetensors(const std::filesystem::path& path, std::span<const 
 /// needed; given`.
 class SafetensorsFile {
  public:
+  /// A tensor of the file.
   struct Entry {
-    std::string name;
-    std::string type;  ///< "F32", "I64", "BF16" …
-    model::Shape shape;
+    std::string name;          ///< its name
+    std::string type;          ///< "F32", "I64", "BF16" …
+    model::Shape shape;        ///< row-major
     std::uint64_t offset = 0;  ///< of its first byte in the file
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = 0;   ///< of its data
   };
 
+  /// Opens it and reads its table. Throws Error (checkpoint) where it is none, or damaged.
   explicit SafetensorsFile(std::filesystem::path path);
 
-  const std::filesystem::path& path() const { return file_.path(); }
-  std::span<const Entry> tensors() const { return tensors_; }  ///< in the order of the file
-  const Entry* find(std::string_view name) const;              ///< nullptr if absent
+  const std::filesystem::path& path() const { return file_.path(); }  ///< as it was opened
+  std::span<const Entry> tensors() const { return tensors_; }         ///< in the order of the file
+  const Entry* find(std::string_view name) const;                     ///< nullptr if absent
+  /// The words that the file carries beside its tensors.
   const TensorMetadata& metadata() const { return metadata_; }
 
   /// Copies a tensor out. Throws Error (checkpoint) where the type is another, `into` has another number of elements,
   /// or the file fails.
   void read(const Entry& entry, std::span<float> into) const;
+  /// Reads a tensor of int64, of as many elements. Throws Error (checkpoint).
   void read(const Entry& entry, std::span<std::int64_t> into) const;
   /// The same for "F32", and for "BF16" and "F16", whose values are exact in float32.
   void read_widened(const Entry& entry, std::span<float> into) const;

@@ -9,6 +9,7 @@
 
 #include "device/error.h"
 #include "strategy/failure.h"
+#include "strategy/task.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -24,6 +25,8 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   const Launch launch = detect_launch();
   int runs = 0;
   MPI_Initialized(&runs);
+  // Before MPI is asked, which would end a process of a plain srun with words of its own.
+  if (runs == 0 && (!launch.launched || !launch.connects)) require_no_task(process_environment());
   if (launch.launched || runs != 0) initialize_mpi(argc, argv, launch);
   logger_ = device::make_logger({.quiet = options.quiet, .rank = rank_, .ranks = size_});
 }
@@ -55,7 +58,7 @@ void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
       throw Error(ErrorCategory::communication, "session",
                   fmt::format("needed the {} ranks that {} started in one job", launch.ranks, launch.launcher),
                   "MPI shows each of them alone: start them with the mpirun of the MPI this program was built with, or "
-                  "srun --mpi=pmix");
+                  "srun --mpi=pmix, or put \"lockstep launch --\" in front of the command");
     find_nodes();
   } catch (...) {
     if (owns_mpi_) MPI_Finalize();
@@ -85,6 +88,12 @@ Session::~Session() {
     MPI_Abort(ranks_, 1);
   }
   workers_.reset();
+  int has_ended = 0;
+  MPI_Finalized(&has_ended);
+  if (has_ended != 0) {
+    logger_->error("MPI was finalized before the session that stands on it ended");
+    return;
+  }
   wait_for_others();
   MPI_Comm_free(&failures_);
   MPI_Comm_free(&ranks_);
@@ -126,6 +135,17 @@ void Session::barrier() const {
   MPI_Barrier(ranks_);
 }
 
+// A reduction that is under way for an optimizer outside of the body would be in MPI at the same time as what follows.
+void Session::leave_workers(const std::string& reason) {
+  if (!workers_) return;
+  workers_->group().abort(reason);
+  try {
+    workers_->settle();
+  } catch (const std::exception&) {
+    return;  // it failed for that reason
+  }
+}
+
 Workers& Session::workers() {
   if (!workers_) workers_ = std::make_unique<Workers>(*this, workers_options_);
   return *workers_;
@@ -138,6 +158,7 @@ int Session::guard(const std::function<int()>& body) {
   } catch (...) {
     failure = describe_current_exception();
   }
+  leave_workers(failure.message);
   FailureVerdict verdict{.everyone_failed = true, .print = true, .exit_status = failure.exit_status};
   if (size_ > 1) verdict = compare_failures(failure, failures_, kFailureWaitSeconds);
   if (verdict.print) fmt::print(stderr, "lockstep: error: {}\n", failure.message);

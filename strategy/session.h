@@ -15,6 +15,7 @@
 
 namespace lockstep::strategy {
 
+/// How a session speaks.
 struct SessionOptions {
   bool quiet = false;           ///< warnings and errors only
   WorkersOptions workers = {};  ///< how its ranks reduce with each other, where they do so through workers()
@@ -22,7 +23,8 @@ struct SessionOptions {
 
 /// Made first in main, destroyed last; one per process. Under a launcher it initialises MPI (MPI_THREAD_SERIALIZED) and
 /// is a rank among others; without one it is a job of one rank and MPI is never touched. Where the program has
-/// initialised MPI itself, the session joins it, on a communicator of its own, and leaves its end to the program.
+/// initialised MPI itself, the session joins it, on a communicator of its own, and leaves its end to the program, which
+/// finalizes MPI after the session's end and calls it from no other thread while a reduction is under way.
 ///
 ///     int main(int argc, char** argv) {
 ///       lockstep::strategy::Session session(argc, argv);
@@ -31,7 +33,8 @@ struct SessionOptions {
 class Session {
  public:
   /// Throws Error (communication) where MPI cannot serve several threads in turn or has ended already, or where a
-  /// launcher started several ranks and MPI shows one: then every process would train alone.
+  /// launcher started several ranks and MPI shows one: then every process would train alone. Error (input) where this
+  /// is one of several tasks that were started without MPI (strategy/task.h), for the same reason.
   Session(int argc, char** argv, const SessionOptions& options = {});
   /// The same for code that has no command line at hand.
   explicit Session(const SessionOptions& options = {}) : Session(0, nullptr, options) {}
@@ -41,17 +44,18 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return size_; }        ///< ranks of the job
-  int world_size() const { return size_; }  ///< the same, as code around one replica a rank calls it
-  bool is_chief() const { return rank_ == 0; }
-  int node() const { return node_; }  ///< number of this rank's host
-  int nodes() const { return nodes_; }
+  int rank() const { return rank_; }              ///< of this process among all, from 0
+  int size() const { return size_; }              ///< ranks of the job
+  int world_size() const { return size_; }        ///< the same, as code around one replica a rank calls it
+  bool is_chief() const { return rank_ == 0; }    ///< whether it is rank 0, which writes
+  int node() const { return node_; }              ///< number of this rank's host
+  int nodes() const { return nodes_; }            ///< hosts of the job
   int local_rank() const { return local_rank_; }  ///< among the ranks of this node
   int local_size() const { return local_size_; }  ///< ranks of this node
 
   /// The group of all ranks; MPI_COMM_NULL without a launcher.
   MPI_Comm ranks() const { return ranks_; }
+  /// Where messages go, for those who add some.
   const std::shared_ptr<device::Logger>& logger() const { return logger_; }
   /// Seconds since this object was made.
   double seconds() const;
@@ -75,6 +79,7 @@ class Session {
   void initialize_mpi(int argc, char** argv, const Launch& launch);
   void find_nodes();
   void wait_for_others() const;
+  void leave_workers(const std::string& reason);
 
   bool owns_mpi_ = false;
   MPI_Comm ranks_ = MPI_COMM_NULL;

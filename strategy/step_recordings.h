@@ -22,8 +22,9 @@ class StepRecordings {
   /// What all replicas do where this one would do `mine`; collective.
   using Agree = std::function<StepKind(StepKind mine)>;
 
-  static constexpr int kPlainSteps = 2;
+  static constexpr int kPlainSteps = 2;  ///< steps that are computed plainly before one is recorded
 
+  /// With what records a step, and what makes replicas agree.
   StepRecordings(Record record, Agree agree) : record_(std::move(record)), agree_(std::move(agree)) {}
 
   /// Does one step of `samples` samples, which `put` puts. `placement` changes when the memory that a step uses has

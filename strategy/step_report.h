@@ -20,7 +20,7 @@ struct StepReport {
 
   /// Passengers begin with model::SummableMetrics, which the model writes; the signals come behind them.
   void write_signals(std::span<float> passengers) const;
-  static StepReport read(std::span<const float> passengers);
+  static StepReport read(std::span<const float> passengers);  ///< as it lies among the passengers after the sum
 };
 
 }  // namespace lockstep::strategy

@@ -4,6 +4,7 @@
 
 #include "device/error.h"
 #include "strategy/core_share.h"
+#include "strategy/traffic_interface.h"
 
 namespace lockstep::strategy {
 
@@ -44,13 +45,16 @@ bool Strategy::has_gpu() const {
 }
 
 void Strategy::gather_placements(int cores) {
+  const std::string interface = traffic_interface(session_);
   std::vector<Placement> mine;
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     Placement& place = mine.emplace_back(describe_place(devices_[i]));
     place.replica = groups_[i].rank();
     place.rank = session_.rank();
+    place.local_rank = session_.local_rank();
     place.node = session_.node();
     place.cores = cores;
+    place.interface = interface;
   }
   for (const std::string& text : session_.all_gather(to_text(mine)))
     for (Placement& place : parse_placements(text)) placements_.push_back(std::move(place));

@@ -48,12 +48,14 @@ class Strategy {
   /// "one-device", "mirrored", "multi-worker-mirrored".
   virtual std::string name() const = 0;
 
-  Session& session() const { return session_; }
-  int num_replicas_in_sync() const { return groups_.front().size(); }
-  int local_replicas() const { return static_cast<int>(devices_.size()); }
+  Session& session() const { return session_; }                             ///< of this process
+  int num_replicas_in_sync() const { return groups_.front().size(); }       ///< replicas of the job
+  int local_replicas() const { return static_cast<int>(devices_.size()); }  ///< replicas of this process
+  /// The number in the job of this process's first replica.
   int first_replica() const { return groups_.front().rank(); }
   /// Whether this process writes checkpoints, summaries and logs.
   bool is_chief() const { return session_.is_chief(); }
+  /// Of the replica number `local` of this process.
   device::Device device(int local) const { return devices_[static_cast<std::size_t>(local)]; }
   /// Whether a local replica is on a GPU.
   bool has_gpu() const;

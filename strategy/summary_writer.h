@@ -24,7 +24,7 @@ class SummaryWriter {
   /// Flushes; a failure to do so is not reported here: call flush() to hear of it.
   ~SummaryWriter();
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return path_; }  ///< of the file of events
 
   /// `wall_time` is in seconds since 1970; empty for now.
   void scalar(std::string_view tag, std::int64_t step, double value, std::optional<double> wall_time = {});

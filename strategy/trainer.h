@@ -25,8 +25,8 @@ class Trainer {
   /// All replicas begin with the initial parameters of `options.seed`.
   Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options = {});
 
-  const model::Network& network() const { return *network_; }
-  const TrainerOptions& options() const { return options_; }
+  const model::Network& network() const { return *network_; }  ///< what is trained
+  const TrainerOptions& options() const { return options_; }   ///< as they were given
   /// The replicas of this process, for loops of one's own.
   LocalReplicas& replicas() { return replicas_; }
 

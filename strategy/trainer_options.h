@@ -31,10 +31,10 @@ RateScaling parse_rate_scaling(std::string_view name);
 
 /// What belongs to the model and its updates.
 struct TrainerOptions {
-  model::Loss loss = model::SparseCategoricalCrossentropy{};
-  model::OptimizerOptions optimizer = model::Adam{};
-  model::Schedule schedule = {};  ///< total_steps 0 stands for the steps of the training
-  RateScaling rate_scaling = RateScaling::none;
+  model::Loss loss = model::SparseCategoricalCrossentropy{};  ///< what is made small
+  model::OptimizerOptions optimizer = model::Adam{};  ///< with its numbers; the learning rate comes from `schedule`
+  model::Schedule schedule = {};                      ///< total_steps 0 stands for the steps of the training
+  RateScaling rate_scaling = RateScaling::none;       ///< how the learning rate follows the global batch
   std::int64_t base_batch = 0;  ///< the global batch that the rate is meant for; needed unless rate_scaling is none
   double clip_norm = 0;         ///< largest norm of the reduced gradient; 0 for no clipping
   int accumulate =
@@ -47,7 +47,7 @@ struct TrainerOptions {
   std::optional<LossScaling> loss_scaling = {};  ///< nothing: dynamic for float16, none otherwise
   NormalizationScope normalization = {};         ///< whose samples batch normalization takes together
   std::uint64_t seed = 1;                        ///< of initial weights, dropout and the order of records
-  allreduce::BucketOptions buckets = {};
+  allreduce::BucketOptions buckets = {};         ///< how gradients travel
   /// Tries several bucket sizes in the first steps, where a wire lies between replicas, and keeps the best
   /// (BucketTuner); a training that goes on from a checkpoint keeps what was found before.
   bool tune_buckets = false;
@@ -60,21 +60,21 @@ model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t g
 /// Where and when a training is saved.
 struct CheckpointPlan {
   std::filesystem::path directory = {};  ///< empty: nothing is saved
-  std::int64_t save_every = 0;  ///< steps; 0 for the end of each epoch. The end of the training is always saved
-  int keep = 3;
-  Resume resume = Resume::automatic;
-  Configuration configuration;  ///< kept in state.json
+  std::int64_t save_every = 0;        ///< steps; 0 for the end of each epoch. The end of the training is always saved
+  int keep = 3;                       ///< complete checkpoints that stay
+  Resume resume = Resume::automatic;  ///< whether to go on from what is there
+  Configuration configuration;        ///< kept in state.json
 };
 
 /// How much of which data, and what happens on the way.
 struct FitOptions {
-  std::int64_t epochs = 1;                       ///< 0 for no limit; then `steps` is needed
-  std::int64_t steps = 0;                        ///< 0 for no limit. Whichever limit comes first
-  std::optional<data::Dataset> validation = {};  ///< evaluated at the end of each epoch; batched
-  CheckpointPlan checkpoint = {};
-  std::vector<std::shared_ptr<Callback>> callbacks = {};
-  int prefetch = 2;      ///< global batches read ahead
-  int data_threads = 1;  ///< background threads that read
+  std::int64_t epochs = 1;                                ///< 0 for no limit; then `steps` is needed
+  std::int64_t steps = 0;                                 ///< 0 for no limit. Whichever limit comes first
+  std::optional<data::Dataset> validation = {};           ///< evaluated at the end of each epoch; batched
+  CheckpointPlan checkpoint = {};                         ///< where to save, and when
+  std::vector<std::shared_ptr<Callback>> callbacks = {};  ///< called in this order
+  int prefetch = 2;                                       ///< global batches read ahead
+  int data_threads = 1;                                   ///< background threads that read
   /// Steps between checks that all replicas still hold the same numbers; 0 for checks at checkpoints only.
   std::int64_t check_replicas = 1000;
   /// Initial weights of another training, unless this one goes on from a checkpoint.
@@ -83,8 +83,8 @@ struct FitOptions {
 
 /// What fit leaves behind.
 struct History {
-  std::vector<EpochLogs> epochs;
-  TrainEnd end;
+  std::vector<EpochLogs> epochs;  ///< those of this run
+  TrainEnd end;                   ///< how it ended
 };
 
 }  // namespace lockstep::strategy

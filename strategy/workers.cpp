@@ -61,10 +61,13 @@ bool Workers::any(bool mine) {
 }
 
 void Workers::broadcast_bytes(std::span<std::byte> values, int root) {
-  if (root < 0 || root >= size())
-    throw Error(ErrorCategory::input, "broadcast", fmt::format("needed a root from 0 to {}", size() - 1),
-                fmt::format("got {}", root));
   settle();
+  if (root < 0 || root >= size()) {
+    const Error error(ErrorCategory::input, "broadcast", fmt::format("needed a root from 0 to {}", size() - 1),
+                      fmt::format("got {}", root));
+    group_.abort(error.what());  // the others may have a root that can be
+    throw error;
+  }
   group_.broadcast(values, root);
 }
 

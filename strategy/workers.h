@@ -20,8 +20,8 @@ class Session;
 
 /// How ranks reduce with each other.
 struct WorkersOptions {
-  device::Device device = {};  ///< where this rank's gradients lie
-  allreduce::Route route = allreduce::Route::automatic;
+  device::Device device = {};                            ///< where this rank's gradients lie
+  allreduce::Route route = allreduce::Route::automatic;  ///< how gradients travel; automatic: by where the ranks are
   /// Seconds without progress after which the job ends with exit status 4 and the name of the culprit (Watchdog); 0 for
   /// never.
   double stall_timeout = 120;
@@ -40,10 +40,10 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  int rank() const { return group_.rank(); }
-  int size() const { return group_.size(); }
-  Session& session() const { return session_; }
-  device::Device device() const { return device_; }
+  int rank() const { return group_.rank(); }         ///< of this process among all, from 0
+  int size() const { return group_.size(); }         ///< ranks of the job
+  Session& session() const { return session_; }      ///< whose ranks these are
+  device::Device device() const { return device_; }  ///< where this rank's gradients lie
   /// What moves the bytes, and why: "shared-memory (2 ranks on one node)".
   std::string route() const;
 

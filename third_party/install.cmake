@@ -1,22 +1,60 @@
-# cmake --install: the program, the headers and libraries, and what find_package(lockstep) needs.
+# cmake --install, in three components: program, library (what a program needs that links the shared library) and development (headers,
+# static libraries, and what find_package(lockstep) and pkg-config need).
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
-install(TARGETS lockstep_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS lockstep_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+if(BUILD_SHARED_LIBS AND NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+  # The program finds its library wherever both are moved to. Under /usr the loader looks by itself.
+  file(RELATIVE_PATH library_from_program ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(lockstep_program PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_program})
+endif()
 
-get_property(rooms GLOBAL PROPERTY LOCKSTEP_ROOMS)
-install(TARGETS lockstep ${rooms} EXPORT lockstepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
-install(DIRECTORY device allreduce model data strategy interop DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep FILES_MATCHING PATTERN "*.h")
-install(FILES lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep)
+# Two sets of targets, of which find_package(lockstep) takes one: each defines lockstep::lockstep.
+install(TARGETS lockstep ${rooms} EXPORT lockstep-static-targets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+install(EXPORT lockstep-static-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT development)
+if(NOT LOCKSTEP_SANITIZE)
+  install(TARGETS lockstep_shared EXPORT lockstep-shared-targets
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
+  install(EXPORT lockstep-shared-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT development)
+endif()
 
-set(LOCKSTEP_CUDA_BUILT OFF)
+# Optional parts: find_package(lockstep COMPONENTS torch) reads lockstep-torch.cmake.
+if(TARGET lockstep_torch)
+  install(TARGETS lockstep_torch EXPORT lockstep-torch-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  install(EXPORT lockstep-torch-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT development)
+  install(FILES third_party/lockstep-torch.cmake third_party/libtorch.cmake DESTINATION ${package_dir} COMPONENT development)
+endif()
+
+# Headers, with the folders they have here: those that a program may include, and what they include in turn.
+set(public_headers ${PROJECT_SOURCE_DIR}/third_party/public_headers.cmake)
+set(headers_left_out "")
+if(NOT TARGET lockstep_torch)
+  set(headers_left_out interop/torch.h)
+endif()
+install(CODE "set(source ${PROJECT_SOURCE_DIR})
+include(${public_headers})
+lockstep_public_headers(\${source} headers ${headers_left_out})
+foreach(header \${headers})
+  get_filename_component(folder \${header} DIRECTORY)
+  file(INSTALL \${source}/\${header} DESTINATION \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/lockstep/\${folder})
+endforeach()" COMPONENT development)
+
+# find_package(lockstep)
+set(lockstep_default_kind static)
+if(BUILD_SHARED_LIBS)
+  set(lockstep_default_kind shared)
+endif()
+set(lockstep_needs_cuda OFF)
 if(cuda_found)
-  set(LOCKSTEP_CUDA_BUILT ON)
+  set(lockstep_needs_cuda ON)
 endif()
 configure_package_config_file(third_party/lockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
               third_party/dependencies.cmake third_party/Finddnnl.cmake
-        DESTINATION ${package_dir})
+        DESTINATION ${package_dir} COMPONENT development)
+
+include(pkg_config)

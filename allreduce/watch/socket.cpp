@@ -30,13 +30,18 @@ void send_at_once(int descriptor) {
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 }
 
-/// A socket that listens on any address of `family`; none where the host has no such family.
-FileDescriptor listen_on(int family) {
+/// A socket that listens on any address of `family`; none where the host has no such family, or `port` is taken.
+FileDescriptor listen_on(int family, std::uint16_t port) {
   FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) return {};
   sockaddr_storage any{};  // all zero is "any address, any port" in both families
   any.ss_family = static_cast<sa_family_t>(family);
+  // The port lies at the same place in both families.
+  reinterpret_cast<sockaddr_in*>(&any)->sin_port = htons(port);
   socklen_t size = sizeof(sockaddr_in);
+  // A port that was used a moment ago may be used again.
+  const int yes = 1;
+  if (port != 0) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   if (family == AF_INET6) {
     const int no = 0;
     setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
@@ -78,10 +83,12 @@ FileDescriptor::~FileDescriptor() {
   if (is_open()) close(number_);
 }
 
-Listener::Listener() : socket_(listen_on(AF_INET6)) {
-  if (!socket_.is_open()) socket_ = listen_on(AF_INET);
+Listener::Listener(std::uint16_t port) : socket_(listen_on(AF_INET6, port)) {
+  if (!socket_.is_open() && errno != EADDRINUSE) socket_ = listen_on(AF_INET, port);
   if (!socket_.is_open())
-    throw Error(ErrorCategory::communication, "watchdog", "needed a TCP port to listen on", message_of(errno));
+    throw Error(ErrorCategory::communication, "network",
+                port == 0 ? "needed a TCP port to listen on" : fmt::format("needed TCP port {} to listen on", port),
+                message_of(errno));
   port_ = port_of(socket_);
 }
 

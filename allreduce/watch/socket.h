@@ -28,11 +28,11 @@ class FileDescriptor {
   int number_ = -1;
 };
 
-/// Listens on a port that the system picks, on all interfaces, IPv6 and IPv4.
+/// Listens on all interfaces, IPv6 and IPv4.
 class Listener {
  public:
-  /// Throws Error (communication).
-  Listener();
+  /// On `port`, or on one that the system picks. Throws Error (communication).
+  explicit Listener(std::uint16_t port = 0);
 
   int descriptor() const { return socket_.get(); }
   std::uint16_t port() const { return port_; }

@@ -15,9 +15,10 @@ typedef struct line {
   float gradients[2];
 } line;
 
-static void gradient_descent(void* state) {
+static int gradient_descent(void* state) {
   line* model = state;
   for (int i = 0; i < 2; ++i) model->values[i] -= 0.1f * model->gradients[i];
+  return 0;
 }
 
 /* Gradients of the mean squared error over points [begin, end) of y = 3 x - 1. */
@@ -40,7 +41,7 @@ static void check(int status) {
 
 int main(void) {
   lockstep_session* session;
-  check(lockstep_init(&session));
+  check(lockstep_init(NULL, &session));
   const int rank = lockstep_rank(session);
   const int size = lockstep_world_size(session);
 

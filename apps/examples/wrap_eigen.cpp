@@ -84,7 +84,8 @@ int main(int argc, char** argv) {
     std::vector<lockstep::Batch> batch;
     for (std::int64_t step = 1; stream->next(batch); ++step) {
       const Eigen::Map<const Matrix> inputs(batch[0].features.data(), features, batch[0].samples);
-      float loss = model.backward(inputs, batch[0].labels) * static_cast<float>(batch[0].samples);
+      float loss = 0;  // a small last batch may leave a rank without samples
+      if (batch[0].samples > 0) loss = model.backward(inputs, batch[0].labels) * static_cast<float>(batch[0].samples);
       optimizer.backward_done(static_cast<double>(batch[0].samples));  // >>
       optimizer.step();                                                // was: sgd.step()
       session.workers().all_reduce(std::span(&loss, 1));               // >>

@@ -33,16 +33,6 @@ struct BenchArguments {
   std::string devices = "auto";
 };
 
-std::vector<allreduce::Route> parse_routes(const std::string& list) {
-  std::vector<allreduce::Route> routes;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    routes.push_back(allreduce::parse_route(std::string_view(list).substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  return routes;
-}
-
 ReductionPlan make_plan(const BenchArguments& arguments) {
   require_at_least("--factor", arguments.factor, 2);
   require_at_least("--iterations", arguments.iterations, 0);
@@ -169,6 +159,16 @@ int allreduce_bench(strategy::Session& session, const BenchArguments& arguments)
 }
 
 }  // namespace
+
+std::vector<allreduce::Route> parse_routes(const std::string& list) {
+  std::vector<allreduce::Route> routes;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    routes.push_back(allreduce::parse_route(std::string_view(list).substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return routes;
+}
 
 void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation, int& status) {
   CLI::App* command =

@@ -2,10 +2,16 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <string>
+#include <vector>
 
+#include "allreduce/route.h"
 #include "apps/lockstep/arguments.h"
 
 namespace lockstep::apps {
+
+/// Reads "ring,mpi". Throws Error (input) that lists the names.
+std::vector<allreduce::Route> parse_routes(const std::string& list);
 
 /// Adds the command. Its callback sets `status`, the exit status of the program.
 void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation, int& status);

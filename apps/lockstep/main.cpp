@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/lockstep/allreduce_bench.h"
@@ -13,8 +14,11 @@
 #include "apps/lockstep/checkpoint_command.h"
 #include "apps/lockstep/config_file.h"
 #include "apps/lockstep/data_commands.h"
+#include "apps/lockstep/doctor_command.h"
 #include "apps/lockstep/evaluate_command.h"
 #include "apps/lockstep/kernel_threads.h"
+#include "apps/lockstep/launch/agent.h"
+#include "apps/lockstep/launch_command.h"
 #include "apps/lockstep/parse_error.h"
 #include "apps/lockstep/predict_command.h"
 #include "apps/lockstep/train_command.h"
@@ -32,6 +36,7 @@ int run(int argc, char** argv) {
   int status = 0;
   CLI::App program("Lockstep: synchronous data-parallel training", "lockstep");
   program.require_subcommand(1);
+  program.set_version_flag("--version", apps::version_line(), "The version alone; `lockstep version` tells more");
   program.option_defaults()->multi_option_policy(
       CLI::MultiOptionPolicy::TakeLast);  // a script's options can be overridden
   const apps::Invocation invocation{argc, argv};
@@ -41,9 +46,11 @@ int run(int argc, char** argv) {
   apps::add_data_commands(program);
   apps::add_checkpoint_command(program);
   apps::add_allreduce_bench_command(program, invocation, status);
+  apps::add_doctor_command(program, invocation, status);
+  apps::add_launch_command(program, invocation, status);
   apps::add_version_command(program);
 
-  std::vector<std::string> arguments = apps::with_config_file({argv + 1, argv + argc});
+  std::vector<std::string> arguments = apps::with_config_file(apps::without_launched_command({argv + 1, argv + argc}));
   std::ranges::reverse(arguments);  // CLI11 takes them from the end
   try {
     program.parse(arguments);
@@ -57,7 +64,10 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::let_kernel_threads_sleep(argv);
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == apps::launch::kAgentCommand) return apps::launch::run_agent({argv + 2, argv + argc});
+  // What a launched program does with its threads is its own affair.
+  if (command != apps::kLaunchCommand) apps::let_kernel_threads_sleep(argv);
   try {
     return run(argc, argv);
   } catch (...) {

@@ -15,9 +15,11 @@
 #include "device/gpu.h"
 
 namespace lockstep::apps {
-namespace {
 
 using Json = nlohmann::ordered_json;
+
+namespace {
+
 constexpr const char* kAbsent = "absent";
 
 Json library(const std::string& built, const std::string& loaded) { return {{"built", built}, {"loaded", loaded}}; }
@@ -36,7 +38,23 @@ std::string onednn_loaded() {
   return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
 }
 
-Json versions() {
+void print_text(const Json& versions) {
+  fmt::print("{}\n", version_line());
+  for (const auto& [name, value] : versions.items()) {
+    if (name == "version") continue;
+    if (value.is_object())
+      fmt::print("{:<10} built with {}, loaded {}\n", name, value["built"].get<std::string>(),
+                 value["loaded"].get<std::string>());
+    else
+      fmt::print("{:<10} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+}
+
+}  // namespace
+
+std::string version_line() { return "lockstep " LOCKSTEP_VERSION; }
+
+Json program_versions() {
   return {{"version", LOCKSTEP_VERSION},
           {"compiler", LOCKSTEP_COMPILER},
           {"build", LOCKSTEP_BUILD},
@@ -51,29 +69,15 @@ Json versions() {
           {"nccl", library(allreduce::nccl_built_version(), allreduce::nccl_loaded_version())}};
 }
 
-void print_text(const Json& versions) {
-  fmt::print("lockstep {}\n", versions["version"].get<std::string>());
-  for (const auto& [name, value] : versions.items()) {
-    if (name == "version") continue;
-    if (value.is_object())
-      fmt::print("{:<10} built with {}, loaded {}\n", name, value["built"].get<std::string>(),
-                 value["loaded"].get<std::string>());
-    else
-      fmt::print("{:<10} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
-  }
-}
-
-}  // namespace
-
 void add_version_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("version", "What this program was built with, and what it loaded");
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "One JSON object");
   command->callback([json] {
     if (*json)
-      fmt::print("{}\n", versions().dump());
+      fmt::print("{}\n", program_versions().dump());
     else
-      print_text(versions());
+      print_text(program_versions());
   });
 }
 

@@ -13,24 +13,25 @@ namespace lockstep::data {
 /// What an image must yield at least: `part`, in pixels of the image as stored, reduced to no less than `height` x
 /// `width`. Decoders may deliver it larger.
 struct WantedPart {
-  Rectangle part;
-  int height = 0;
-  int width = 0;
+  Rectangle part;  ///< of the image, in pixels
+  int height = 0;  ///< in pixels, to which the part is going to be resized
+  int width = 0;   ///< in pixels, likewise
 };
 
 /// A part of an image as decoded: `pixels`, and the place of the wanted part in them. At 1/2, 1/4 or 1/8 of the size a
 /// part need not begin or end where a pixel does.
 struct DecodedPart {
-  ImageView pixels;
-  double x = 0;
-  double y = 0;
-  double width = 0;
-  double height = 0;
+  ImageView pixels;   ///< in the decoder's memory, until its next call
+  double x = 0;       ///< left edge of the wanted part, in pixels of `pixels`
+  double y = 0;       ///< upper edge
+  double width = 0;   ///< of the wanted part
+  double height = 0;  ///< of the wanted part
 };
 
 /// Decodes JPEG and PNG, one image after another, each in two steps as JpegDecoder does. For one thread.
 class ImageDecoder {
  public:
+  /// Refuses images of more than `max_pixels` pixels.
   explicit ImageDecoder(std::int64_t max_pixels = kMaxPixels) : jpeg_(max_pixels), max_pixels_(max_pixels) {}
 
   /// Reads the header. `bytes` must stay where they are until a decode returns. Throws Error (data) for a damaged

@@ -18,7 +18,7 @@ namespace lockstep::data {
 /// libjpeg, of TensorFlow and of Pillow: pixels equal theirs, on every machine.
 class JpegDecoder {
  public:
-  explicit JpegDecoder(std::int64_t max_pixels = kMaxPixels);
+  explicit JpegDecoder(std::int64_t max_pixels = kMaxPixels);  ///< refuses images of more than `max_pixels` pixels
   ~JpegDecoder();
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;

@@ -11,10 +11,10 @@ namespace lockstep::data {
 
 /// A part of an image, in pixels. `x` counts columns from the left, `y` rows from the top.
 struct Rectangle {
-  int x = 0;
-  int y = 0;
-  int width = 0;
-  int height = 0;
+  int x = 0;       ///< left edge, in pixels
+  int y = 0;       ///< upper edge, in pixels
+  int width = 0;   ///< in pixels
+  int height = 0;  ///< in pixels
 
   bool operator==(const Rectangle&) const = default;
 };
@@ -23,13 +23,14 @@ struct Rectangle {
 /// crop is a view too. `Byte` is std::uint8_t, or const std::uint8_t for pixels only read.
 template <typename Byte>
 struct BasicImageView {
-  Byte* pixels = nullptr;
-  int height = 0;
-  int width = 0;
-  int channels = 0;  ///< 1 or 3
-  std::ptrdiff_t stride = 0;
+  Byte* pixels = nullptr;     ///< of the first row; row-major, channels together
+  int height = 0;             ///< in pixels
+  int width = 0;              ///< in pixels
+  int channels = 0;           ///< 1 or 3
+  std::ptrdiff_t stride = 0;  ///< bytes from one row to the next
 
-  Byte* row(int y) const { return pixels + y * stride; }
+  Byte* row(int y) const { return pixels + y * stride; }  ///< the first pixel of row `y`
+  /// The channels of the pixel in column `x` of row `y`.
   Byte* at(int x, int y) const { return row(y) + std::ptrdiff_t{x} * channels; }
 
   /// The pixels of `part`, which lies within this view; nothing is copied.
@@ -41,8 +42,8 @@ struct BasicImageView {
 /// Thousandths of red, green and blue in luma (ITU-R BT.601).
 inline constexpr int kLumaThousandths[3] = {299, 587, 114};
 
-using ImageView = BasicImageView<const std::uint8_t>;
-using ImageSpan = BasicImageView<std::uint8_t>;
+using ImageView = BasicImageView<const std::uint8_t>;  ///< Pixels to read, in memory of somebody else.
+using ImageSpan = BasicImageView<std::uint8_t>;        ///< Pixels to write, in memory of somebody else.
 
 /// Pixels without gaps of memory that holds [height, width, channels] of them.
 ImageView view_of(std::span<const std::uint8_t> pixels, int height, int width, int channels);
@@ -50,14 +51,16 @@ ImageView view_of(std::span<const std::uint8_t> pixels, int height, int width, i
 /// Memory whose begin is a multiple of 32.
 template <typename Value>
 struct AlignedTo32 {
-  using value_type = Value;
-  static constexpr std::align_val_t kAlignment{32};
+  using value_type = Value;                          ///< what an allocator has to name
+  static constexpr std::align_val_t kAlignment{32};  ///< of each array, in bytes
 
   AlignedTo32() = default;
   template <typename Other>
-  explicit AlignedTo32(const AlignedTo32<Other>&) {}
+  explicit AlignedTo32(const AlignedTo32<Other>&) {}  ///< as containers make it for other types; it holds nothing
 
+  /// Uninitialized memory for `count` values; throws std::bad_alloc.
   Value* allocate(std::size_t count) { return static_cast<Value*>(::operator new(count * sizeof(Value), kAlignment)); }
+  /// Gives back what allocate() gave.
   void deallocate(Value* memory, std::size_t) { ::operator delete(memory, kAlignment); }
   bool operator==(const AlignedTo32&) const = default;
 };
@@ -71,12 +74,14 @@ class Image {
   /// Makes this [height, width, channels]; the pixels are undefined until somebody writes them.
   void reshape(int height, int width, int channels);
 
+  /// The pixels, to write.
   ImageSpan span() { return {pixels(), height_, width_, channels_, std::ptrdiff_t{width_} * channels_}; }
+  /// The pixels, to read.
   ImageView view() const { return {pixels(), height_, width_, channels_, std::ptrdiff_t{width_} * channels_}; }
 
-  int height() const { return height_; }
-  int width() const { return width_; }
-  int channels() const { return channels_; }
+  int height() const { return height_; }      ///< in pixels
+  int width() const { return width_; }        ///< in pixels
+  int channels() const { return channels_; }  ///< values of a pixel: 1 or 3
 
  private:
   static constexpr std::size_t kBefore = 16;  // bytes of the memory that are no pixels

@@ -8,6 +8,7 @@
 
 namespace lockstep::data {
 
+/// What image files are read.
 enum class ImageFormat { jpeg, png };
 
 /// By the first bytes; nothing where they are those of no format that can be decoded.
@@ -18,8 +19,8 @@ std::string_view image_format_name(ImageFormat format);
 
 /// What an image's header says, before a pixel is decoded.
 struct ImageHeader {
-  int height = 0;
-  int width = 0;
+  int height = 0;    ///< in pixels
+  int width = 0;     ///< in pixels
   int channels = 0;  ///< as decoded when nobody asks for another number: 1 (gray) or 3 (RGB)
 
   bool operator==(const ImageHeader&) const = default;

@@ -12,6 +12,7 @@ namespace lockstep::data {
 /// Mean and deviation of the training images of CIFAR-10 and of ImageNet, as the field has them.
 inline constexpr device::ChannelNormalization kCifar10Normalization = {
     .channels = 3, .mean = {0.4914f, 0.4822f, 0.4465f}, .deviation = {0.2470f, 0.2435f, 0.2616f}};
+/// The same of ImageNet's.
 inline constexpr device::ChannelNormalization kImageNetNormalization = {
     .channels = 3, .mean = {0.485f, 0.456f, 0.406f}, .deviation = {0.229f, 0.224f, 0.225f}};
 
@@ -25,7 +26,7 @@ class Normalizer {
   /// floats[i] from bytes[i], both [pixels, channels]. Spans of one size.
   void normalize(std::span<const std::uint8_t> bytes, std::span<float> floats) const;
 
-  int channels() const { return channels_; }
+  int channels() const { return channels_; }  ///< of each pixel
 
  private:
   int channels_;

@@ -26,13 +26,13 @@ class PixelSink {
   /// Pixels of `hole` get `fill` (per channel) instead of what is written.
   void cut_out(const Rectangle& hole, const std::array<std::uint8_t, 3>& fill);
 
-  int height() const { return height_; }
-  int width() const { return width_; }
-  int channels() const { return channels_; }
+  int height() const { return height_; }      ///< rows wanted
+  int width() const { return width_; }        ///< pixels of a row
+  int channels() const { return channels_; }  ///< values of a pixel
 
   /// Where to write row `y`: width x channels bytes. The next call must be finish_row of the same row.
   std::uint8_t* begin_row(int y);
-  void finish_row(int y);
+  void finish_row(int y);  ///< says that the memory of row `y` is filled
 
  private:
   std::size_t row_size() const { return static_cast<std::size_t>(width_) * channels_; }

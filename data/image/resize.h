@@ -22,17 +22,19 @@ enum class Filter {
 /// Which pixels, with which weights, make each pixel along one axis. Weights are integers that sum to kWeightOne.
 class ResizeAxis {
  public:
-  static constexpr int kWeightBits = 14;
-  static constexpr int kWeightOne = 1 << kWeightBits;
+  static constexpr int kWeightBits = 14;               ///< weights are integers with so many bits behind the point
+  static constexpr int kWeightOne = 1 << kWeightBits;  ///< the sum of the weights of one output
 
   /// `output` pixels of the stretch [begin, begin + extent) of `input` pixels. What the filter would take beyond the
   /// input's ends it takes at them (bilinear) or leaves out. Reuses this object's memory.
   void plan(Filter filter, int input, double begin, double extent, int output);
 
-  int size() const { return static_cast<int>(first_.size()); }
+  int size() const { return static_cast<int>(first_.size()); }  ///< outputs
   /// The same number of weights for every output pixel; some are zero.
   int taps() const { return taps_; }
+  /// The first input that `output` reads.
   int first(int output) const { return first_[static_cast<std::size_t>(output)]; }
+  /// The weights of the inputs from first(output) on; as many for every output.
   const std::int16_t* weights(int output) const {
     return weights_.data() + static_cast<std::ptrdiff_t>(output) * taps_;
   }

@@ -11,18 +11,18 @@ namespace lockstep::data {
 
 /// How replicas are dealt to workers, the processes that read: worker w drives replicas w*per_worker and following.
 struct ReplicaLayout {
-  int replicas = 1;
-  int per_worker = 1;
+  int replicas = 1;    ///< of the job
+  int per_worker = 1;  ///< of each rank
 
-  int workers() const { return replicas / per_worker; }
+  int workers() const { return replicas / per_worker; }  ///< ranks
   bool operator==(const ReplicaLayout&) const = default;
 };
 
 /// What one worker reads in an epoch.
 struct WorkerShare {
-  std::int64_t files = 0;  ///< that it reads from
-  std::int64_t records = 0;
-  std::int64_t bytes = 0;  ///< about: each record counted as an average one of its file
+  std::int64_t files = 0;    ///< that it reads from
+  std::int64_t records = 0;  ///< of the global batch, that this rank's replicas take
+  std::int64_t bytes = 0;    ///< about: each record counted as an average one of its file
 };
 
 /// One replica's share of one step.
@@ -46,6 +46,7 @@ class BatchPlan {
   /// Until the last record of the last worker is taken.
   std::int64_t steps_per_epoch() const { return steps_; }
 
+  /// What replica `replica` takes of the global batch of step `step_in_epoch`, which counts from 0.
   BatchShare share(std::int64_t step_in_epoch, int replica) const;
 
   /// That all replicas of `worker` take in an epoch.

@@ -7,9 +7,9 @@ namespace lockstep::data {
 
 /// A half-open range of positions.
 struct Range {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t size() const { return end - begin; }
+  std::int64_t begin = 0;                            ///< first position
+  std::int64_t end = 0;                              ///< behind the last one
+  std::int64_t size() const { return end - begin; }  ///< positions in it
   bool operator==(const Range&) const = default;
 };
 

@@ -11,10 +11,10 @@ namespace lockstep::data {
 
 /// How the records of a data set are mixed. Depends on the data and the global batch, never on who reads them.
 struct OrderShape {
-  std::int64_t records = 0;
-  std::int64_t slots = 1;   ///< virtual shards: samples of a global batch
-  std::int64_t block = 1;   ///< neighbouring records that are read together; 1 where all records are mixed as they are
-  std::int64_t window = 1;  ///< records of a shard among which the blocks' records are mixed; a multiple of `block`
+  std::int64_t records = 0;  ///< in the data set
+  std::int64_t slots = 1;    ///< virtual shards: samples of a global batch
+  std::int64_t block = 1;    ///< neighbouring records that are read together; 1 where all records are mixed as they are
+  std::int64_t window = 1;   ///< records of a shard among which the blocks' records are mixed; a multiple of `block`
   bool operator==(const OrderShape&) const = default;
 };
 
@@ -35,7 +35,7 @@ OrderShape choose_order_shape(std::int64_t records, std::int64_t record_bytes, s
 /// as it has samples, so that neighbours do not meet in it.
 class EpochOrder {
  public:
-  EpochOrder(std::uint64_t seed, std::int64_t epoch, const OrderShape& shape);
+  EpochOrder(std::uint64_t seed, std::int64_t epoch, const OrderShape& shape);  ///< the order of one epoch
 
   /// The record id at `position`, 0 .. records-1; position = step in the epoch * slots + sample of the batch.
   std::int64_t operator[](std::int64_t position) const;

@@ -14,8 +14,8 @@ namespace lockstep::data {
 
 /// A record that was asked for and could not be read.
 struct BadRecord {
-  std::int64_t record_id = 0;
-  std::string problem;  ///< with file, record, byte offset and kind
+  std::int64_t record_id = 0;  ///< of the record that could not be read
+  std::string problem;         ///< with file, record, byte offset and kind
 };
 
 /// Notes them; each counts once, however often it is met. Thread-safe.

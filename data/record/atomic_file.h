@@ -25,7 +25,7 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return path_; }  ///< where the file will be
 
   /// Throws Error, for instance for a full disk; the file is given up then.
   void write(std::string_view bytes);

@@ -11,6 +11,7 @@
 
 namespace lockstep::data {
 
+/// Of a file as a whole.
 enum class Compression { none, gzip, zlib };
 
 /// "none", "gzip", "zlib".
@@ -39,9 +40,10 @@ std::string read_all(const InputFile& file, Compression compression);
 
 /// The same, or, where the packed data are damaged or end too early, the bytes before that and is_whole false.
 struct WholeOrPart {
-  std::string bytes;
-  bool is_whole = true;
+  std::string bytes;     ///< what came out
+  bool is_whole = true;  ///< false where the input was cut off
 };
+/// Inflates a file from its beginning, as far as it goes.
 WholeOrPart read_what_is_whole(const InputFile& file, Compression compression);
 
 /// Packs a stream piece by piece. One thread.

@@ -12,14 +12,14 @@
 
 namespace lockstep::data {
 
-using BytesList = std::vector<std::string>;
-using FloatList = std::vector<float>;
-using Int64List = std::vector<std::int64_t>;
+using BytesList = std::vector<std::string>;   ///< A feature's values: texts, or encoded images.
+using FloatList = std::vector<float>;         ///< A feature's values: numbers.
+using Int64List = std::vector<std::int64_t>;  ///< A feature's values: labels and counts.
 
 /// A value that owns its lists, for writing and for looking at a few. `monostate`: the feature is named but has no
 /// kind, which means missing.
 using Feature = std::variant<std::monostate, BytesList, FloatList, Int64List>;
-using Example = std::map<std::string, Feature>;
+using Example = std::map<std::string, Feature>;  ///< A tf.train.Example: features by name.
 
 /// The message, features in the order of their names, numbers packed.
 std::string serialize_example(const Example& example);

@@ -17,7 +17,7 @@ namespace lockstep::data {
 
 /// What is wanted of one feature.
 struct FeatureRequest {
-  std::string name;
+  std::string name;                         ///< of the feature
   FeatureKind kind = FeatureKind::missing;  ///< bytes, floats or int64s
   std::optional<std::size_t> length = 1;    ///< values that each record must have; nullopt: any number
   Feature missing = {};  ///< the values of a record that lacks the feature; monostate: lacking it is an error
@@ -27,8 +27,11 @@ struct FeatureRequest {
 /// bytes moreover as long as the record. One for each thread: it keeps its memory.
 class ExampleValues {
  public:
+  /// The values of request number `request` in the record read last; empty where it has another kind.
   std::span<const std::string_view> bytes(std::size_t request) const { return values_.at(request).bytes; }
+  /// The same of floats.
   std::span<const float> floats(std::size_t request) const { return values_.at(request).floats; }
+  /// The same of integers.
   std::span<const std::int64_t> int64s(std::size_t request) const { return values_.at(request).int64s; }
   /// Whether the record lacks the feature, so that its values are those of the request.
   bool is_missing(std::size_t request) const { return views_.at(request).kind() == FeatureKind::missing; }
@@ -39,25 +42,24 @@ class ExampleValues {
   std::vector<FeatureValues> values_;
 };
 
-/// ```cpp
-/// const ExampleReader reader({{"image", FeatureKind::bytes},
-///                             {"boxes", FeatureKind::floats, std::nullopt, FloatList{}},
-///                             {"label", FeatureKind::int64s, 1, Int64List{-1}}});
-/// ExampleValues values;
-/// for (std::string_view record; records.next(record);) {
-///   reader.read(record, values, [&] { return records.location().text(); });
-///   use(values.bytes(0)[0], values.floats(1), values.int64s(2)[0]);
-/// }
-/// ```
 /// One pass over a record, whatever the order of its features; those that nobody asked for are not looked at. Any
 /// number of threads.
+///
+///     const ExampleReader reader({{"image", FeatureKind::bytes},
+///                                 {"boxes", FeatureKind::floats, std::nullopt, FloatList{}},
+///                                 {"label", FeatureKind::int64s, 1, Int64List{-1}}});
+///     ExampleValues values;
+///     for (std::string_view record; records.next(record);) {
+///       reader.read(record, values, [&] { return records.location().text(); });
+///       use(values.bytes(0)[0], values.floats(1), values.int64s(2)[0]);
+///     }
 class ExampleReader {
  public:
   /// Throws Error (input) for two requests of one name, one without a kind, and values for `missing` that do not fit
   /// their request.
   explicit ExampleReader(std::vector<FeatureRequest> requests);
 
-  const std::vector<FeatureRequest>& requests() const { return requests_; }
+  const std::vector<FeatureRequest>& requests() const { return requests_; }  ///< as given
 
   /// `where` names the record in a message; it is called for that alone. Throws Error (data) for a record that is no
   /// tf.train.Example, and for a feature that is missing, of another kind or of another length.

@@ -17,10 +17,12 @@ namespace lockstep::data {
 /// A record that is not a tf.train.Example.
 class MalformedExample : public Error {
  public:
+  /// With what is wrong, for the message.
   explicit MalformedExample(std::string_view reason)
       : Error(ErrorCategory::data, "tf.train.Example", "needed a message in protobuf's wire format", reason) {}
 };
 
+/// What a feature holds; missing: neither of the three.
 enum class FeatureKind { missing, bytes, floats, int64s };
 
 /// "missing", "bytes", "float", "int64".
@@ -28,11 +30,11 @@ std::string_view feature_kind_name(FeatureKind kind);
 
 /// The values of a feature, in the list of its kind; bytes lie in the record.
 struct FeatureValues {
-  std::vector<std::string_view> bytes;
-  std::vector<float> floats;
-  std::vector<std::int64_t> int64s;
+  std::vector<std::string_view> bytes;  ///< where the feature holds bytes; they lie in the record
+  std::vector<float> floats;            ///< where it holds floats
+  std::vector<std::int64_t> int64s;     ///< where it holds integers
 
-  std::size_t size() const { return bytes.size() + floats.size() + int64s.size(); }
+  std::size_t size() const { return bytes.size() + floats.size() + int64s.size(); }  ///< values of any kind
   /// Keeps the memory.
   void clear();
 };
@@ -45,7 +47,7 @@ class FeatureView {
   /// `entry` is the map entry of the feature, its name and value; `value` the last of its `values` values.
   FeatureView(std::string_view entry, std::string_view value, int values);
 
-  FeatureKind kind() const { return kind_; }
+  FeatureKind kind() const { return kind_; }  ///< what the feature holds
   /// Number of values; 0 where it is missing.
   std::size_t size() const;
   /// Value `index` of a bytes feature; it must have so many.

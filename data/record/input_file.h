@@ -29,8 +29,8 @@ class InputFile {
   InputFile& operator=(InputFile&& other) noexcept;
   ~InputFile();
 
-  const std::filesystem::path& path() const { return path_; }
-  int descriptor() const { return descriptor_; }
+  const std::filesystem::path& path() const { return path_; }  ///< as it was opened
+  int descriptor() const { return descriptor_; }               ///< for reads at offsets; this object closes it
   /// Of the file as it is now. Throws Error.
   FileStamp stamp() const;
 

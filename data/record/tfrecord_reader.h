@@ -28,8 +28,8 @@ class TFRecordReader {
 
   /// Of the record that next() gave or failed at last.
   RecordLocation location() const;
-  std::int64_t records_read() const { return record_ + 1; }
-  Compression compression() const { return compression_; }
+  std::int64_t records_read() const { return record_ + 1; }  ///< records that next() has returned
+  Compression compression() const { return compression_; }   ///< of the file, as asked for or recognized
 
  private:
   std::size_t need(std::size_t count);

@@ -32,7 +32,7 @@ class TFRecordWriter {
   /// finish() and publish(). Without it nothing stays.
   void close();
 
-  std::int64_t records() const { return records_; }
+  std::int64_t records() const { return records_; }  ///< records written so far
 
  private:
   void flush();

@@ -8,11 +8,12 @@
 
 namespace lockstep::data {
 
+/// Whether a table begins with the names of its columns; automatic: seen from its first lines.
 enum class CsvHeader { automatic, yes, no };
 
 /// A column is named as the header names it, or by its number from 1.
 struct CsvOptions {
-  CsvHeader header = CsvHeader::automatic;
+  CsvHeader header = CsvHeader::automatic;    ///< whether the first line holds names
   std::string label = {};                     ///< the class; empty: the last column, unless there are targets
   std::vector<std::string> targets = {};      ///< numbers to be predicted (regression), in the place of a label
   std::vector<std::string> columns = {};      ///< features, in this order; empty: all that are nothing else
@@ -30,8 +31,8 @@ struct CsvOptions {
 
 /// A table and how it is read.
 struct CsvSpec {
-  std::filesystem::path file;
-  CsvOptions options = {};
+  std::filesystem::path file;  ///< the table
+  CsvOptions options = {};     ///< how to read it
 
   /// Reads "FILE", or "FILE?label=species&...", with options after the last question mark. Throws Error (input) that
   /// begins with `where`.

@@ -10,16 +10,16 @@
 
 namespace lockstep::data {
 
-inline constexpr const char* kDatasetJson = "dataset.json";
+inline constexpr const char* kDatasetJson = "dataset.json";  ///< The file beside the shards that says what they hold.
 
 /// One part ("train", "test") of a data set in a directory.
 struct PartDescription {
-  std::vector<std::string> files = {};  ///< names within the directory, in record order
-  std::int64_t records = 0;
-  std::string input_feature;
-  std::string label_feature;
-  std::vector<std::int64_t> shape;
-  std::int64_t classes = 0;
+  std::vector<std::string> files = {};        ///< names within the directory, in record order
+  std::int64_t records = 0;                   ///< in the part's shards
+  std::string input_feature;                  ///< the feature of each Example with the sample
+  std::string label_feature;                  ///< the feature with the label
+  std::vector<std::int64_t> shape;            ///< [H, W, C], or the sizes of another kind of sample
+  std::int64_t classes = 0;                   ///< number of classes; 0 for a regression
   std::vector<std::string> class_names = {};  ///< by number; empty where they are not known
 
   /// Whether records of both can stand in one data set: the same features, shape and classes.

@@ -70,6 +70,14 @@ auto with_image(const fs::path& path, Use use) {
 
 }  // namespace
 
+std::vector<fs::path> class_folders(const fs::path& directory) {
+  std::vector<fs::path> folders = folders_in(directory);
+  if (folders.empty())
+    throw Error(ErrorCategory::data, directory.string(), "needed a folder for each class, with images in it",
+                "there are no folders");
+  return folders;
+}
+
 ImageFolderSource::ImageFolderSource(const fs::path& directory, const std::vector<std::int64_t>& shape)
     : directory_(directory) {
   find_classes();
@@ -88,10 +96,7 @@ ImageFolderSource::ImageFolderSource(const fs::path& directory, const std::vecto
 }
 
 void ImageFolderSource::find_classes() {
-  for (const fs::path& folder : folders_in(directory_)) class_names_.push_back(folder.filename().string());
-  if (class_names_.empty())
-    throw Error(ErrorCategory::data, directory_.string(), "needed a folder for each class, with images in it",
-                "there are no folders");
+  for (const fs::path& folder : class_folders(directory_)) class_names_.push_back(folder.filename().string());
   for (std::size_t i = 0; i < class_names_.size(); ++i) find_files(static_cast<std::int32_t>(i));
 }
 

@@ -48,6 +48,9 @@ class ImageFolderSource final : public RecordSource {
   std::optional<ImageTransform> as_stored_;  // always there once the source is constructed
 };
 
+/// The folders in `directory` that are classes, sorted. Throws Error (data) where there are none.
+std::vector<std::filesystem::path> class_folders(const std::filesystem::path& directory);
+
 /// Whether `directory` has a folder with an image in it or below.
 bool is_image_folder(const std::filesystem::path& directory);
 

@@ -23,7 +23,7 @@ class MemorySource final : public RecordSource {
   /// for a label outside 0 .. classes-1.
   MemorySource(MemoryFeatures features, MemoryLabels labels, SampleSpec spec);
 
-  const SampleSpec& spec() const override { return spec_; }
+  const SampleSpec& spec() const override { return spec_; }  ///< what every sample looks like
   std::int64_t size() const override { return records_; }
   bool has_images() const override { return std::holds_alternative<std::vector<std::uint8_t>>(features_); }
   void read(std::int64_t record_id, Sample& sample) const override;

@@ -19,14 +19,15 @@ namespace lockstep::data {
 /// image/width, image/channels and, where the class has a name, image/class/text.
 enum class FeatureEncoding { bytes, floats, encoded };
 
+/// How shards are written.
 struct ShardOptions {
-  std::filesystem::path directory;  ///< made where it is missing
-  std::string part = "train";       ///< names the files: train-00000-of-00004.tfrecord
-  int shards = 1;
-  Compression compression = Compression::none;
-  FeatureEncoding encoding = FeatureEncoding::bytes;
-  std::string input_feature = "image";
-  std::string label_feature = "label";
+  std::filesystem::path directory;                    ///< made where it is missing
+  std::string part = "train";                         ///< names the files: train-00000-of-00004.tfrecord
+  int shards = 1;                                     ///< files, of sizes that differ by one record at most
+  Compression compression = Compression::none;        ///< of the files
+  FeatureEncoding encoding = FeatureEncoding::bytes;  ///< of each sample within its Example
+  std::string input_feature = "image";                ///< its name
+  std::string label_feature = "label";                ///< its name
   /// Records in an order of their own that depends on this seed; else in the order of the source.
   std::optional<std::uint64_t> shuffle = {};
   bool overwrite = false;  ///< replace the shards of this part that are there

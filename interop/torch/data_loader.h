@@ -21,9 +21,11 @@ namespace lockstep::torch {
 
 /// The first `rows` rows, a view.
 inline ::torch::Tensor first_rows(const ::torch::Tensor& batch, std::int64_t rows) { return batch.narrow(0, 0, rows); }
+/// The first `rows` samples, views.
 inline ::torch::data::Example<> first_rows(const ::torch::data::Example<>& batch, std::int64_t rows) {
   return {first_rows(batch.data, rows), first_rows(batch.target, rows)};
 }
+/// The first `rows` samples, views.
 inline ::torch::data::TensorExample first_rows(const ::torch::data::TensorExample& batch, std::int64_t rows) {
   return {first_rows(batch.data, rows)};
 }
@@ -34,14 +36,16 @@ template <typename Inner>
 class EmptyParts : public ::torch::data::datasets::BatchDataset<EmptyParts<Inner>, typename Inner::BatchType,
                                                                 typename Inner::BatchRequestType> {
  public:
+  /// Around a mapped data set that ends in a collation.
   explicit EmptyParts(Inner inner) : inner_(std::move(inner)) {}
 
+  /// The batch of these samples; of no rows where the only index is kNoSample.
   typename Inner::BatchType get_batch(typename Inner::BatchRequestType indices) override {
     if (indices.size() != 1 || indices[0] != DistributedSampler::kNoSample) return inner_.get_batch(indices);
     const std::array<std::size_t, 1> first{0};
     return first_rows(inner_.get_batch(first), 0);
   }
-  DistributedSampler::OptionalSize size() const override { return inner_.size(); }
+  DistributedSampler::OptionalSize size() const override { return inner_.size(); }  ///< that of the data set within
 
  private:
   Inner inner_;

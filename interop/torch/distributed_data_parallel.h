@@ -21,7 +21,7 @@ namespace lockstep::torch {
 struct DataParallelOptions {
   /// Buckets, compression, groups, predivide factor, clipping. backward_passes_per_step has no say: no_sync() has.
   strategy::ReducerOptions gradients = {};
-  BufferSync buffers = BufferSync::broadcast;
+  BufferSync buffers = BufferSync::broadcast;  ///< of all ranks, made equal before a forward pass
   /// The dimension of the first tensor that forward() is given which counts samples; nothing: ranks weigh the same.
   std::optional<std::int64_t> batch_dimension = 0;
 };
@@ -29,14 +29,16 @@ struct DataParallelOptions {
 /// What DistributedDataParallel does that does not depend on the type of the module.
 class ModuleExchange {
  public:
+  /// Over `workers`, which outlive it. Collective.
   ModuleExchange(strategy::Workers& workers, ::torch::nn::Module& module, const DataParallelOptions& options);
 
   /// `batch`: the first tensor that forward() is given; null where there is none.
   void forward_begins(const at::Tensor* batch);
   /// Whether the next backward passes are only added up here.
   void set_synchronizing(bool on) { synchronizing_ = on; }
+  /// Whether the next backward passes reduce what they give.
   bool is_synchronizing() const { return synchronizing_; }
-  ParameterGradients& gradients() { return gradients_; }
+  ParameterGradients& gradients() { return gradients_; }  ///< where gradients lie, and how they travel
 
  private:
   PassPlan plan_pass();
@@ -54,6 +56,7 @@ class ModuleExchange {
 /// What counts is when backward() runs.
 class [[nodiscard]] NoSync {
  public:
+  /// From here on backward passes of `exchange` only add up.
   explicit NoSync(ModuleExchange& exchange) : exchange_(exchange), before_(exchange.is_synchronizing()) {
     exchange_.set_synchronizing(false);
   }
@@ -94,6 +97,7 @@ class DistributedDataParallel {
   DistributedDataParallel(strategy::Session& session, std::shared_ptr<Module> module,
                           const DataParallelOptions& options = {})
       : DistributedDataParallel(session.workers(), std::move(module), options) {}
+  /// The same for a module in the holder that TORCH_MODULE makes.
   DistributedDataParallel(strategy::Session& session, const ::torch::nn::ModuleHolder<Module>& module,
                           const DataParallelOptions& options = {})
       : DistributedDataParallel(session.workers(), module.ptr(), options) {}
@@ -101,6 +105,7 @@ class DistributedDataParallel {
   DistributedDataParallel(strategy::Workers& workers, std::shared_ptr<Module> module,
                           const DataParallelOptions& options = {})
       : module_(std::move(module)), exchange_(workers, *module_, options) {}
+  /// The same for a module in the holder that TORCH_MODULE makes.
   DistributedDataParallel(strategy::Workers& workers, const ::torch::nn::ModuleHolder<Module>& module,
                           const DataParallelOptions& options = {})
       : DistributedDataParallel(workers, module.ptr(), options) {}
@@ -112,14 +117,15 @@ class DistributedDataParallel {
     return module_->forward(std::forward<Arguments>(arguments)...);
   }
   template <typename... Arguments>
+  /// As forward().
   auto operator()(Arguments&&... arguments) {
     return forward(std::forward<Arguments>(arguments)...);
   }
 
   /// The module: its parameters, train(), eval(), to save it.
   Module* operator->() const { return module_.get(); }
-  Module& operator*() const { return *module_; }
-  const std::shared_ptr<Module>& module() const { return module_; }
+  Module& operator*() const { return *module_; }                     ///< the module itself
+  const std::shared_ptr<Module>& module() const { return module_; }  ///< the module, as it is owned
 
   /// For gradient accumulation: { auto passes = net.no_sync(); … backward(); … } and one more backward() outside.
   NoSync no_sync() { return NoSync(exchange_); }
@@ -156,6 +162,7 @@ template <typename Module>
   return archive;
 }
 template <typename Module>
+/// Reads what operator<< wrote, and what torch::save wrote of the module.
 ::torch::serialize::InputArchive& operator>>(::torch::serialize::InputArchive& archive,
                                              DistributedDataParallel<Module>& net) {
   net->load(archive);

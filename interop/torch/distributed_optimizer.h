@@ -17,15 +17,16 @@ namespace lockstep::torch {
 /// What DistributedOptimizer does that does not depend on the type of the optimizer.
 class OptimizerExchange {
  public:
+  /// Over `workers`, which outlive it. Collective.
   OptimizerExchange(strategy::Workers& workers, ::torch::optim::Optimizer& optimizer, const NamedTensors& parameters,
                     const strategy::ReducerOptions& options);
 
-  void set_samples(double samples) { samples_ = samples; }
-  void broadcast_parameters(int root);
-  void broadcast_optimizer_state(int root);
-  bool step();
-  bool flush();
-  ParameterGradients& gradients() { return gradients_; }
+  void set_samples(double samples) { samples_ = samples; }  ///< see DistributedOptimizer, as all that follows
+  void broadcast_parameters(int root);                      ///< collective
+  void broadcast_optimizer_state(int root);                 ///< collective
+  bool step();                                              ///< collective
+  bool flush();                                             ///< collective
+  ParameterGradients& gradients() { return gradients_; }    ///< where gradients lie, and how they travel
 
  private:
   bool update();
@@ -74,7 +75,7 @@ class DistributedOptimizer {
                        const strategy::ReducerOptions& options = {})
       : inner_(optimizer), exchange_(workers, optimizer, parameters, options) {}
 
-  Optimizer& inner() { return inner_; }
+  Optimizer& inner() { return inner_; }  ///< what was wrapped
 
   /// All ranks' parameters become those of rank `root`. Collective, between steps.
   void broadcast_parameters(int root = 0) { exchange_.broadcast_parameters(root); }
@@ -101,6 +102,7 @@ class DistributedOptimizer {
 
   double gradient_norm() { return reducer().gradient_norm(); }  ///< of the last step, before clipping
   double samples() { return reducer().samples(); }              ///< of the last step, over all ranks
+  /// What its buckets did, and numbers of the last step.
   strategy::GradientReducer& reducer() { return exchange_.gradients().reducer(); }
 
  private:

@@ -37,8 +37,10 @@ struct SamplerOptions {
 /// than its batch and drop them all: use the one here.
 class DistributedSampler : public ::torch::data::samplers::Sampler<> {
  public:
-  using Indices = std::vector<std::size_t>;
+  using Indices = std::vector<std::size_t>;  ///< What a loader asks a data set for.
+  /// Nothing at the end of the epoch.
   using OptionalIndices = decltype(std::declval<::torch::data::samplers::Sampler<>&>().next(1));
+  /// As data sets tell it.
   using OptionalSize = decltype(std::declval<const ::torch::data::datasets::BatchDataset<void>&>().size());
 
   /// Stands for no sample (SamplerOptions::empty_parts).
@@ -48,6 +50,7 @@ class DistributedSampler : public ::torch::data::samplers::Sampler<> {
   /// options out of range, the same on all ranks.
   DistributedSampler(const strategy::Session& session, std::int64_t size, const SamplerOptions& options)
       : DistributedSampler(session.rank(), session.size(), size, options) {}
+  /// The same for rank `rank` of `ranks`.
   DistributedSampler(int rank, int ranks, std::int64_t size, const SamplerOptions& options);
 
   /// The next epoch, from its start; the first call, before any next(), leaves the first epoch as it is. `new_size`:
@@ -58,16 +61,16 @@ class DistributedSampler : public ::torch::data::samplers::Sampler<> {
   OptionalIndices next(std::size_t batch_size) override;
   /// Epoch and position in it.
   void save(::torch::serialize::OutputArchive& archive) const override;
-  void load(::torch::serialize::InputArchive& archive) override;
+  void load(::torch::serialize::InputArchive& archive) override;  ///< goes on where save() stood
 
-  std::int64_t epoch() const { return epoch_; }
+  std::int64_t epoch() const { return epoch_; }  ///< that is under way
   /// Begins `epoch` anew: the reset() of the loader leaves it as it is.
   void set_epoch(std::int64_t epoch);
   /// Steps of an epoch, the same on all ranks.
   std::int64_t steps_per_epoch() const;
   /// Samples of `step` in the epoch that this rank takes, and those that all ranks take together.
   std::int64_t samples(std::int64_t step) const { return part(step).size(); }
-  std::int64_t global_samples(std::int64_t step) const;
+  std::int64_t global_samples(std::int64_t step) const;  ///< samples of `step` that all ranks take together
 
  private:
   void check() const;

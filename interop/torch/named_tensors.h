@@ -14,13 +14,16 @@ namespace lockstep::torch {
 /// from several modules.
 class NamedTensors {
  public:
-  using Pairs = std::vector<std::pair<std::string, at::Tensor>>;
+  using Pairs = std::vector<std::pair<std::string, at::Tensor>>;  ///< Names and tensors, in order.
 
-  NamedTensors(Pairs pairs) : pairs_(std::move(pairs)) {}                       // NOLINT(google-explicit-constructor)
+  /// As they are.
+  NamedTensors(Pairs pairs) : pairs_(std::move(pairs)) {}  // NOLINT(google-explicit-constructor)
+  /// Of what named_parameters() and named_buffers() give.
   NamedTensors(const ::torch::OrderedDict<std::string, at::Tensor>& tensors) {  // NOLINT(google-explicit-constructor)
     for (const auto& item : tensors) pairs_.emplace_back(item.key(), item.value());
   }
 
+  /// In order.
   const Pairs& pairs() const { return pairs_; }
 
  private:

@@ -54,6 +54,7 @@ ParameterGradients::ParameterGradients(strategy::Workers& workers, const NamedTe
       watched_.push_back(tensor);
     }
     if (watched_.empty()) refuse("needed a parameter that requires gradients", "there is none");
+    return std::string();
   });
   device_ = make_gradient_device(workers.device());
   reducer_ = std::make_unique<strategy::GradientReducer>(workers, layouts_of(names_, watched_), options,

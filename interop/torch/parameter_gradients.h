@@ -21,7 +21,7 @@ namespace lockstep::torch {
 
 /// How the next backward pass counts.
 struct PassPlan {
-  double samples = 1;
+  double samples = 1;                ///< of this rank in the pass
   std::optional<bool> is_last = {};  ///< see GradientReducer::begin_pass
 };
 
@@ -56,7 +56,7 @@ class ParameterGradients final : private BackwardListener {
   bool reduce_rest();
   /// Removes gradients (`set_to_none`) or has them be zeros. Throws Error (input) between backward and step.
   void clear(bool set_to_none);
-  strategy::GradientReducer& reducer() { return *reducer_; }
+  strategy::GradientReducer& reducer() { return *reducer_; }  ///< what reduces the gradients
 
  private:
   /// Which tensor was a gradient, and how often it had been changed.

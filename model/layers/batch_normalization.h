@@ -10,12 +10,14 @@ namespace lockstep::model {
 /// uses the moving statistics.
 class BatchNormalization final : public Layer {
  public:
+  /// How it follows the batches.
   struct Options {
-    float momentum = 0.99f;
-    float epsilon = 1e-3f;
-    float initial_gamma = 1;
+    float momentum = 0.99f;   ///< part of the old moving statistics that is kept in each step
+    float epsilon = 1e-3f;    ///< added to the variance before its root
+    float initial_gamma = 1;  ///< initial scale of each channel
   };
   BatchNormalization() : options_() {}
+  /// With a scale and an offset for each channel.
   explicit BatchNormalization(const Options& options) : options_(options) {}
 
   std::string kind() const override { return "batch_normalization"; }

@@ -18,9 +18,11 @@ class ReLU final : public Layer {
 /// 2014). The mask depends on (seed, step, layer, index of the sample in the global batch) alone. Nothing in inference.
 class Dropout final : public Layer {
  public:
+  /// How much is dropped.
   struct Options {
-    float rate = 0.5f;
+    float rate = 0.5f;  ///< part of the elements that becomes 0 in training, from 0 to less than 1
   };
+  /// Refuses other rates when it is added to a network.
   explicit Dropout(const Options& options) : options_(options) {}
   std::string kind() const override { return "dropout"; }
   Shape build(BuildContext& context) const override;

@@ -10,11 +10,12 @@ namespace lockstep::model {
 
 /// Height and width; one number means both.
 struct Extent2D {
+  /// The same in both directions: `.kernel = 3`.
   Extent2D(std::int64_t both)
       : height(both), width(both) {}  // NOLINT(google-explicit-constructor): `.kernel = 3` is the point
-  Extent2D(std::int64_t h, std::int64_t w) : height(h), width(w) {}
-  std::int64_t height;
-  std::int64_t width;
+  Extent2D(std::int64_t h, std::int64_t w) : height(h), width(w) {}  ///< of `h` rows and `w` columns
+  std::int64_t height;                                               ///< rows
+  std::int64_t width;                                                ///< columns
 };
 
 /// valid: windows inside the input only. same: ceil(input / stride) outputs, zeros around, the odd one at the end (as
@@ -22,15 +23,23 @@ struct Extent2D {
 /// ResNet).
 enum class Padding { valid, same, symmetric };
 
-Padding parse_padding(std::string_view name);
+Padding parse_padding(std::string_view name);  ///< throws Error (input) that lists the names
 
 /// A window applied to an image: output extents and the zeros around the input.
 struct WindowGeometry {
-  std::int64_t height = 0, width = 0, channels = 0;
-  std::int64_t kernel_height = 0, kernel_width = 0;
-  std::int64_t stride_height = 0, stride_width = 0;
-  std::int64_t output_height = 0, output_width = 0;
-  std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
+  std::int64_t height = 0;         ///< of an input sample, in pixels
+  std::int64_t width = 0;          ///< of an input sample, in pixels
+  std::int64_t channels = 0;       ///< of an input sample
+  std::int64_t kernel_height = 0;  ///< of a window, in pixels
+  std::int64_t kernel_width = 0;   ///< of a window, in pixels
+  std::int64_t stride_height = 0;  ///< from one window to the one below, in pixels
+  std::int64_t stride_width = 0;   ///< from one window to the next, in pixels
+  std::int64_t output_height = 0;  ///< of an output sample, in windows
+  std::int64_t output_width = 0;   ///< of an output sample, in windows
+  std::int64_t pad_top = 0;        ///< rows of zeros above
+  std::int64_t pad_bottom = 0;     ///< rows of zeros below
+  std::int64_t pad_left = 0;       ///< columns of zeros before
+  std::int64_t pad_right = 0;      ///< columns of zeros behind
 };
 
 /// Refuses through `context` non-positive extents and windows larger than the padded input.

@@ -7,6 +7,7 @@
 
 namespace lockstep::zoo {
 
+/// Its sizes.
 struct FastCifarOptions {
   std::int64_t width = 64;  ///< filters of the first block; the second and the third have four times as many
 };

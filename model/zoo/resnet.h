@@ -14,6 +14,7 @@ enum class Stem {
   imagenet,  ///< a 7x7 convolution of stride 2, then 3x3 max pooling of stride 2
 };
 
+/// Which of the residual networks, and for which images.
 struct ResNetOptions {
   std::int64_t width = 64;                  ///< filters of the first stage; each of the three later ones doubles them
   std::optional<Stem> stem = std::nullopt;  ///< by the input's size where not given: cifar up to 64x64

@@ -34,8 +34,10 @@ Json device_of(const Placement& place) {
   Json device = {{"replica", place.replica},
                  {"rank", place.rank},
                  {"host", place.host},
+                 {"local_rank", place.local_rank},
                  {"device", place.device},
                  {"cores", place.cores}};
+  if (!place.interface.empty()) device["interface"] = place.interface;
   if (!place.is_on_gpu()) return device;
   device["gpu"] = place.gpu.name;
   device["uuid"] = place.gpu.uuid;

@@ -17,12 +17,12 @@ class JsonEvents final : public Callback {
   /// A step event after every `log_every` steps; 0 for none. `out` must outlive this.
   JsonEvents(std::FILE* out, std::int64_t log_every) : out_(out), log_every_(log_every) {}
 
-  void on_train_begin(const TrainBegin& begin) override;
-  void on_train_end(const TrainEnd& end) override;
-  void on_epoch_begin(std::int64_t epoch) override;
-  void on_epoch_end(const EpochLogs& logs) override;
-  void on_batch_end(const StepLogs& logs) override;
-  void on_checkpoint(const CheckpointLogs& logs) override;
+  void on_train_begin(const TrainBegin& begin) override;    ///< writes the event `start`
+  void on_train_end(const TrainEnd& end) override;          ///< writes the event `end`
+  void on_epoch_begin(std::int64_t epoch) override;         ///< notes where the epoch begins
+  void on_epoch_end(const EpochLogs& logs) override;        ///< writes the event `epoch`
+  void on_batch_end(const StepLogs& logs) override;         ///< writes the event `step`, as often as the options say
+  void on_checkpoint(const CheckpointLogs& logs) override;  ///< writes the event `checkpoint`
   bool may_stop_at_batches() const override { return false; }
 
  private:

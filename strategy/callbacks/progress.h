@@ -14,6 +14,7 @@ namespace lockstep::strategy {
 /// epoch and per checkpoint, and a summary. To be used on the chief alone.
 class Progress final : public Callback {
  public:
+  /// What is shown, and how often.
   struct Options {
     std::int64_t log_every = 100;  ///< steps between plain lines; 0 for none
     bool terminal = false;         ///< whether `out` can rewrite its last line
@@ -21,12 +22,12 @@ class Progress final : public Callback {
   /// `out` must outlive this.
   Progress(std::FILE* out, const Options& options) : out_(out), options_(options) {}
 
-  void on_train_begin(const TrainBegin& begin) override;
-  void on_train_end(const TrainEnd& end) override;
-  void on_epoch_begin(std::int64_t epoch) override;
-  void on_epoch_end(const EpochLogs& logs) override;
-  void on_batch_end(const StepLogs& logs) override;
-  void on_checkpoint(const CheckpointLogs& logs) override;
+  void on_train_begin(const TrainBegin& begin) override;    ///< shows what runs where
+  void on_train_end(const TrainEnd& end) override;          ///< shows the totals
+  void on_epoch_begin(std::int64_t epoch) override;         ///< notes where the epoch begins
+  void on_epoch_end(const EpochLogs& logs) override;        ///< shows the line of an epoch
+  void on_batch_end(const StepLogs& logs) override;         ///< shows how far the epoch is
+  void on_checkpoint(const CheckpointLogs& logs) override;  ///< shows where the checkpoint lies
   bool may_stop_at_batches() const override { return false; }
 
  private:

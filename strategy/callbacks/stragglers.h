@@ -20,7 +20,9 @@ class Stragglers final : public Callback {
   /// Looks after every `steps` steps, 1 or more.
   Stragglers(const Strategy& strategy, std::int64_t steps);
 
+  /// Notes where the training begins.
   void on_train_begin(const TrainBegin& begin) override { first_step_ = begin.first_step + 1; }
+  /// Adds the step, and names who was slow at the end of an interval.
   void on_batch_end(const StepLogs& logs) override;
   bool may_stop_at_batches() const override { return false; }
 

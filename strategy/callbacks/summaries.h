@@ -20,9 +20,10 @@ class Summaries final : public Callback {
   /// Error (data) where `directory` cannot be written.
   Summaries(const std::filesystem::path& directory, std::int64_t log_every, const std::string& configuration);
 
-  void on_train_end(const TrainEnd& end) override;
-  void on_epoch_end(const EpochLogs& logs) override;
-  void on_batch_end(const StepLogs& logs) override;
+  void on_train_end(const TrainEnd& end) override;    ///< puts what was written on the disk
+  void on_epoch_end(const EpochLogs& logs) override;  ///< writes the curves of epochs
+  void on_batch_end(const StepLogs& logs) override;   ///< writes the curves of steps, as often as was asked for
+  /// Puts what was written on the disk, so that curves and checkpoints go together.
   void on_checkpoint(const CheckpointLogs& logs) override;
   bool may_stop_at_batches() const override { return false; }
 

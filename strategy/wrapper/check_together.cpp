@@ -1,27 +1,38 @@
 #include "strategy/wrapper/check_together.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "device/error.h"
 
 namespace lockstep::strategy {
 
-void check_together(Workers& workers, const std::function<void()>& check) {
+void check_together(Workers& workers, const std::function<std::string()>& check) {
   std::optional<Error> mine;
+  std::string text = "=";  // before what was returned; "!" before an error
   try {
-    check();
+    text += check();
   } catch (const Error& error) {
     mine = error;
+    text = std::string("!") + error.what();
   }
-  const std::string text = mine ? mine->what() : "";
-  for (const auto& bytes : workers.group().all_gather(std::as_bytes(std::span(text)))) {
-    if (mine) throw *mine;
-    if (bytes.empty()) continue;
-    throw Error(ErrorCategory::input, "distributed_optimizer", "needed the same options and parameters on all ranks",
-                std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  std::vector<std::string> texts;
+  for (const auto& bytes : workers.group().all_gather(std::as_bytes(std::span(text))))
+    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (mine) throw *mine;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank].front() == '!')
+      throw Error(ErrorCategory::input, "distributed_optimizer", "needed what all ranks can use",
+                  fmt::format("rank {}: {}", rank, texts[rank].substr(1)));
+    if (texts[rank] != texts.front())
+      throw Error(
+          ErrorCategory::input, "distributed_optimizer", "needed the same options on all ranks",
+          fmt::format("rank 0 has {} and rank {} has {}", texts.front().substr(1), rank, texts[rank].substr(1)));
   }
 }
 

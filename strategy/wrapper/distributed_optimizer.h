@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <optional>
 #include <ranges>
 #include <span>
 #include <string_view>
@@ -13,7 +14,7 @@
 
 namespace lockstep::strategy {
 
-using DistributedOptions = ReducerOptions;
+using DistributedOptions = ReducerOptions;  ///< How gradients travel; see ReducerOptions.
 
 /// A range of Parameter.
 template <typename T>
@@ -51,7 +52,9 @@ concept OptimizerWithState = requires(T& optimizer) {
 /// process does at the same global batch, to float rounding.
 ///
 /// All ranks call the same functions in the same order. Calls in another order are an Error (input) that says which
-/// comes when; it reaches all ranks. One thread at a time.
+/// comes when; it reaches all ranks. One thread at a time. A rank that is alone at something, such as saving, for
+/// longer than the stall timeout (SessionOptions::workers) while others wait for it is taken for lost, unless it calls
+/// Workers::activity().tick() now and then.
 template <OptimizerWithParameters Inner>
 class DistributedOptimizer {
  public:
@@ -64,28 +67,27 @@ class DistributedOptimizer {
   DistributedOptimizer(Workers& workers, Inner& inner, const DistributedOptions& options = {})
       : inner_(inner), parameters_(copied(inner.parameters())), exchange_(workers, parameters_, options) {}
 
-  Inner& inner() { return inner_; }
+  Inner& inner() { return inner_; }  ///< what was wrapped
 
   /// All ranks' parameters become those of rank `root`. Collective, between steps.
   void broadcast_parameters(int root = 0) { exchange_.broadcast_values(refreshed(), root); }
   /// The same for what the optimizer keeps between steps. Collective, between steps. Throws Error (communication) where
   /// ranks keep arrays of other sizes.
   void broadcast_optimizer_state(int root = 0) requires OptimizerWithState<Inner> {
-    exchange_.broadcast_values(copied(inner_.state()), root);
+    exchange_.broadcast_state(copied(inner_.state()), root);
   }
 
-  /// Before a backward pass whose gradients are announced one by one (gradient_ready); else it may be left out.
-  void begin_backward(double samples = 1) {
-    refreshed();
-    exchange_.begin_backward(samples);
-  }
-  /// The gradient of a parameter (by its number in parameters()) is complete: where a wire lies between ranks, its
-  /// reduction begins while backward goes on.
+  /// Before a backward pass over `samples` samples whose gradients are announced one by one (gradient_ready); else it
+  /// may be left out. Until backward_done() parameters and gradients stay where they are now.
+  void begin_backward(double samples = 1) { exchange_.begin_backward(refreshed(), samples); }
+  /// The gradient of a parameter (by its number in parameters()) is there and complete: where a wire lies between
+  /// ranks, its reduction begins while backward goes on.
   void gradient_ready(std::size_t parameter) { exchange_.gradient_ready(parameters_, parameter); }
-  /// A backward pass over `samples` samples of this rank is done; gradients are means over them. The same number (1) on
-  /// all ranks lets ranks weigh the same; 0 is for a rank that had no samples. While more passes of the step follow the
-  /// gradients are kept here and cleared there.
-  void backward_done(double samples = 1) { exchange_.backward_done(refreshed(), samples); }
+  /// A backward pass over `samples` samples of this rank is done; gradients are means over them. The same number on all
+  /// ranks (as without one) lets ranks weigh the same; 0 is for a rank that had no samples. Behind begin_backward() it
+  /// is left out, or the same. While more passes of the step follow the gradients are kept here and cleared there.
+  /// Collective in the first step.
+  void backward_done(std::optional<double> samples = {}) { exchange_.backward_done(refreshed(), samples); }
 
   /// Replaces the gradients by those of all ranks, for code that looks at them or changes them before step(), which
   /// then only updates.
@@ -98,7 +100,7 @@ class DistributedOptimizer {
   }
   /// At the end of an epoch: a step from the backward passes that are left over, where backward_passes_per_step does
   /// not divide their number. Averaged over the samples there were. Whether there was anything. Called by all ranks,
-  /// which may have different numbers of passes.
+  /// after as many steps on each; of the passes behind them they may have different numbers.
   bool flush() { return exchange_.synchronize_rest(refreshed()) && update(); }
   /// The inner optimizer's zero_grad(), where it has one; an error between a backward pass and the step.
   void zero_grad() requires requires(Inner& inner) { inner.zero_grad(); }
@@ -107,8 +109,12 @@ class DistributedOptimizer {
     inner_.zero_grad();
   }
 
+  /// Whether any rank had a gradient of the parameter in the last step. An optimizer that passes over parameters
+  /// without a gradient asks here, so that all ranks pass over the same; where none had one it is zero.
+  bool has_gradient(std::size_t parameter) const { return exchange_.reducer().has_gradient(parameter); }
   double gradient_norm() const { return exchange_.reducer().gradient_norm(); }  ///< of the last step, before clipping
   double samples() const { return exchange_.reducer().samples(); }              ///< of the last step, over all ranks
+  /// What reduces the gradients: its buckets, and numbers of the last step.
   GradientReducer& reducer() { return exchange_.reducer(); }
 
  private:

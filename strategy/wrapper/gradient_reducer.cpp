@@ -30,15 +30,24 @@ GradientReducer::GradientReducer(Workers& workers, std::vector<ParameterLayout> 
     : workers_(workers),
       parameters_(std::move(parameters)),
       options_(options),
-      math_(math ? std::move(math) : std::make_unique<HostGradientMath>()),
+      math_(std::move(math)),
       pass_has_(parameters_.size()),
       step_has_(parameters_.size()),
       counts_(kFlags + parameters_.size()),
       last_gradient_(parameters_.size()) {
+  const bool has_math = math_ != nullptr;
+  if (!has_math) math_ = std::make_unique<HostGradientMath>();
+  const bool on_gpu = workers_.device().kind == device::DeviceKind::gpu;
   workers_.settle();
   check_together(workers_, [&] {
     check_options(options_);
     layout_ = make_gradient_layout(parameters_, options_);
+    if (on_gpu && (compute == nullptr || !has_math))
+      throw Error(
+          ErrorCategory::input, "distributed_optimizer",
+          "needed a stream and the mathematics of the GPU for gradients on " + device::to_string(workers_.device()),
+          "got those of the host: Workers of code in host memory are on the CPU");
+    return to_string(options_);
   });
   allreduce::check_layout(workers_.group(), describe(parameters_));
   memory_ = workers_.group().allocate((layout_.size + counts_.size()) * sizeof(float));
@@ -139,6 +148,7 @@ float GradientReducer::factor_after() const {
 }
 
 void GradientReducer::take(std::size_t parameter, std::span<const float> values) {
+  LOCKSTEP_CHECK_OP(parameter, <, parameters_.size());
   const std::string& name = parameters_[parameter].name;
   if (!in_pass_) misused("needed an open backward pass for a gradient", fmt::format("{} came outside of one", name));
   if (pass_has_[parameter])
@@ -146,7 +156,11 @@ void GradientReducer::take(std::size_t parameter, std::span<const float> values)
   if (values.size() != parameters_[parameter].elements())
     misused(fmt::format("needed {} elements of {}", parameters_[parameter].elements(), name),
             fmt::format("its gradient has {}", values.size()));
-  if (pass_samples_ == 0) return;  // a mean over nothing, if it is a number at all
+  if (pass_samples_ == 0) {  // a mean over nothing, if it is a number at all
+    pass_has_[parameter] = true;
+    if (is_last_pass()) complete_without(parameter);
+    return;
+  }
   const float factor = is_last_pass() ? factor_before() : 1;
   if (!is_alone()) {
     if (step_has_[parameter])
@@ -159,6 +173,7 @@ void GradientReducer::take(std::size_t parameter, std::span<const float> values)
 }
 
 void GradientReducer::written(std::size_t parameter) {
+  LOCKSTEP_CHECK_OP(parameter, <, parameters_.size());
   const std::string& name = parameters_[parameter].name;
   if (!in_pass_) misused("needed an open backward pass for a gradient", fmt::format("{} came outside of one", name));
   if (pass_has_[parameter])
@@ -185,13 +200,17 @@ void GradientReducer::end_pass() {
 
 void GradientReducer::complete_the_rest(bool is_last_pass) {
   for (std::size_t parameter = parameters_.size(); parameter-- > 0;) {
-    if (is_last_pass && pass_has_[parameter]) continue;
-    if (step_has_[parameter])
-      math_->scale(gradient(parameter), factor_before());
-    else if (!is_alone())
-      math_->clear(gradient(parameter));
-    complete(parameter);
+    if (!is_last_pass || !pass_has_[parameter]) complete_without(parameter);
   }
+}
+
+// Of a parameter that has no gradient in the last pass.
+void GradientReducer::complete_without(std::size_t parameter) {
+  if (step_has_[parameter])
+    math_->scale(gradient(parameter), factor_before());
+  else if (!is_alone())
+    math_->clear(gradient(parameter));
+  complete(parameter);
 }
 
 void GradientReducer::reduce() {
@@ -208,11 +227,12 @@ void GradientReducer::reduce() {
 bool GradientReducer::reduce_rest() {
   if (in_pass_) misused("needed the end of the backward pass before flush()", "it is still open");
   if (reduced_) misused("needed step() after synchronize()", "flush() came before it");
+  if (is_complete_)
+    misused(fmt::format("needed step() after {} (backward_passes_per_step)", passes_text(passes_)),
+            "flush() came, which is for fewer");
   if (!workers_.any(passes_ > 0)) return false;
-  if (!is_complete_) {
-    agree_on_samples();
-    complete_the_rest(/*is_last_pass=*/false);
-  }
+  agree_on_samples();
+  complete_the_rest(/*is_last_pass=*/false);
   finish();
   return true;
 }

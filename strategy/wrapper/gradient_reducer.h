@@ -46,9 +46,9 @@ class GradientReducer {
   GradientReducer(Workers& workers, std::vector<ParameterLayout> parameters, const ReducerOptions& options = {},
                   device::Stream* compute = nullptr, std::unique_ptr<GradientMath> math = nullptr);
 
-  const std::vector<ParameterLayout>& parameters() const { return parameters_; }
-  const ReducerOptions& options() const { return options_; }
-  Workers& workers() const { return workers_; }
+  const std::vector<ParameterLayout>& parameters() const { return parameters_; }  ///< as they were given
+  const ReducerOptions& options() const { return options_; }                      ///< as they were given
+  Workers& workers() const { return workers_; }                                   ///< the ranks among which it reduces
   /// Whether there is nothing to add up or to divide: one rank, one pass a step, no clipping. Then the results are the
   /// gradients that were taken; they are not copied, and gradient(parameter) means nothing.
   bool is_alone() const;
@@ -58,11 +58,11 @@ class GradientReducer {
   std::span<float> gradient(std::size_t parameter) const;
 
   /// Opens a backward pass over `samples` samples of this rank: 0 for a rank that takes part without any; all ranks 1
-  /// where passes weigh the same. To be called before gradients are computed where they are accumulated in place.
-  /// `is_last`: whether this pass completes the step, for code that decides so from pass to pass, the same on all ranks;
-  /// else backward_passes_per_step does.
+  /// where passes weigh the same. Collective in the first step. To be called before gradients are computed where they
+  /// are accumulated in place. `is_last`: whether this pass completes the step, for code that decides so from pass to
+  /// pass, the same on all ranks; else backward_passes_per_step does.
   void begin_pass(double samples, std::optional<bool> is_last = {});
-  bool is_in_pass() const { return in_pass_; }
+  bool is_in_pass() const { return in_pass_; }  ///< whether a pass is open
   /// Whether the pass that is open, or else the next one, completes the step.
   bool is_last_pass() const { return in_pass_ ? is_last_ : passes_ + 1 >= options_.backward_passes_per_step; }
   /// `values` is this pass's gradient of `parameter`; copied. Once a pass for each.
@@ -78,8 +78,8 @@ class GradientReducer {
 
   /// Reduces what is left, divides and clips. Throws Error (input) unless all passes of the step are done.
   void reduce();
-  /// The same for the passes there are, for the end of an epoch: ranks may have different numbers of them. False, and
-  /// nothing to apply, where no rank has any.
+  /// The same for the passes there are, for the end of an epoch: fewer than a step needs on every rank, not
+  /// necessarily as many on each. False, and nothing to apply, where no rank has any.
   bool reduce_rest();
   /// Whether reduce() is done and applied() is due.
   bool is_reduced() const { return reduced_; }
@@ -100,7 +100,8 @@ class GradientReducer {
   /// Parameters that had no gradient on any rank for the last `steps` steps or more.
   std::vector<std::string> parameters_without_gradient(std::int64_t steps) const;
 
-  const allreduce::GradientBuckets& buckets() const { return *buckets_; }
+  const allreduce::GradientBuckets& buckets() const { return *buckets_; }  ///< the buckets in which gradients travel
+  /// Seconds since the start in which this rank stood still for communication.
   const allreduce::CommunicationTimes& communication() const { return buckets_->times(); }
 
  private:
@@ -113,6 +114,7 @@ class GradientReducer {
   float factor_after() const;
   void complete(std::size_t parameter);
   void complete_the_rest(bool is_last_pass);
+  void complete_without(std::size_t parameter);
   void finish();
   void finish_average();
   void note_missing();

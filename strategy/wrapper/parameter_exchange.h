@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,11 +14,11 @@ namespace lockstep::strategy {
 /// A parameter of an optimizer that exists: where its values and its gradient lie, row-major, as long as the optimizer
 /// says so. `values` and `gradient` have as many elements as `shape`; an empty shape stands for one dimension.
 struct Parameter {
-  std::string name;
-  std::span<float> values;
-  std::span<float> gradient;
-  std::vector<std::int64_t> shape = {};
-  bool has_gradient = true;  ///< false: this pass gave it none; it counts as zero, whatever lies there
+  std::string name;                      ///< its own among the parameters, the same on all ranks
+  std::span<float> values;               ///< in the owner's memory
+  std::span<float> gradient;             ///< as large as `values`, in the owner's memory
+  std::vector<std::int64_t> shape = {};  ///< row-major; flat where it is empty
+  bool has_gradient = true;              ///< false: this pass gave it none; it counts as zero, whatever lies there
 };
 
 /// Moves gradients of parameters that lie anywhere through a GradientReducer, and back. Whoever calls it hands over the
@@ -30,28 +31,41 @@ class ParameterExchange {
   /// Every rank's values become those of rank `root`. Collective.
   void broadcast_values(std::span<const Parameter> parameters, int root);
 
-  void begin_backward(double samples) { reducer_.begin_pass(samples); }
-  /// The gradient of one parameter is complete for this pass.
+  /// Every rank's `state`, of which only names and values matter, becomes that of rank `root`. Throws Error
+  /// (communication) on all ranks where theirs are called otherwise or of other sizes. Collective.
+  void broadcast_state(std::span<const Parameter> state, int root);
+
+  /// Opens a backward pass over `samples` samples of this rank.
+  void begin_backward(std::span<const Parameter> parameters, double samples);
+  /// The gradient of one parameter is there and complete for this pass.
   void gradient_ready(std::span<const Parameter> parameters, std::size_t parameter);
   /// The pass is over: takes the gradients that were not announced, and clears what it took while more passes follow.
-  void backward_done(std::span<const Parameter> parameters, double samples);
+  /// `samples` as for begin_backward, which it calls where nobody has; 1 where neither was told.
+  void backward_done(std::span<const Parameter> parameters, std::optional<double> samples);
   /// Reduces, and writes the results where the gradients lie. Only once a step.
   void synchronize(std::span<const Parameter> parameters);
   /// The same for what there is; false where no rank has any.
   bool synchronize_rest(std::span<const Parameter> parameters);
 
-  GradientReducer& reducer() { return reducer_; }
-  const GradientReducer& reducer() const { return reducer_; }
+  GradientReducer& reducer() { return reducer_; }              ///< what reduces the gradients
+  const GradientReducer& reducer() const { return reducer_; }  ///< what reduces the gradients
 
  private:
-  void take(const Parameter& parameter, std::size_t index);
+  /// A gradient that the last pass left.
+  struct Mark {
+    std::size_t parameter;
+    std::uint64_t hash;
+  };
+
+  void check(std::span<const Parameter> parameters);
   bool watches_changes() const;
   void check_unchanged(std::span<const Parameter> parameters);
   void put_back(std::span<const Parameter> parameters);
 
   GradientReducer reducer_;
-  std::vector<bool> taken_;            // in this pass
-  std::vector<std::uint64_t> hashes_;  // of the gradients that the last pass left
+  std::vector<bool> taken_;  // in this pass
+  double samples_ = 0;       // of it
+  std::vector<Mark> marks_;
 };
 
 }  // namespace lockstep::strategy

@@ -1,6 +1,7 @@
 #include "strategy/wrapper/reducer_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <functional>
@@ -33,6 +34,15 @@ void check_options(const ReducerOptions& options) {
   require(options.group_count >= 0, "needed a group_count of at least 0", options.group_count);
   require(options.group_count == 0 || options.groups.empty(), "needed either groups or group_count, not both",
           options.group_count);
+}
+
+std::string to_string(const ReducerOptions& options) {
+  return fmt::format(
+      "{}{}, backward_passes_per_step {}, {}, buckets of {} and {} bytes, groups {} {}, predivide_factor {}, clip_norm "
+      "{}",
+      options.reduction == Reduction::average ? "average" : "sum", options.average_passes ? "" : " of added passes",
+      options.backward_passes_per_step, allreduce::to_string(options.compression), options.first_bucket_bytes,
+      options.bucket_bytes, options.group_count, options.groups, options.predivide_factor, options.clip_norm);
 }
 
 }  // namespace lockstep::strategy

@@ -12,9 +12,9 @@ namespace lockstep::strategy {
 
 /// A parameter as all ranks must have it.
 struct ParameterLayout {
-  std::string name;
+  std::string name;                      ///< its own among the parameters, the same on all ranks
   std::vector<std::int64_t> shape = {};  ///< row-major; one element where it is empty
-  std::size_t elements() const;
+  std::size_t elements() const;          ///< the product of the shape
 };
 
 /// average: every sample of the step counts the same, whichever rank and backward pass it was in. sum: gradients are
@@ -23,7 +23,7 @@ enum class Reduction { average, sum };
 
 /// Options of a GradientReducer. All ranks give the same.
 struct ReducerOptions {
-  Reduction reduction = Reduction::average;
+  Reduction reduction = Reduction::average;  ///< how gradients become one
   /// Backward passes that make one step (gradient accumulation), reduced once.
   int backward_passes_per_step = 1;
   /// With Reduction::average, whether passes of a step are averaged as well. false: they add up, as a library that
@@ -45,5 +45,8 @@ struct ReducerOptions {
 
 /// Throws Error (input) that names the option which is out of its range.
 void check_options(const ReducerOptions& options);
+
+/// "average, 1 backward pass a step, float32, …": for people, and to see whether ranks have the same.
+std::string to_string(const ReducerOptions& options);
 
 }  // namespace lockstep::strategy

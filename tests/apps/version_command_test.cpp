@@ -23,6 +23,13 @@ TEST(VersionCommand, ListsLibrariesAsJson) {
   EXPECT_THAT(run_lockstep("version").output, ::testing::StartsWith("lockstep "));
 }
 
+TEST(VersionOption, SaysTheVersionAloneAsTheCommandDoes) {
+  const Result result = run_lockstep("--version");
+  EXPECT_EQ(result.status, 0) << result.errors;
+  const std::string version = run_lockstep("version --json").events().front()["version"].get<std::string>();
+  EXPECT_EQ(result.output, "lockstep " + version + "\n");
+}
+
 // The loader tells on standard error what it looks for.
 std::string loaded_by(const std::string& arguments) {
   std::vector<std::string> command = lockstep(arguments);
@@ -45,7 +52,7 @@ TEST(LibrariesOfGpus, AreLeftAloneOnTheCpu) {
 }
 
 TEST(HelpOption, IsNoError) {
-  for (const char* command : {"", "train ", "evaluate ", "predict ", "data ", "checkpoint ", "version "}) {
+  for (const char* command : {"", "train ", "evaluate ", "predict ", "data ", "checkpoint ", "doctor ", "version "}) {
     const Result result = run_lockstep(std::string(command) + "--help");
     EXPECT_EQ(result.status, 0) << command;
     EXPECT_THAT(result.output, HasSubstr("Usage: lockstep")) << command;

@@ -228,5 +228,44 @@ TEST(OpenData, NamesWhatItCannotFind) {
             "(synthetic-images: the same in uint8); it is none of them");
 }
 
+TEST(DataFiles, AreThoseThatWouldBeRead) {
+  using Paths = std::vector<std::filesystem::path>;
+  const TemporaryDirectory directory;
+  const std::string where = directory.path().string();
+  write_idx(directory.path(), "train", 5);
+  const Paths idx = {directory / "train-images-idx3-ubyte", directory / "train-labels-idx1-ubyte"};
+  EXPECT_EQ(data_files("idx:" + where), idx);
+  EXPECT_EQ(data_files("csv:" + where + "/a.csv?label=1"), Paths{directory / "a.csv"});
+  EXPECT_EQ(data_files("synthetic:4x4x1:2:8"), Paths{});
+  for (const char* name : {"b.tfrecord", "a.tfrecord"}) write_bytes(directory / name, "");
+  EXPECT_EQ(data_files(where + "/*.tfrecord"), (Paths{directory / "a.tfrecord", directory / "b.tfrecord"}));
+  PartDescription part;
+  part.files = {"b.tfrecord", "c.tfrecord"};
+  write_dataset_part(directory.path(), "train", part);
+  EXPECT_EQ(data_files(where), (Paths{directory / "b.tfrecord", directory / "c.tfrecord"})) << "there or not";
+}
+
+TEST(DataFiles, OfImagesAreTheFoldersOfTheirClasses) {
+  const TemporaryDirectory directory;
+  for (const char* name : {"dog", "cat"}) {
+    std::filesystem::create_directories(directory / name);
+    write_bytes(directory / name / "1.png", "");
+  }
+  const std::vector<std::filesystem::path> classes = {directory / "cat", directory / "dog"};
+  EXPECT_EQ(data_files("images:" + directory.path().string()), classes);
+  EXPECT_EQ(data_files(directory.path().string()), classes);
+}
+
+TEST(DataFiles, ThatAreNotThereAreAnError) {
+  const TemporaryDirectory directory;
+  const std::string where = directory.path().string();
+  EXPECT_THAT(data_error_of([&] { data_files(where + "/*.tfrecord"); }), HasSubstr("there are none"));
+  EXPECT_THAT(data_error_of([&] { data_files(where); }), HasSubstr("it is a directory without them"));
+  EXPECT_EQ(data_error_of([&] { data_files("idx:" + where + ":test"); }),
+            "[" + where + "] needed the IDX files of the part test; they are not there");
+  EXPECT_THAT(input_error_of([] { data_files("nothing"); }), HasSubstr("it is none of them"));
+  EXPECT_THAT(input_error_of([] { data_files("synthetic:4x4x1:2"); }), HasSubstr("2 of the 3 values"));
+}
+
 }  // namespace
 }  // namespace lockstep::data

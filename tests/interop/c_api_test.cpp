@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 /// A session of one rank, as a program without a launcher has it.
 class CApi : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_EQ(lockstep_init(&session_), LOCKSTEP_OK) << lockstep_last_error(); }
+  void SetUp() override { ASSERT_EQ(lockstep_init(nullptr, &session_), LOCKSTEP_OK) << lockstep_last_error(); }
   void TearDown() override {
     lockstep_optimizer_free(optimizer_);
     lockstep_finalize(session_);
@@ -26,13 +26,15 @@ class CApi : public ::testing::Test {
     return lockstep_optimizer_create(session_, parameters_.data(), parameters_.size(), &options, descend, this,
                                      &optimizer_);
   }
-  static void descend(void* state) {
+  static int descend(void* state) {
     auto* test = static_cast<CApi*>(state);
     for (std::size_t i = 0; i < 3; ++i) test->values_[i] -= test->gradients_[i];
+    return test->fails_;
   }
 
   lockstep_session* session_ = nullptr;
   lockstep_optimizer* optimizer_ = nullptr;
+  int fails_ = 0;
   std::array<float, 3> values_{1, 2, 3};
   std::array<float, 3> gradients_{};
   std::vector<lockstep_parameter> parameters_;
@@ -98,7 +100,7 @@ TEST_F(CApi, ClipsAndTellsTheNorm) {
 }
 
 TEST_F(CApi, TellsErrorsByStatusAndInWords) {
-  EXPECT_EQ(lockstep_init(nullptr), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_init(nullptr, nullptr), LOCKSTEP_INPUT);
   EXPECT_STREQ(lockstep_last_error(), "[lockstep_init] needed a place for the session; got NULL");
   EXPECT_EQ(lockstep_barrier(session_), LOCKSTEP_OK);
   EXPECT_STREQ(lockstep_last_error(), "");
@@ -131,6 +133,41 @@ TEST_F(CApi, RefusesWhatIsNoOptimizer) {
   EXPECT_EQ(lockstep_optimizer_create(session_, parameters_.data(), 1, nullptr, nullptr, this, &optimizer_),
             LOCKSTEP_INPUT);
   EXPECT_THAT(lockstep_last_error(), HasSubstr("needed a function that updates; got NULL"));
+}
+
+TEST_F(CApi, TellsThatAnUpdateFailed) {
+  ASSERT_EQ(create(lockstep_default_options()), LOCKSTEP_OK);
+  fails_ = 3;
+  EXPECT_EQ(lockstep_backward_done(optimizer_, 1), LOCKSTEP_OK);
+  EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed an update that returns 0; got 3"));
+}
+
+TEST_F(CApi, RefusesNullWhereAnOptimizerIsNeeded) {
+  EXPECT_EQ(lockstep_broadcast_parameters(nullptr, 0), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_begin_backward(nullptr, 1), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_gradient_ready(nullptr, 0), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_backward_done(nullptr, 1), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_synchronize(nullptr), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_flush(nullptr, nullptr), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_step(nullptr, nullptr), LOCKSTEP_INPUT);
+  EXPECT_STREQ(lockstep_last_error(), "[lockstep_step] needed an optimizer; got NULL");
+  EXPECT_EQ(lockstep_gradient_norm(nullptr), 0);
+}
+
+TEST(CApiSession, TakesOptionsAndRefusesUnknownRoutes) {
+  lockstep_session_options options = lockstep_default_session_options();
+  EXPECT_EQ(options.stall_timeout, 120);
+  options.all_reduce = "pigeons";
+  lockstep_session* session = nullptr;
+  EXPECT_EQ(lockstep_init(&options, &session), LOCKSTEP_INPUT);
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("pigeons"));
+  EXPECT_EQ(session, nullptr);
+  options.all_reduce = "auto";
+  options.stall_timeout = 0;
+  EXPECT_EQ(lockstep_init(&options, &session), LOCKSTEP_OK);
+  lockstep_still_at_work(session);
+  lockstep_finalize(session);
 }
 
 TEST_F(CApi, SaysWhichCallComesWhen) {

@@ -40,6 +40,7 @@ TEST(Launcher, KnowsPmixOfSrun) {
   EXPECT_TRUE(launch.launched);
   EXPECT_EQ(launch.rank, 2);
   EXPECT_EQ(launch.ranks, 8);
+  EXPECT_TRUE(launch.connects);
 }
 
 TEST(Launcher, DoesNotKnowTheNumberOfRanksOfPmixAlone) { EXPECT_EQ(launch_in({{"PMIX_RANK", "0"}}).ranks, 0); }
@@ -49,6 +50,7 @@ TEST(Launcher, KnowsAStepOfSrunWithoutPmi) {
   EXPECT_TRUE(launch.launched);
   EXPECT_EQ(launch.rank, 5);
   EXPECT_EQ(launch.ranks, 6);
+  EXPECT_FALSE(launch.connects);
 }
 
 TEST(Launcher, TakesABatchScriptForNoRank) {

@@ -102,6 +102,56 @@ TEST(DistributedOptimizer, LetsGradientsBeChangedAfterTheyAreReduced) {
   });
 }
 
+TEST(DistributedOptimizer, CountsAMissingGradientAsZeroAndTellsAllRanksAlike) {
+  struct Branches {
+    std::vector<float> values = std::vector<float>(3);
+    std::vector<float> gradients = {4, 4, 4};
+    int rank = 0;
+    std::vector<Parameter> parameters() {
+      const std::span<float> v(values);
+      const std::span<float> g(gradients);
+      return {{.name = "all", .values = v.first(1), .gradient = g.first(1)},
+              {.name = "odd", .values = v.subspan(1, 1), .gradient = g.subspan(1, 1), .has_gradient = rank % 2 == 1},
+              {.name = "none", .values = v.last(1), .gradient = g.last(1), .has_gradient = false}};
+    }
+    void step() {}
+  };
+  for (const int ranks : {1, 2})
+    run_ranks(ranks, [&](Workers& workers) {
+      Branches branches;
+      branches.rank = workers.rank();
+      DistributedOptimizer optimizer(workers, branches);
+      optimizer.backward_done(2);
+      optimizer.step();
+      EXPECT_THAT(branches.gradients, ::testing::ElementsAre(4, ranks == 1 ? 0 : 2, 0));
+      EXPECT_TRUE(optimizer.has_gradient(0));
+      EXPECT_EQ(optimizer.has_gradient(1), ranks == 2);
+      EXPECT_FALSE(optimizer.has_gradient(2));
+    });
+}
+
+TEST(DistributedOptimizer, RefusesStateOfOtherSizes) {
+  const auto errors = errors_of_ranks(2, [](Workers& workers) {
+    Network network;
+    Momentum momentum(network);
+    if (workers.rank() == 1) momentum.velocities[1].values.resize(3);
+    DistributedOptimizer optimizer(workers, momentum);
+    optimizer.broadcast_optimizer_state();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("hidden/bias/velocity")));
+}
+
+TEST(DistributedOptimizer, RefusesParametersThatWereNotThereAtFirst) {
+  const auto errors = errors_of_ranks(2, [](Workers& workers) {
+    Network network;
+    Momentum momentum(network);
+    DistributedOptimizer optimizer(workers, momentum);
+    network.arrays.push_back({"more", {1}});
+    optimizer.backward_done();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("needed the 3 parameters that there were at first; got 4")));
+}
+
 struct Misuse {
   std::string name;
   std::function<void(DistributedOptimizer<Momentum>&, Network&)> calls;
@@ -158,6 +208,12 @@ INSTANTIATE_TEST_SUITE_P(
                "needed begin_backward() before gradient_ready(); hidden/bias was announced outside"},
         Misuse{"announced_what_is_not", [](auto& optimizer, auto&) { optimizer.gradient_ready(3); },
                "needed the number of a parameter below 3; got 3"},
+        Misuse{"other_samples_at_the_end",
+               [](auto& optimizer, auto&) {
+                 optimizer.begin_backward(4);
+                 optimizer.backward_done(5);
+               },
+               "needed the samples that begin_backward() was told of, 4; backward_done() was told of 5 samples"},
         Misuse{"broadcast_in_mid_step",
                [](auto& optimizer, auto&) {
                  optimizer.backward_done();

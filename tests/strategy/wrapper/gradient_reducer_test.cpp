@@ -13,6 +13,7 @@
 namespace lockstep::strategy {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -167,7 +168,7 @@ TEST(GradientReducer, TakesWhatAnEpochLeavesOver) {
     GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 4});
     EXPECT_FALSE(reducer.reduce_rest());
     for (int number = 0; number < workers.rank(); ++number) pass(reducer, 2, static_cast<float>(workers.rank()), 1);
-    EXPECT_TRUE(reducer.reduce_rest());
+    EXPECT_TRUE(reducer.reduce_rest());  // of 0, 1 and 2 passes
     EXPECT_NEAR(result(reducer)[0], (1 + 2 + 2) / 3.0, 1e-6);
     EXPECT_EQ(reducer.samples(), 6);
     reducer.applied();
@@ -218,6 +219,21 @@ TEST(GradientReducer, ThrowsOnAllRanksWhatIsWrongOnOne) {
     GradientReducer(workers, parameters);
   });
   EXPECT_THAT(errors, Each(HasSubstr("parameters 0 and 1 are both called bias")));
+}
+
+TEST(GradientReducer, ThrowsOnAllRanksWhereOneHasOtherOptions) {
+  const auto errors = errors_of_ranks(
+      3, [](Workers& workers) { GradientReducer(workers, kTwo, {.clip_norm = workers.rank() == 1 ? 0.5 : 0.0}); });
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("needed the same options on all ranks; rank 0 has average, "),
+                                 HasSubstr("clip_norm 0 and rank 1 has average"), HasSubstr("clip_norm 0.5"))));
+}
+
+TEST(GradientReducer, RefusesGradientsOfAGpuWithoutItsMathematics) {
+  run_ranks(1, [](Workers& workers) {
+    Workers on_gpu(workers.session(), workers.group(), {device::DeviceKind::gpu, 0});
+    EXPECT_THAT(allreduce::error_of([&] { GradientReducer(on_gpu, kTwo); }),
+                HasSubstr("needed a stream and the mathematics of the GPU for gradients on gpu:0"));
+  });
 }
 
 struct Misuse {
@@ -307,6 +323,13 @@ INSTANTIATE_TEST_SUITE_P(
                  r.reduce();
                },
                "needed step() once after synchronize()"},
+        Misuse{"flushed_a_whole_step",
+               [](GradientReducer& r) {
+                 pass(r, 1, 1, 1);
+                 pass(r, 1, 1, 1);
+                 r.reduce_rest();
+               },
+               "needed step() after 2 backward passes (backward_passes_per_step); flush() came"},
         Misuse{"applied_too_early", [](GradientReducer& r) { r.applied(); }, "needed a backward pass before step()"}),
     [](const auto& param_info) { return param_info.param.name; });
 

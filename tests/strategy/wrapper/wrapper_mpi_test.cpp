@@ -60,6 +60,27 @@ TEST(WrapperMpi, ReductionsOfTheSessionTakeTheirTurn) {
   }
 }
 
+// As of a generator and its critic: while the buckets of one are under way, the other's only one is reduced.
+TEST(WrapperMpi, TwoOptimizersTakeTurns) {
+  Workers workers(mpi_session(), {.route = allreduce::Route::ring});
+  own::Network large;
+  own::Network small;
+  own::Momentum large_momentum(large);
+  own::Momentum small_momentum(small);
+  DistributedOptimizer first(workers, large_momentum, {.first_bucket_bytes = 1, .bucket_bytes = 1});
+  DistributedOptimizer second(workers, small_momentum);
+  for (int step = 0; step < 50; ++step) {
+    for (own::Array& array : large.arrays) array.gradient.assign(array.values.size(), 1);
+    for (own::Array& array : small.arrays) array.gradient.assign(array.values.size(), 5);
+    first.backward_done();
+    second.backward_done();
+    second.step();
+    first.step();
+    ASSERT_EQ(large.arrays[0].gradient[0], 1.0F);
+    ASSERT_EQ(small.arrays[2].gradient[0], 5.0F);
+  }
+}
+
 TEST(WrapperMpi, AnotherModelOnOneRankIsAnErrorOnAll) {
   if (mpi_session().size() == 1) return;
   Workers workers(mpi_session());

@@ -1,0 +1,156 @@
+#include "apps/lockstep/doctor/cores.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+namespace lockstep::apps::doctor {
+namespace {
+
+using Report = Reported<CoreFacts>;
+
+std::string first_word(const std::filesystem::path& file) {
+  std::string word;
+  std::ifstream(file) >> word;
+  return word;
+}
+
+/// What the control groups of this process grant, in processors; 0 for no limit. Version 2 of control groups alone.
+double processor_quota() {
+  std::ifstream groups("/proc/self/cgroup");
+  double least = 0;
+  for (std::string line; std::getline(groups, line);) {
+    if (!line.starts_with("0::")) continue;
+    const std::filesystem::path root = "/sys/fs/cgroup";
+    for (std::filesystem::path group = root / line.substr(4); group >= root; group = group.parent_path()) {
+      std::string quota;
+      double period = 0;
+      if (!(std::ifstream(group / "cpu.max") >> quota >> period) || quota == "max") continue;
+      const double granted = std::strtod(quota.c_str(), nullptr) / period;
+      least = least == 0 ? granted : std::min(least, granted);
+    }
+  }
+  return least;
+}
+
+std::vector<int> ranks_of(const std::vector<const Report*>& reports) {
+  std::vector<int> ranks;
+  for (const Report* report : reports) ranks.push_back(report->place.rank);
+  return ranks;
+}
+
+std::string processor_list(const std::vector<int>& processors) {
+  // The same form as that of ranks, without its noun.
+  const std::string text = rank_list(processors);
+  return text.empty() ? "none" : text.substr(text.find(' ') + 1);
+}
+
+/// Ranks of one host that were given the same processors, fewer than they are. Whether there are any.
+bool judge_sharing(Outcome& outcome, const std::vector<const Report*>& node) {
+  bool found = false;
+  std::map<std::vector<int>, std::vector<const Report*>> by_mask;
+  for (const Report* report : node) by_mask[report->facts.processors].push_back(report);
+  for (const auto& [processors, sharers] : by_mask) {
+    if (processors.empty() || sharers.size() <= processors.size()) continue;
+    found = true;
+    const int online = sharers.front()->facts.online;
+    const bool avoidable = online >= static_cast<int>(node.size());
+    outcome.add(
+        {.ranks = ranks_of(sharers),
+         .level = avoidable ? Level::problem : Level::warning,
+         .what = avoidable
+                     ? fmt::format("{} ranks are bound to processor {} of {}, which has {} processors", sharers.size(),
+                                   processor_list(processors), sharers.front()->place.host, online)
+                     : fmt::format("{} ranks share the {} of {}", sharers.size(),
+                                   online == 1 ? "one processor" : fmt::format("{} processors", online),
+                                   sharers.front()->place.host),
+         .remedy = avoidable ? "mpirun --map-by core --bind-to core, or --bind-to none; and no taskset around it"
+                             : "start fewer ranks on each host: mpirun -np, or slots in the hostfile"});
+  }
+  return found;
+}
+
+/// Processors of one host that no rank may use.
+void judge_idle(Outcome& outcome, const std::vector<const Report*>& node) {
+  std::set<int> used;
+  for (const Report* report : node) used.insert(report->facts.processors.begin(), report->facts.processors.end());
+  const int online = node.front()->facts.online;
+  if (used.empty() || 2 * static_cast<int>(used.size()) >= online) return;
+  outcome.add({.ranks = ranks_of(node),
+               .level = Level::warning,
+               .what = fmt::format("the ranks of {} may use {} of its {} processors", node.front()->place.host,
+                                   used.size(), online),
+               .remedy = fmt::format("mpirun --map-by slot:PE={} --bind-to core, or --bind-to none",
+                                     std::max(1, online / static_cast<int>(node.size())))});
+}
+
+void judge_rank(Outcome& outcome, const Report& report) {
+  const CoreFacts& facts = report.facts;
+  const auto cores = static_cast<int>(facts.processors.size());
+  if (facts.threads > cores)
+    outcome.add({.ranks = {report.place.rank},
+                 .level = Level::warning,
+                 .what = fmt::format("OMP_NUM_THREADS asks for {} threads on {} processors", facts.threads, cores),
+                 .remedy = fmt::format("unset OMP_NUM_THREADS, or give each rank as many: mpirun --map-by slot:PE={}",
+                                       facts.threads)});
+  if (facts.quota > 0 && facts.quota < 0.9 * cores)
+    outcome.add({.ranks = {report.place.rank},
+                 .level = Level::warning,
+                 .what = fmt::format("the control group grants the time of {:.1f} processors, and {} may be used: all "
+                                     "of them pause when it is spent",
+                                     facts.quota, cores),
+                 .remedy = "ask the container or batch system for whole processors (--cpus, cpu.max), or bind the "
+                           "ranks to as many as it grants"});
+  // The driver intel_pstate calls a governor powersave that goes to full speed under load.
+  if (facts.governor == "powersave" && !facts.driver.starts_with("intel_pstate") &&
+      !facts.driver.starts_with("amd-pst"))
+    outcome.add({.ranks = {report.place.rank},
+                 .level = Level::warning,
+                 .what = fmt::format("the clock of {} is held at its lowest (governor powersave)", report.place.host),
+                 .remedy = "cpupower frequency-set -g performance, as root"});
+}
+
+}  // namespace
+
+CoreFacts measure_cores() {
+  CoreFacts facts;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (::sched_getaffinity(0, sizeof(mask), &mask) == 0)
+    for (int processor = 0; processor < CPU_SETSIZE; ++processor)
+      if (CPU_ISSET(processor, &mask)) facts.processors.push_back(processor);
+  facts.online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  if (const char* threads = std::getenv("OMP_NUM_THREADS")) facts.threads = std::atoi(threads);
+  facts.quota = processor_quota();
+  const std::filesystem::path clock = "/sys/devices/system/cpu/cpu0/cpufreq";
+  facts.governor = first_word(clock / "scaling_governor");
+  facts.driver = first_word(clock / "scaling_driver");
+  return facts;
+}
+
+Outcome judge_cores(const Reports<CoreFacts>& reports) {
+  Outcome outcome{.check = "cores"};
+  add_late(outcome, reports.late, "log in to that host and look what its processes wait for");
+  std::map<int, std::vector<const Report*>> nodes;
+  for (const Report& report : reports.answered) nodes[report.place.node].push_back(&report);
+  std::size_t fewest = reports.answered.empty() ? 0 : reports.answered.front().facts.processors.size();
+  std::size_t most = fewest;
+  for (const auto& [number, node] : nodes) {
+    if (!judge_sharing(outcome, node)) judge_idle(outcome, node);
+    for (const Report* report : node) {
+      judge_rank(outcome, *report);
+      fewest = std::min(fewest, report->facts.processors.size());
+      most = std::max(most, report->facts.processors.size());
+    }
+  }
+  outcome.summary = fmt::format("each rank may use {} processors",
+                                fewest == most ? std::to_string(most) : fmt::format("{} to {}", fewest, most));
+  return outcome;
+}
+
+}  // namespace lockstep::apps::doctor

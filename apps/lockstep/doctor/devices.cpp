@@ -1,0 +1,110 @@
+#include "apps/lockstep/doctor/devices.h"
+
+#include <map>
+
+#include "device/gpu.h"
+#include "device/gpu_health.h"
+
+namespace lockstep::apps::doctor {
+namespace {
+
+constexpr double kUsedShare = 0.1;  // of a GPU's memory, by others
+
+/// "8 x NVIDIA H100"; "no GPU".
+std::string describe(const std::vector<std::string>& gpus) {
+  std::map<std::string, int> counts;
+  for (const std::string& name : gpus) ++counts[name];
+  std::string text;
+  for (const auto& [name, count] : counts) text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, name);
+  return text.empty() ? "no GPU" : text;
+}
+
+void judge_health(Outcome& outcome, const Place& place, std::size_t index, const HealthFacts& gpu) {
+  const auto add = [&](Level level, const std::string& what, const std::string& remedy) {
+    outcome.add({.ranks = {place.rank},
+                 .level = level,
+                 .what = fmt::format("GPU {} of {} ({}) {}", index, place.host, gpu.uuid, what),
+                 .remedy = remedy});
+  };
+  if (gpu.uncorrected_errors > 0)
+    add(Level::problem, fmt::format("has {} uncorrected ECC errors", gpu.uncorrected_errors),
+        "end its processes and reset it: nvidia-smi --gpu-reset; have it replaced if they come again");
+  if (gpu.wants_reset)
+    add(Level::problem, "has rows of memory to replace", "end its processes and reset it: nvidia-smi --gpu-reset");
+  if (gpu.lacks_spare_rows) add(Level::problem, "could not replace a bad row of memory", "have it replaced");
+  if (gpu.is_slowed)
+    add(Level::warning, "is slowed down by its hardware",
+        "look at its heat, fans and power supply: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER");
+  if (static_cast<double>(gpu.used_bytes) > kUsedShare * static_cast<double>(gpu.total_bytes))
+    add(Level::warning,
+        fmt::format("has {} of {} in use already", human_bytes(static_cast<double>(gpu.used_bytes)),
+                    human_bytes(static_cast<double>(gpu.total_bytes))),
+        "nvidia-smi shows whose processes they are; end those that are left over");
+}
+
+void judge_rank(Outcome& outcome, const Reported<DeviceFacts>& report, const Reported<DeviceFacts>& first) {
+  const DeviceFacts& facts = report.facts;
+  if (facts.gpus.empty() && !facts.health.empty())
+    outcome.add({.ranks = {report.place.rank},
+                 .level = Level::warning,
+                 .what = fmt::format("{} has {} GPUs that this program cannot use: {}", report.place.host,
+                                     facts.health.size(), facts.unavailable),
+                 .remedy = facts.has_cuda ? "install a driver as new as this program's CUDA, and look at "
+                                            "CUDA_VISIBLE_DEVICES"
+                                          : "install a Lockstep that was compiled with -DLOCKSTEP_CUDA=ON"});
+  if (describe(facts.gpus) != describe(first.facts.gpus))
+    outcome.add({.ranks = {report.place.rank},
+                 .level = Level::warning,
+                 .what = fmt::format("sees {}, and rank {} sees {}", describe(facts.gpus), first.place.rank,
+                                     describe(first.facts.gpus)),
+                 .remedy = "give all ranks hosts of one kind and the same CUDA_VISIBLE_DEVICES, or name --devices"});
+}
+
+}  // namespace
+
+DeviceFacts measure_devices() {
+  DeviceFacts facts;
+  for (const device::GpuInfo& gpu : device::list_gpus()) facts.gpus.push_back(gpu.name);
+  facts.unavailable = device::gpu_unavailable_reason();
+  facts.has_cuda = device::cuda_built_version() != "absent";
+  for (const device::GpuHealth& gpu : device::list_gpu_health())
+    facts.health.push_back({.name = gpu.name,
+                            .uuid = gpu.uuid,
+                            .total_bytes = gpu.total_bytes,
+                            .used_bytes = gpu.used_bytes,
+                            .uncorrected_errors = gpu.uncorrected_errors,
+                            .wants_reset = gpu.wants_reset,
+                            .lacks_spare_rows = gpu.lacks_spare_rows,
+                            .is_slowed = gpu.is_slowed});
+  return facts;
+}
+
+Outcome judge_devices(const Reports<DeviceFacts>& reports) {
+  Outcome outcome{.check = "devices"};
+  add_late(outcome, reports.late, "a GPU or its driver does not answer: look at dmesg for Xid, and restart the host");
+  if (reports.answered.empty()) return outcome;
+  const auto& first = reports.answered.front();
+  std::map<int, int> ranks_of_node;
+  for (const auto& report : reports.answered) {
+    ++ranks_of_node[report.place.node];
+    judge_rank(outcome, report, first);
+    if (report.place.local_rank != 0) continue;
+    for (std::size_t i = 0; i < report.facts.health.size(); ++i)
+      judge_health(outcome, report.place, i, report.facts.health[i]);
+  }
+  for (const auto& report : reports.answered) {
+    const auto gpus = static_cast<int>(report.facts.gpus.size());
+    if (gpus == 0 || ranks_of_node[report.place.node] <= gpus) continue;
+    outcome.add(
+        {.ranks = {report.place.rank},
+         .level = Level::problem,
+         .what = fmt::format("{} has {} ranks and {} GPUs", report.place.host, ranks_of_node[report.place.node], gpus),
+         .remedy = "start one rank for each GPU: mpirun -np, or slots in the hostfile; or --devices cpu:0"});
+  }
+  outcome.summary = first.facts.gpus.empty()
+                        ? "no GPU: replicas compute on the CPU"
+                        : fmt::format("{} for rank {}", describe(first.facts.gpus), first.place.rank);
+  return outcome;
+}
+
+}  // namespace lockstep::apps::doctor

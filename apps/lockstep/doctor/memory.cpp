@@ -1,0 +1,177 @@
+#include "apps/lockstep/doctor/memory.h"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "device/error.h"
+#include "device/host_memory.h"
+#include "device/shared_segment.h"
+
+namespace lockstep::apps::doctor {
+namespace {
+
+using device::SharedSegment;
+
+constexpr const char* kCheck = "shared-memory";
+constexpr double kMegabyte = 1e6;
+constexpr std::int64_t kShmOfRank = 8'000'000;   // that MPI's own transport takes, roughly
+constexpr std::int64_t kShmOfHost = 60'000'000;  // containers have 64 MiB unless told, which NCCL soon fills
+constexpr std::int64_t kMemoryOfRank = 1'000'000'000;
+
+/// What follows "; " of an error of this project.
+std::string given_of(const Error& error) {
+  const std::string text = error.what();
+  const std::size_t middle = text.find("; ");
+  return middle == std::string::npos ? text : text.substr(middle + 2);
+}
+
+/// Says whose memory it is: a process number may mean another process in a container, and mapping that one's memory
+/// would succeed.
+std::string signature(int rank, const std::string& host) {
+  return fmt::format("lockstep doctor rank {} {}", rank, host);
+}
+
+/// Why this rank cannot see `place`'s memory; empty where it can.
+std::string look_at(const OfferedSegment& offered, const Place& place) {
+  try {
+    const SharedSegment seen = SharedSegment::open({offered.process, offered.descriptor});
+    const std::string expected = signature(place.rank, place.host);
+    if (seen.size() > expected.size() && std::memcmp(seen.data(), expected.data(), expected.size()) == 0) return "";
+    return fmt::format("process {} is another one here", offered.process);
+  } catch (const Error& error) {
+    return given_of(error);
+  }
+}
+
+void look_at_others(const Place& mine, const Reports<OfferedSegment>& offers, MemoryFacts& facts) {
+  for (const auto& [place, offered] : offers.answered) {
+    if (place.node != mine.node || place.rank == mine.rank || !offered.failure.empty()) continue;
+    const std::string why = look_at(offered, place);
+    if (why.empty()) continue;
+    if (facts.why.empty()) facts.why = why;
+    facts.unseen.push_back(place.rank);
+  }
+}
+
+std::string remedy_of(const std::string& why, bool wanted) {
+  const std::string otherwise = wanted ? "" : "; training does without it, at the speed of messages";
+  if (why == std::strerror(EACCES) || why == std::strerror(EPERM))
+    return "start all ranks as one user, let them see /proc (hidepid=0) and each other's files there "
+           "(--cap-add SYS_PTRACE, kernel.yama.ptrace_scope=0)" +
+           otherwise;
+  return "start the ranks of a host in one container, or in containers that share processes (--pid=host), with /proc "
+         "mounted" +
+         otherwise;
+}
+
+void judge_offer(Outcome& outcome, const Reported<MemoryFacts>& report) {
+  if (report.facts.offer_failure.empty()) return;
+  outcome.add({.ranks = {report.place.rank},
+               .level = Level::problem,
+               .what = fmt::format("cannot make shared memory: {}", report.facts.offer_failure),
+               .remedy = "let the container call memfd_create (its seccomp profile), and give it more memory "
+                         "(--memory, memory.max)"});
+}
+
+void judge_shm(Outcome& outcome, const Reported<MemoryFacts>& report, int ranks_of_host) {
+  const MemoryFacts& facts = report.facts;
+  const std::string remedy =
+      "give the container more: --shm-size=1g, or --ipc=host; else remount: "
+      "mount -o remount,size=1g /dev/shm; and remove what earlier jobs left there";
+  if (facts.shm_bytes < 0) {
+    outcome.add({.ranks = {report.place.rank},
+                 .level = Level::warning,
+                 .what = fmt::format("{} has no /dev/shm, which MPI and NCCL use", report.place.host),
+                 .remedy = "mount -t tmpfs tmpfs /dev/shm, as root"});
+    return;
+  }
+  const std::int64_t needed = std::max(kShmOfHost, kShmOfRank * ranks_of_host);
+  if (facts.shm_free_bytes >= needed) return;
+  const bool hopeless = facts.shm_free_bytes < kShmOfRank * ranks_of_host / 2;
+  outcome.add(
+      {.ranks = {report.place.rank},
+       .level = hopeless ? Level::problem : Level::warning,
+       .what = fmt::format("/dev/shm of {} has {:.0f} of {:.0f} MB free; MPI and NCCL may want {:.0f} MB",
+                           report.place.host, static_cast<double>(facts.shm_free_bytes) / kMegabyte,
+                           static_cast<double>(facts.shm_bytes) / kMegabyte, static_cast<double>(needed) / kMegabyte),
+       .remedy = remedy});
+}
+
+}  // namespace
+
+Reports<MemoryFacts> measure_memory(Ranks& ranks) {
+  SharedSegment mine;  // until the others have looked
+  OfferedSegment offered;
+  try {
+    const std::string text = signature(ranks.mine().rank, ranks.mine().host);
+    mine = SharedSegment::create(text.size() + 1);
+    std::memcpy(mine.data(), text.data(), text.size());
+    offered.process = mine.handle().process;
+    offered.descriptor = mine.handle().descriptor;
+  } catch (const Error& error) {
+    offered.failure = given_of(error);
+  }
+  const auto offers = ranks.share<OfferedSegment>(kCheck, offered);
+  const auto reports = ranks.measure<MemoryFacts>(kCheck, [place = ranks.mine(), offers, offered] {
+    MemoryFacts facts{.offer_failure = offered.failure};
+    look_at_others(place, offers, facts);
+    facts.available_bytes = device::available_host_memory();
+    struct statvfs shm {};
+    if (::statvfs("/dev/shm", &shm) == 0) {
+      facts.shm_bytes = static_cast<std::int64_t>(shm.f_blocks * shm.f_frsize);
+      facts.shm_free_bytes = static_cast<std::int64_t>(shm.f_bavail * shm.f_frsize);
+    }
+    return facts;
+  });
+  return reports;
+}
+
+Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted) {
+  Outcome outcome{.check = kCheck};
+  add_late(outcome, reports.late, "log in to that host and look what its processes wait for");
+  std::map<int, int> ranks_of_node;
+  for (const auto& report : reports.answered) ++ranks_of_node[report.place.node];
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const auto& report : reports.answered) {
+    judge_offer(outcome, report);
+    if (!report.facts.unseen.empty())
+      outcome.add(
+          {.ranks = {report.place.rank},
+           .level = wanted ? Level::problem : Level::warning,
+           .what = fmt::format("cannot map the memory of {} other{} of its host: {}", report.facts.unseen.size(),
+                               report.facts.unseen.size() == 1 ? "" : "s", report.facts.why),
+           .remedy = remedy_of(report.facts.why, wanted)});
+    if (report.place.local_rank == 0) judge_shm(outcome, report, ranks_of_node[report.place.node]);
+    least = std::min(least, report.facts.shm_free_bytes);
+  }
+  outcome.summary = fmt::format("{}; /dev/shm has {} free",
+                                outcome.level() == Level::ok ? "ranks of a host see each other's memory" : "see below",
+                                least < 0 ? "nothing" : human_bytes(static_cast<double>(least)));
+  return outcome;
+}
+
+Outcome judge_memory(const Reports<MemoryFacts>& reports) {
+  Outcome outcome{.check = "memory"};
+  std::map<int, int> ranks_of_node;
+  for (const auto& report : reports.answered) ++ranks_of_node[report.place.node];
+  double least = std::numeric_limits<double>::max();
+  for (const auto& report : reports.answered) {
+    const double bytes = static_cast<double>(report.facts.available_bytes) / ranks_of_node[report.place.node];
+    least = std::min(least, bytes);
+    if (report.place.local_rank != 0 || bytes >= static_cast<double>(kMemoryOfRank)) continue;
+    outcome.add(
+        {.ranks = {report.place.rank},
+         .level = Level::warning,
+         .what = fmt::format("{} has {} of memory left for each of its ranks", report.place.host, human_bytes(bytes)),
+         .remedy = "end what else runs there, start fewer ranks, or ask the container or batch system for more "
+                   "(--memory, --mem)"});
+  }
+  if (!reports.answered.empty()) outcome.summary = fmt::format("{} for each rank or more", human_bytes(least));
+  return outcome;
+}
+
+}  // namespace lockstep::apps::doctor

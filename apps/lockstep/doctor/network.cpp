@@ -1,0 +1,261 @@
+#include "apps/lockstep/doctor/network.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "allreduce/watch/socket.h"
+#include "device/error.h"
+#include "device/network_interfaces.h"
+
+namespace lockstep::apps::doctor {
+namespace {
+
+using allreduce::FileDescriptor;
+using allreduce::Listener;
+
+constexpr const char* kCheck = "network";
+constexpr std::size_t kMostHosts = 16;     // that one host calls
+constexpr std::size_t kMostAddresses = 8;  // of a host
+constexpr std::chrono::milliseconds kConnectLimit{1500};
+
+/// Where a host can be called.
+struct Calling {
+  int port = 0;
+  std::vector<AddressFacts> addresses = {};
+
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Calling, port, addresses)
+};
+
+/// What a host says to who calls it: several hosts may have one address, such as that of a bridge of containers.
+std::string greeting(int rank) { return fmt::format("lockstep {:<10}", rank); }
+
+/// Greets who connects, as long as it lives.
+class Greeter {
+ public:
+  explicit Greeter(int rank) : thread_([this, rank](const std::stop_token& stop) { greet(stop, greeting(rank)); }) {}
+  int port() const { return listener_.port(); }
+
+ private:
+  void greet(const std::stop_token& stop, const std::string& text) const {
+    constexpr int kMilliseconds = 20;
+    while (!stop.stop_requested()) {
+      pollfd ready{.fd = listener_.descriptor(), .events = POLLIN, .revents = 0};
+      if (::poll(&ready, 1, kMilliseconds) <= 0) continue;
+      const FileDescriptor caller = listener_.accept();
+      if (caller.is_open()) ::send(caller.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    }
+  }
+
+  Listener listener_;
+  std::jthread thread_;  // last: it ends before the listener
+};
+
+/// Why nobody, or somebody else, answered; empty where it was the rank that is meant.
+std::string call(const std::string& address, int port, int rank) {
+  std::string why;
+  const FileDescriptor socket = allreduce::connect_to(address, static_cast<std::uint16_t>(port), kConnectLimit, why);
+  if (!socket.is_open()) return why;
+  pollfd ready{.fd = socket.get(), .events = POLLIN, .revents = 0};
+  std::array<char, 64> buffer{};
+  if (::poll(&ready, 1, static_cast<int>(kConnectLimit.count())) <= 0) return "connected, and heard nothing";
+  const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
+  const std::string text(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  return text == greeting(rank) ? "" : "another host answers there";
+}
+
+/// The first ranks of the hosts after that of `mine`, in a circle.
+std::vector<Reported<Calling>> others_of(const Reports<Calling>& all, const Place& mine) {
+  std::vector<Reported<Calling>> before;
+  std::vector<Reported<Calling>> others;
+  for (const auto& report : all.answered) {
+    if (report.place.local_rank != 0 || report.place.node == mine.node || report.facts.port == 0) continue;
+    (report.place.node < mine.node ? before : others).push_back(report);
+  }
+  others.insert(others.end(), before.begin(), before.end());
+  others.resize(std::min(others.size(), kMostHosts));
+  return others;
+}
+
+std::vector<Attempt> call_all(const std::vector<Reported<Calling>>& others) {
+  std::vector<Attempt> attempts;
+  std::vector<int> ports;
+  for (const auto& other : others) {
+    for (const AddressFacts& address : other.facts.addresses) {
+      attempts.push_back({.rank = other.place.rank, .interface = address.interface, .address = address.address});
+      ports.push_back(other.facts.port);
+    }
+  }
+  std::vector<std::jthread> calls;
+  for (std::size_t i = 0; i < attempts.size(); ++i)
+    calls.emplace_back(
+        [&attempt = attempts[i], port = ports[i]] { attempt.failure = call(attempt.address, port, attempt.rank); });
+  calls.clear();  // waits for them
+  return attempts;
+}
+
+std::vector<AddressFacts> addresses_of_this_host() {
+  std::vector<AddressFacts> all;
+  for (const device::NetworkAddress& address : device::network_addresses())
+    if (all.size() < kMostAddresses)
+      all.push_back({.interface = address.interface,
+                     .address = address.address,
+                     .mtu = address.mtu,
+                     .bits_per_second = address.bits_per_second});
+  return all;
+}
+
+std::int64_t count_ports() {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first >> last;
+  return last > first ? last - first + 1 : 0;
+}
+
+std::string host_of(const Reports<NetworkFacts>& reports, int rank) {
+  for (const auto& report : reports.answered)
+    if (report.place.rank == rank) return report.place.host;
+  return "?";
+}
+
+/// The interface by which most attempts succeeded; empty for none.
+std::string best_interface(const Reports<NetworkFacts>& reports) {
+  std::map<std::string, int> successes;
+  for (const auto& report : reports.answered)
+    for (const Attempt& attempt : report.facts.attempts)
+      if (attempt.failure.empty()) ++successes[attempt.interface];
+  const auto best = std::ranges::max_element(successes, {}, [](const auto& entry) { return entry.second; });
+  return best == successes.end() ? "" : best->first;
+}
+
+void judge_attempts(Outcome& outcome, const Reports<NetworkFacts>& reports, const Reported<NetworkFacts>& from) {
+  std::set<int> reached;
+  for (const Attempt& attempt : from.facts.attempts)
+    if (attempt.failure.empty()) reached.insert(attempt.rank);
+  const std::string best = best_interface(reports);
+  for (const Attempt& attempt : from.facts.attempts) {
+    if (attempt.failure.empty()) continue;
+    const bool otherwise = reached.contains(attempt.rank);
+    outcome.add(
+        {.ranks = {from.place.rank},
+         .level = otherwise ? Level::warning : Level::problem,
+         .what = fmt::format("cannot reach {} by {} {} ({})", host_of(reports, attempt.rank), attempt.interface,
+                             attempt.address, attempt.failure),
+         .remedy =
+             otherwise && !best.empty() && best != attempt.interface ? fmt::format(
+                                                                           "keep MPI to the interface that works: "
+                                                                           "mpirun --mca btl_tcp_if_include {0} --mca "
+                                                                           "oob_tcp_if_include {0}; for NCCL, "
+                                                                           "NCCL_SOCKET_IFNAME={0}",
+                                                                           best)
+                                                                     : "let these hosts open TCP connections to each "
+                                                                       "other on all ports: look at the cable, the "
+                                                                       "routes (ip route) and the firewall"});
+  }
+}
+
+/// Packets that one host sends and another one drops: connections come about, and large messages hang.
+void judge_packets(Outcome& outcome, const Reports<NetworkFacts>& reports) {
+  std::map<std::string, const Reported<NetworkFacts>*> first;
+  std::map<std::string, int> sizes;
+  for (const auto& report : reports.answered) {
+    if (report.place.local_rank != 0) continue;
+    for (const AddressFacts& address : report.facts.addresses) {
+      if (address.mtu == 0) continue;
+      const auto [known, is_new] = sizes.emplace(address.interface, address.mtu);
+      if (is_new) first[address.interface] = &report;
+      if (known->second == address.mtu) continue;
+      outcome.add(
+          {.ranks = {report.place.rank},
+           .level = Level::warning,
+           .what = fmt::format("{} of {} sends packets of {} bytes, and that of {} {}", address.interface,
+                               report.place.host, address.mtu, first[address.interface]->place.host, known->second),
+           .remedy = fmt::format("give it the same MTU on all hosts: ip link set {} mtu {}", address.interface,
+                                 std::min(address.mtu, known->second))});
+    }
+  }
+}
+
+}  // namespace
+
+Reports<NetworkFacts> measure_network(Ranks& ranks) {
+  const bool speaks = ranks.mine().local_rank == 0;
+  std::unique_ptr<Greeter> greeter;
+  Calling calling;
+  if (speaks) {
+    calling.addresses = addresses_of_this_host();
+    try {
+      greeter = std::make_unique<Greeter>(ranks.mine().rank);
+      calling.port = greeter->port();
+    } catch (const Error&) {
+      calling.port = 0;  // no port is to be had; told by the attempts of the others
+    }
+  }
+  const auto all = ranks.share<Calling>(kCheck, calling);
+  return ranks.measure<NetworkFacts>(kCheck, [calling, speaks, others = others_of(all, ranks.mine())] {
+    NetworkFacts facts{.addresses = calling.addresses};
+    if (speaks) facts.attempts = call_all(others);
+    facts.ports = count_ports();
+    return facts;
+  });
+}
+
+Outcome judge_network(const Reports<NetworkFacts>& reports) {
+  Outcome outcome{.check = kCheck};
+  add_late(outcome, reports.late, "log in to that host and look at its interfaces: ip address");
+  std::set<int> nodes;
+  std::size_t attempts = 0;
+  for (const auto& report : reports.answered) {
+    nodes.insert(report.place.node);
+    attempts += report.facts.attempts.size();
+    judge_attempts(outcome, reports, report);
+  }
+  if (nodes.size() > 1) judge_packets(outcome, reports);
+  outcome.summary = nodes.size() < 2 ? "one host: nothing to reach"
+                                     : fmt::format("{} hosts, {} connections tried, best by {}", nodes.size(), attempts,
+                                                   best_interface(reports).empty() ? "none" : best_interface(reports));
+  return outcome;
+}
+
+Outcome judge_ports(const Reports<NetworkFacts>& reports) {
+  constexpr std::int64_t kFew = 1000;
+  Outcome outcome{.check = "ports"};
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [place, facts] : reports.answered) {
+    if (facts.ports == 0) continue;
+    least = std::min(least, facts.ports);
+    if (place.local_rank != 0 || facts.ports >= kFew) continue;
+    outcome.add({.ranks = {place.rank},
+                 .level = Level::warning,
+                 .what = fmt::format("{} has {} ports for the connections of its ranks", place.host, facts.ports),
+                 .remedy = "sysctl -w net.ipv4.ip_local_port_range=\"32768 60999\", as root; or mpirun --mca "
+                           "btl_tcp_port_min_v4 and btl_tcp_port_range_v4 for a range that the firewall leaves open"});
+  }
+  outcome.summary = least == std::numeric_limits<std::int64_t>::max() ? "the system does not tell"
+                                                                      : fmt::format("{} on every host or more", least);
+  return outcome;
+}
+
+std::int64_t wire_speed(const Reports<NetworkFacts>& reports, int rank) {
+  std::int64_t best = 0;
+  for (const auto& from : reports.answered) {
+    for (const Attempt& attempt : from.facts.attempts) {
+      if (attempt.rank != rank || !attempt.failure.empty()) continue;
+      for (const auto& to : reports.answered)
+        if (to.place.rank == rank)
+          for (const AddressFacts& address : to.facts.addresses)
+            if (address.address == attempt.address) best = std::max(best, address.bits_per_second);
+    }
+  }
+  return best;
+}
+
+}  // namespace lockstep::apps::doctor

@@ -1,0 +1,143 @@
+#include "apps/lockstep/doctor/speed.h"
+
+#include <dnnl.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <limits>
+
+#include "device/cpu.h"
+#include "strategy/core_share.h"
+
+namespace lockstep::apps::doctor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr dnnl_dim_t kSide = 512;
+constexpr std::size_t kCopied = std::size_t{16} << 20;  // more than the caches near a core hold
+constexpr double kSlow = 0.75;                          // of the fastest rank's speed
+constexpr double kUseless = 1.0 / 3;
+constexpr int kFewest = 3;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+/// Of all threads of this process.
+double processor_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// Seconds of the shortest of many calls in `seconds`: what others do at the same time lengthens some, not all.
+template <typename Work>
+double shortest(double seconds, Work work) {
+  work();  // the first one makes what is kept
+  double best = std::numeric_limits<double>::max();
+  const auto begin = Clock::now();
+  for (int round = 0; round < kFewest || seconds_since(begin) < seconds; ++round) {
+    const auto start = Clock::now();
+    work();
+    best = std::min(best, seconds_since(start));
+  }
+  return best;
+}
+
+SpeedFacts multiply(int cores, double seconds) {
+  device::set_thread_budget(cores);
+  const std::vector<float> left(kSide * kSide, 1.0F / 3);
+  const std::vector<float> right(kSide * kSide, 3.0F);
+  std::vector<float> product(kSide * kSide);
+  const auto begin = Clock::now();
+  const double used_before = processor_seconds();
+  const double best = shortest(seconds, [&] {
+    dnnl_sgemm('N', 'N', kSide, kSide, kSide, 1, left.data(), kSide, right.data(), kSide, 0, product.data(), kSide);
+  });
+  const double used = processor_seconds() - used_before;
+  constexpr double kOperations = 2.0 * kSide * kSide * kSide;
+  return {.cores = cores,
+          .gigaflops = kOperations / best / 1e9,
+          .copied_gigabytes = 0,
+          .share_of_cores = std::min(1.0, used / (seconds_since(begin) * cores))};
+}
+
+double copy(double seconds) {
+  const std::vector<char> from(kCopied, 1);
+  std::vector<char> to(kCopied);
+  return static_cast<double>(kCopied) / 1e9 / shortest(seconds, [&] { std::memcpy(to.data(), from.data(), kCopied); });
+}
+
+struct Extent {
+  double slowest = 0;
+  double fastest = 0;
+};
+Extent extent_of(const Reports<SpeedFacts>& reports, double SpeedFacts::*speed) {
+  Extent extent;
+  for (const auto& report : reports.answered) {
+    const double mine = report.facts.*speed;
+    extent.fastest = std::max(extent.fastest, mine);
+    extent.slowest = extent.slowest == 0 ? mine : std::min(extent.slowest, mine);
+  }
+  return extent;
+}
+
+}  // namespace
+
+Reports<SpeedFacts> measure_speed(Ranks& ranks, double seconds) {
+  constexpr const char* kCheck = "matrix-product";
+  const int cores = strategy::share_of_cores(ranks.session());
+  // The ranks are at it together, as in a training: what they take from each other counts.
+  ranks.barrier(kCheck);
+  std::optional<SpeedFacts> facts =
+      within<SpeedFacts>(ranks.limit(), [cores, seconds] { return multiply(cores, 0.7 * seconds); });
+  ranks.barrier(kCheck);
+  const std::optional<double> copied = within<double>(ranks.limit(), [seconds] { return copy(0.3 * seconds); });
+  if (facts && copied) facts->copied_gigabytes = *copied;
+  return ranks.share<SpeedFacts>(kCheck, copied ? facts : std::nullopt);
+}
+
+Outcome judge_product(const Reports<SpeedFacts>& reports) {
+  constexpr double kAlone = 0.8;
+  Outcome outcome{.check = "matrix-product"};
+  add_late(outcome, reports.late, "look what else runs on that host: top; and whether it throttles: dmesg");
+  const Extent extent = extent_of(reports, &SpeedFacts::gigaflops);
+  for (const auto& [place, facts] : reports.answered) {
+    if (facts.gigaflops < kSlow * extent.fastest)
+      outcome.add(
+          {.ranks = {place.rank},
+           .level = facts.gigaflops < kUseless * extent.fastest ? Level::problem : Level::warning,
+           .what = fmt::format("multiplies at {:.3g} GFLOP/s on {} with {} core{}, the fastest rank at {:.3g}: "
+                               "every step waits for the slowest",
+                               facts.gigaflops, place.host, facts.cores, facts.cores == 1 ? "" : "s", extent.fastest),
+           .remedy = "look at its binding (the check cores), at what else runs there (top) and at its heat and "
+                     "clock (turbostat); or leave the host out"});
+    if (facts.share_of_cores < kAlone)
+      outcome.add({.ranks = {place.rank},
+                   .level = Level::warning,
+                   .what = fmt::format("got {:.0f} % of the time of its cores on {}, or less",
+                                       10 * std::ceil(10 * facts.share_of_cores), place.host),
+                   .remedy = "end what else runs there (top shows it), or bind the ranks to other cores"});
+  }
+  outcome.summary = fmt::format("{:.3g} to {:.3g} GFLOP/s a rank", extent.slowest, extent.fastest);
+  return outcome;
+}
+
+Outcome judge_copy(const Reports<SpeedFacts>& reports) {
+  constexpr double kSlowMemory = 0.5;
+  Outcome outcome{.check = "memory-copy"};
+  const Extent extent = extent_of(reports, &SpeedFacts::copied_gigabytes);
+  for (const auto& [place, facts] : reports.answered)
+    if (facts.copied_gigabytes < kSlowMemory * extent.fastest)
+      outcome.add({.ranks = {place.rank},
+                   .level = Level::warning,
+                   .what = fmt::format("copies {:.3g} GB/s on {}, the fastest rank {:.3g}", facts.copied_gigabytes,
+                                       place.host, extent.fastest),
+                   .remedy = "bind each rank to cores and memory of one socket (mpirun --bind-to core --map-by numa), "
+                             "and look what else runs there"});
+  outcome.summary = fmt::format("{:.3g} to {:.3g} GB/s a rank, all at once", extent.slowest, extent.fastest);
+  return outcome;
+}
+
+}  // namespace lockstep::apps::doctor

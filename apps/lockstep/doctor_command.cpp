@@ -1,0 +1,300 @@
+#include "apps/lockstep/doctor_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "allreduce/watchdog.h"
+#include "apps/lockstep/allreduce_bench.h"
+#include "apps/lockstep/doctor/clocks.h"
+#include "apps/lockstep/doctor/cores.h"
+#include "apps/lockstep/doctor/devices.h"
+#include "apps/lockstep/doctor/folders.h"
+#include "apps/lockstep/doctor/limits.h"
+#include "apps/lockstep/doctor/links.h"
+#include "apps/lockstep/doctor/memory.h"
+#include "apps/lockstep/doctor/network.h"
+#include "apps/lockstep/doctor/report.h"
+#include "apps/lockstep/doctor/speed.h"
+#include "apps/lockstep/doctor/versions.h"
+#include "apps/lockstep/terminal.h"
+#include "device/cpu.h"
+#include "device/error.h"
+#include "strategy/launcher.h"
+#include "strategy/session.h"
+
+namespace lockstep::apps {
+namespace {
+
+using doctor::Level;
+using doctor::Ranks;
+using doctor::Report;
+
+constexpr int kProblemStatus = 1;
+constexpr double kStallSeconds = 15;  // longer than any rank's own measurement may take
+constexpr const char* kLookThere = "look at that host (dmesg, top), or leave it out";
+
+struct DoctorArguments {
+  std::string data;
+  std::string data_dir;
+  std::string checkpoint_dir;
+  std::string routes;
+  double seconds = 6;
+  bool quick = false;
+  bool json = false;
+
+  double measuring_seconds() const { return quick ? 1 : seconds; }
+};
+
+/// Ends the process where the ranks do not come together: MPI has no limit of its own for that. Rank 0 speaks, and the
+/// others only where it could not.
+class StartLimit {
+ public:
+  StartLimit() : thread_([this](const std::stop_token& stop) { wait(stop); }) {}
+  StartLimit(const StartLimit&) = delete;
+  StartLimit& operator=(const StartLimit&) = delete;
+  ~StartLimit() {
+    thread_.request_stop();
+    come_.notify_all();
+  }
+
+ private:
+  void wait(const std::stop_token& stop) {
+    constexpr auto kLimit = std::chrono::seconds(25);
+    const auto limit = strategy::detect_launch().rank == 0 ? kLimit : kLimit + std::chrono::seconds(3);
+    std::unique_lock held(lock_);
+    if (come_.wait_for(held, stop, limit, [&] { return stop.stop_requested(); }) || stop.stop_requested()) return;
+    fmt::print(stderr,
+               "lockstep: error: [doctor] needed the ranks to come together within {} s; host {} waits: let the hosts "
+               "open TCP connections to each other, and name the interface that works: mpirun --mca btl_tcp_if_include "
+               "IF --mca oob_tcp_if_include IF\n",
+               kLimit.count(), device::host_name());
+    std::fflush(nullptr);
+    ::_exit(exit_status(ErrorCategory::communication));
+  }
+
+  std::mutex lock_;
+  std::condition_variable_any come_;
+  std::jthread thread_;  // last: it ends before what it uses
+};
+
+/// What the watchdog found, without its name before and its advice behind.
+std::string without_frame(std::string text) {
+  const std::string advice = std::string("; ") + kLookThere;
+  if (text.ends_with(advice)) text.resize(text.size() - advice.size());
+  const std::size_t name = text.find("] ");
+  return name == std::string::npos ? text : text.substr(name + 2);
+}
+
+/// One examination of all ranks.
+class Examination {
+ public:
+  Examination(strategy::Session& session, const DoctorArguments& arguments)
+      : arguments_(arguments), session_(session), ranks_(session), report_(ranks_.places()) {}
+
+  /// The exit status, the same on all ranks.
+  int run() {
+    watch();
+    examine_host();
+    examine_folders();
+    examine_network();
+    examine_speed();
+    // Some figures come to the chief alone.
+    const bool problem = ranks_.gather("report", report_.level() == Level::problem ? "problem" : "").front() != "";
+    watchdog_.reset();
+    say("");
+    if (session_.is_chief()) print();
+    return problem ? kProblemStatus : 0;
+  }
+
+ private:
+  /// From here on a rank that hangs ends the examination: what is known by then is printed.
+  void watch() {
+    const allreduce::WatchdogOptions options{
+        .stall_timeout = kStallSeconds,
+        .advice = kLookThere,
+        .on_failure = [this](const allreduce::WatchdogReport& found) { give_up(found); }};
+    doctor::Outcome outcome{.check = "connections"};
+    try {
+      if (session_.ranks() == MPI_COMM_NULL)
+        watchdog_ =
+            std::make_unique<allreduce::Watchdog>(std::vector<const allreduce::Activity*>{&ranks_.activity()}, options);
+      else
+        watchdog_ = std::make_unique<allreduce::Watchdog>(
+            session_.ranks(), std::vector<const allreduce::Activity*>{&ranks_.activity()}, options);
+      outcome.summary = session_.size() == 1 ? "one rank" : "all ranks reach rank 0 by TCP";
+    } catch (const Error& error) {
+      outcome.summary = "not all ranks reach rank 0 by TCP";
+      outcome.add({.level = Level::problem,
+                   .what = error.what(),
+                   .remedy = "let the hosts open TCP connections to each other on all ports: look at routes and "
+                             "firewall"});
+    }
+    ranks_.activity().set_phase(allreduce::Phase::compute);
+    report_.add(std::move(outcome));
+  }
+
+  [[noreturn]] void give_up(const allreduce::WatchdogReport& found) {
+    if (found.speaks && session_.is_chief()) {
+      report_.add({.check = "progress",
+                   .summary = fmt::format("what comes after {} was not checked", now_.load()),
+                   .findings = {{.level = Level::problem, .what = without_frame(found.text), .remedy = kLookThere}}});
+      print();
+    } else if (found.speaks) {
+      fmt::print(stderr, "lockstep: error: {}\n", found.text);
+    }
+    std::fflush(nullptr);
+    ::_exit(exit_status(ErrorCategory::communication));
+  }
+
+  void examine_host() {
+    say("versions");
+    report_.add(doctor::judge_versions(ranks_.measure<doctor::VersionFacts>("versions", doctor::measure_versions)));
+    say("devices");
+    report_.add(doctor::judge_devices(ranks_.measure<doctor::DeviceFacts>("devices", doctor::measure_devices)));
+    say("shared-memory");
+    const auto memory = doctor::measure_memory(ranks_);
+    const bool wanted = std::ranges::any_of(routes(), [](allreduce::Route route) {
+      return route == allreduce::Route::shared_memory || route == allreduce::Route::hierarchical;
+    });
+    report_.add(doctor::judge_shared_memory(memory, wanted));
+    report_.add(doctor::judge_memory(memory));
+    say("cores");
+    const auto limits = ranks_.measure<doctor::LimitFacts>("open-files", doctor::measure_limits);
+    report_.add(doctor::judge_open_files(limits));
+    report_.add(doctor::judge_locked_memory(limits));
+    report_.add(doctor::judge_cores(ranks_.measure<doctor::CoreFacts>("cores", doctor::measure_cores)));
+  }
+
+  void examine_folders() {
+    say("data");
+    doctor::Reports<doctor::DataFacts> data;
+    if (!arguments_.data.empty()) data = doctor::measure_data(ranks_, arguments_.data, arguments_.data_dir);
+    report_.add(doctor::judge_data(data, arguments_.data));
+    say("checkpoints");
+    doctor::Reports<doctor::FolderFacts> folder;
+    if (!arguments_.checkpoint_dir.empty())
+      folder = doctor::measure_checkpoint_folder(ranks_, arguments_.checkpoint_dir);
+    report_.add(doctor::judge_checkpoint_folder(folder, arguments_.checkpoint_dir));
+    std::error_code ignored;
+    report_.add(doctor::judge_temporary_folder(doctor::measure_temporary_folder(ranks_),
+                                               std::filesystem::temp_directory_path(ignored).string()));
+  }
+
+  void examine_network() {
+    say("network");
+    network_ = doctor::measure_network(ranks_);
+    report_.add(doctor::judge_network(network_));
+    report_.add(doctor::judge_ports(network_));
+    say("clocks");
+    report_.add(doctor::judge_clocks(doctor::measure_clocks(ranks_)));
+  }
+
+  void examine_speed() {
+    const double seconds = arguments_.measuring_seconds();
+    say("matrix-product");
+    const auto speed = doctor::measure_speed(ranks_, 0.25 * seconds);
+    report_.add(doctor::judge_product(speed));
+    report_.add(doctor::judge_copy(speed));
+    say("links");
+    const auto links = doctor::measure_links(ranks_, 0.1 * seconds);
+    report_.add(doctor::judge_links(links, network_));
+    say("routes");
+    const auto readings = doctor::measure_routes(ranks_, routes(), 0.65 * seconds);
+    double copied = 0;
+    for (const auto& report : speed.answered)
+      if (copied == 0 || report.facts.copied_gigabytes < copied) copied = report.facts.copied_gigabytes;
+    const double wire = session_.nodes() > 1 ? doctor::slowest_link(links) : 0;
+    report_.add(doctor::judge_routes(readings, {.copied_gigabytes = copied, .wire_gigabytes = wire}));
+  }
+
+  std::vector<allreduce::Route> routes() const {
+    return arguments_.routes.empty() ? std::vector<allreduce::Route>{} : parse_routes(arguments_.routes);
+  }
+
+  /// What is being checked, for who watches a terminal.
+  void say(const char* check) {
+    now_ = check;
+    if (!session_.is_chief() || !is_watched(STDERR_FILENO)) return;
+    fmt::print(stderr, "\r{}{}\x1b[K", *check == '\0' ? "" : "checking ", check);
+  }
+
+  void print() const {
+    using Json = nlohmann::ordered_json;
+    if (arguments_.json)
+      fmt::print("{}\n", report_.json(session_.seconds()).dump(-1, ' ', false, Json::error_handler_t::replace));
+    else
+      fmt::print("{}", report_.table(session_.seconds()));
+    std::fflush(stdout);
+  }
+
+  const DoctorArguments& arguments_;
+  strategy::Session& session_;
+  Ranks ranks_;
+  Report report_;
+  doctor::Reports<doctor::NetworkFacts> network_;
+  std::atomic<const char*> now_ = "";
+  std::unique_ptr<allreduce::Watchdog> watchdog_;  // last: its thread reads the others
+};
+
+void check(const DoctorArguments& arguments) {
+  constexpr double kMostSeconds = 30;
+  if (!(arguments.seconds >= 1 && arguments.seconds <= kMostSeconds))
+    throw Error(ErrorCategory::input, "command line", fmt::format("--seconds needs 1 to {}", kMostSeconds),
+                fmt::format("got {}", arguments.seconds));
+  if (!arguments.routes.empty()) parse_routes(arguments.routes);
+}
+
+int examine(const Invocation& invocation, const DoctorArguments& arguments) {
+  check(arguments);
+  auto limit = std::make_unique<StartLimit>();
+  strategy::Session session(invocation.argc, invocation.argv, {.quiet = true});
+  return session.guard([&] {
+    Examination examination(session, arguments);
+    limit.reset();
+    return examination.run();
+  });
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& program, const Invocation& invocation, int& status) {
+  CLI::App* command = program.add_subcommand(
+      "doctor",
+      "Check this machine, or these ranks under mpirun, before a run: what is wrong, and what to do about it");
+  command->footer(
+      "Exit status: 0 nothing is wrong (there may be warnings), 1 there is a problem, 2 the command line is wrong, 4 "
+      "ranks did not come together or stopped answering.");
+  const auto arguments = std::make_shared<DoctorArguments>();
+  command->add_option("--data", arguments->data,
+                      "Data that every rank must be able to read: what --data of lockstep train takes");
+  command->add_option("--data-dir", arguments->data_dir,
+                      "Where to look for named data sets before the places of the system");
+  command->add_option("--checkpoint-dir", arguments->checkpoint_dir,
+                      "Folder that rank 0 must be able to write to; it is left as it was");
+  command->add_option("--allreduce", arguments->routes,
+                      "ROUTE[,ROUTE...] to time: shared-memory, ring, hierarchical or mpi between ranks, in-process in "
+                      "one process; else all that connect these ranks");
+  command
+      ->add_option("--seconds", arguments->seconds,
+                   "About how long to measure speeds and bandwidths, 1 to 30; all else takes a second or two")
+      ->capture_default_str();
+  command->add_flag("--quick", arguments->quick, "As --seconds 1: figures of one glance");
+  command->add_flag("--json", arguments->json, "One object on standard output, and nothing else");
+  command->callback([=, &status] { status = examine(invocation, *arguments); });
+}
+
+}  // namespace lockstep::apps

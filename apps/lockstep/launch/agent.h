@@ -1,0 +1,33 @@
+// What mpirun starts in place of ssh: it hands the command over to the first task, which hands it to the host.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::apps::launch {
+
+/// The variable that tells an agent of its first task.
+inline constexpr const char* kAgentVariable = "LOCKSTEP_LAUNCH_AGENT";
+/// The command of the program that is an agent.
+inline constexpr const char* kAgentCommand = "launch-agent";
+
+std::string agent_address(std::uint16_t port, const std::string& token);
+/// For mpirun's plm_rsh_agent: this program, as an agent.
+std::string agent_command();
+
+/// What an agent asks for.
+struct Call {
+  std::string token = {};  ///< that shows it is one of this job
+  std::string host = {};
+  std::string command = {};  ///< for a shell there
+};
+std::string to_text(const Call& call);
+/// Empty for what is none.
+Call parse_call(const std::string& text);
+
+/// `words`: the host, then the command, as ssh takes them. Prints what the command prints, and returns its exit status;
+/// 255 where it cannot be run.
+int run_agent(const std::vector<std::string>& words);
+
+}  // namespace lockstep::apps::launch

@@ -1,0 +1,35 @@
+// What a task tells of itself when it comes to the meeting.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "strategy/task.h"
+
+namespace lockstep::apps::launch {
+
+struct Arrival {
+  std::string job = {};  ///< that it belongs to
+  int rank = 0;
+  int ranks = 1;                            ///< of the job, as far as this task knows
+  int local_ranks = 0;                      ///< on its host, as far as it knows; 0: not at all
+  std::string host = {};                    ///< what it is called
+  std::string place = {};                   ///< the same text for tasks that share a host, and for no others
+  std::vector<int> processors = {};         ///< that it may run on
+  std::string gpus = {};                    ///< CUDA_VISIBLE_DEVICES
+  std::string interface = {};               ///< by which it came
+  std::vector<std::string> addresses = {};  ///< of its host
+  std::uint16_t port = 0;                   ///< where its host can be tried to be reached
+
+  bool operator==(const Arrival&) const = default;
+};
+
+std::string to_text(const Arrival& arrival);
+/// Throws nlohmann::json::exception for what is none.
+Arrival parse_arrival(const std::string& text);
+
+/// This process. `host`: what its host is called, in place of the system's name; empty: that.
+Arrival describe_this_task(const strategy::Task& task, const std::string& job, const std::string& host);
+
+}  // namespace lockstep::apps::launch

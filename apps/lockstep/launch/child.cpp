@@ -1,0 +1,180 @@
+#include "apps/lockstep/launch/child.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "device/error.h"
+
+namespace lockstep::apps::launch {
+namespace {
+
+constexpr int kCannotExecute = 127;
+constexpr int kSignalStatus = 128;
+
+sigset_t watched_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&set, signal);
+  return set;
+}
+
+struct Pipe {
+  allreduce::FileDescriptor reading;
+  allreduce::FileDescriptor writing;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{-1, -1};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return {allreduce::FileDescriptor(ends[0]), allreduce::FileDescriptor(ends[1])};
+}
+
+std::vector<std::string> environment_without_task() {
+  std::vector<std::string> kept;
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    if (const std::string whole = *entry; !is_of_a_task(whole.substr(0, whole.find('=')))) kept.push_back(whole);
+  return kept;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> all;
+  for (std::string& word : words) all.push_back(word.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+void run_on(const std::vector<int>& processors) {
+  if (processors.empty()) return;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  for (const int processor : processors)
+    if (processor < CPU_SETSIZE) CPU_SET(processor, &mask);
+  sched_setaffinity(0, sizeof(mask), &mask);
+}
+
+/// Between fork and exec of a process of one thread.
+[[noreturn]] void become(const std::vector<char*>& words, const std::vector<char*>& environment,
+                         const ChildOptions& options, const Pipe& output, const Pipe& errors, pid_t parent) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, kEndSignal);
+  if (getppid() != parent) _exit(kSignalStatus + kEndSignal);
+  sigset_t terminate;
+  sigemptyset(&terminate);
+  sigaddset(&terminate, SIGTERM);
+  sigprocmask(SIG_SETMASK, &terminate, nullptr);
+  run_on(options.processors);
+  if (options.captured) {
+    dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+    dup2(output.writing.get(), STDOUT_FILENO);
+    dup2(errors.writing.get(), STDERR_FILENO);
+  }
+  execvpe(words[0], words.data(), environment.data());
+  const std::string why = fmt::format("lockstep: error: [launch] needed {} in PATH; {}\n", words[0],
+                                      std::generic_category().message(errno));
+  static_cast<void>(!write(STDERR_FILENO, why.data(), why.size()));
+  _exit(kCannotExecute);
+}
+
+std::vector<pid_t> children_of(pid_t process) {
+  std::ifstream list(fmt::format("/proc/{0}/task/{0}/children", process));
+  return {std::istream_iterator<pid_t>(list), {}};
+}
+
+bool is_rank(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/environ", process), std::ios::binary);
+  const std::string environment{std::istreambuf_iterator<char>(file), {}};
+  constexpr std::string_view kRank = "OMPI_COMM_WORLD_RANK=";
+  return environment.starts_with(kRank) ||
+         environment.find(std::string(1, '\0') + std::string(kRank)) != std::string::npos;
+}
+
+}  // namespace
+
+bool is_of_a_task(const std::string& name) {
+  constexpr std::array kNames = {"TF_CONFIG",        "RANK",         "WORLD_SIZE",     "LOCAL_RANK",
+                                 "LOCAL_WORLD_SIZE", "NODE_RANK",    "GROUP_RANK",     "SLURM_PROCID",
+                                 "SLURM_LOCALID",    "SLURM_NODEID", "SLURM_TASK_PID", "SLURM_GTIDS"};
+  constexpr std::array kBeginnings = {"PMI_", "PMIX_", "SLURM_STEP_", "SLURM_CPU_BIND", "SLURM_PMI"};
+  return std::ranges::find(kNames, name) != kNames.end() ||
+         std::ranges::any_of(kBeginnings, [&](const char* beginning) { return name.starts_with(beginning); });
+}
+
+Child::Child(const std::vector<std::string>& command, const ChildOptions& options) {
+  std::vector<std::string> words = command;
+  std::vector<std::string> environment = environment_without_task();
+  const std::vector<char*> word_pointers = pointers(words);
+  const std::vector<char*> environment_pointers = pointers(environment);
+  Pipe output = options.captured ? make_pipe() : Pipe{};
+  Pipe errors = options.captured ? make_pipe() : Pipe{};
+  const pid_t parent = getpid();
+  id_ = fork();
+  if (id_ < 0)
+    throw Error(ErrorCategory::communication, "launch", "needed a process", std::generic_category().message(errno));
+  if (id_ == 0) become(word_pointers, environment_pointers, options, output, errors, parent);
+  setpgid(id_, id_);  // whoever comes first
+  output_ = std::move(output.reading);
+  errors_ = std::move(errors.reading);
+}
+
+Child::~Child() {
+  if (status()) return;
+  signal_group(SIGKILL);
+  waitpid(id_, nullptr, 0);
+}
+
+std::optional<int> Child::status() {
+  int status = 0;
+  if (!status_ && waitpid(id_, &status, WNOHANG) == id_)
+    status_ = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalStatus + WTERMSIG(status);
+  return status_;
+}
+
+void Child::signal(int signal) const {
+  if (!status_) kill(id_, signal);
+}
+
+void Child::signal_group(int signal) const {
+  if (!status_) kill(-id_, signal);
+}
+
+std::vector<pid_t> Child::ranks() const {
+  std::vector<pid_t> ranks;
+  std::vector<pid_t> parents = {id_};
+  for (std::size_t i = 0; i < parents.size(); ++i)
+    for (const pid_t child : children_of(parents[i])) (is_rank(child) ? ranks : parents).push_back(child);
+  return ranks;
+}
+
+SignalQueue::SignalQueue() {
+  const sigset_t watched = watched_signals();
+  sigprocmask(SIG_BLOCK, &watched, nullptr);
+  descriptor_ = allreduce::FileDescriptor(signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC));
+}
+
+SignalQueue::~SignalQueue() {
+  const sigset_t watched = watched_signals();
+  sigprocmask(SIG_UNBLOCK, &watched, nullptr);
+}
+
+std::vector<int> SignalQueue::take() const {
+  std::vector<int> signals;
+  signalfd_siginfo info{};
+  while (read(descriptor_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info)))
+    if (info.ssi_signo != SIGCHLD) signals.push_back(static_cast<int>(info.ssi_signo));
+  return signals;
+}
+
+}  // namespace lockstep::apps::launch

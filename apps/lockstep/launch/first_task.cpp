@@ -1,0 +1,322 @@
+#include "apps/lockstep/launch/first_task.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "apps/lockstep/launch/agent.h"
+#include "device/cpu.h"
+#include "device/error.h"
+#include "device/network.h"
+
+namespace lockstep::apps::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int kSignalStatus = 128;
+constexpr int kSshFailed = 255;        // what ssh says of itself
+constexpr std::size_t kMostNamed = 8;  // ranks and pairs in a message
+constexpr seconds kProbeTime(5);       // for a host to answer another
+constexpr seconds kProbeReportTime(15);
+constexpr seconds kLeaveTime(7);  // for the others to leave
+constexpr seconds kEndTime(10);   // for mpirun to end its ranks, after it was told to
+constexpr seconds kSameStop(2);   // schedulers signal all tasks of a job at once: that is one wish
+constexpr seconds kLook(1);
+
+Error lost(const Visitor& visitor) {
+  return {ErrorCategory::communication, "launch", "needed every task until the end of the job",
+          fmt::format("rank {} on host {} is gone: {}", visitor.task->rank, visitor.task->host, visitor.link.reason())};
+}
+
+/// Without mpirun its ranks would stay.
+void end_by_force(const Child& mpirun) {
+  for (const pid_t rank : mpirun.ranks()) kill(rank, SIGKILL);
+  mpirun.signal_group(SIGKILL);
+}
+
+/// Left before mpirun was there because of a signal.
+struct Stopped {
+  int signal = 0;
+};
+
+std::string random_token() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
+/// "rank 1, worker:1, of host b", as far as that is known.
+std::string describe(const strategy::Task& task, int rank) {
+  const auto index = static_cast<std::size_t>(rank);
+  std::string text = fmt::format("rank {}", rank);
+  if (!task.names.empty()) text += fmt::format(" ({})", task.names[index]);
+  if (!task.hosts.empty()) text += fmt::format(" of host {}", task.hosts[index]);
+  return text;
+}
+
+/// "a, b and 7 more"
+std::string list_of(const std::vector<std::string>& parts) {
+  const std::size_t shown = std::min(parts.size(), kMostNamed);
+  std::string text =
+      fmt::format("{}", fmt::join(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (shown < parts.size()) text += fmt::format(" and {} more", parts.size() - shown);
+  return text;
+}
+
+}  // namespace
+
+FirstTask::FirstTask(const LaunchOptions& options, const strategy::Task& task)
+    : options_(options),
+      task_(task),
+      meeting_(task.ranks > 1 ? task.meeting.port : std::uint16_t{0}),
+      token_(random_token()) {
+  Arrival mine = describe_this_task(task, options.job, options.host);
+  mine.port = meeting_.port();
+  mine.host = device::host_name();  // by which mpirun knows where it is
+  tasks_.emplace(task.rank, std::move(mine));
+}
+
+int FirstTask::run() {
+  Ending ending;
+  try {
+    gather();
+    std::vector<Arrival> tasks;
+    for (const auto& [rank, arrival] : tasks_) tasks.push_back(arrival);
+    plan_ = plan_job(tasks);
+    probe();
+    ending.status = run_mpirun();
+  } catch (const Error& error) {
+    dismiss({exit_status(error.category()), error.what()}, FrameKind::refuse);
+    throw;
+  } catch (const Stopped& stopped) {
+    ending.status = kSignalStatus + stopped.signal;
+  }
+  if (failure_) ending = {exit_status(failure_->category()), failure_->what()};
+  dismiss(ending, FrameKind::leave);
+  if (failure_) throw *failure_;
+  return ending.status;
+}
+
+// ---- Before mpirun
+
+void FirstTask::gather() {
+  const auto deadline = Clock::now() + options_.patience();
+  while (tasks_.size() < static_cast<std::size_t>(task_.ranks)) {
+    if (Clock::now() >= deadline)
+      throw Error(ErrorCategory::communication, "launch",
+                  fmt::format("needed all {} tasks at port {} of host {} within {} s", task_.ranks, meeting_.port(),
+                              tasks_.at(0).host, options_.timeout),
+                  missing_ranks());
+    for (const Event& event : meeting_.wait(signals_, deadline)) {
+      Visitor& visitor = *event.visitor;
+      if (event.frame && event.frame->kind == FrameKind::arrive) {
+        try {
+          admit(visitor, parse_arrival(event.frame->text));
+        } catch (const nlohmann::json::exception&) {
+          visitor.link.close("it speaks otherwise");
+        }
+      } else if (!event.frame && visitor.task) {
+        tasks_.erase(visitor.task->rank);  // it may come again: started anew, for example
+      }
+    }
+    stop_on_signals();
+  }
+}
+
+void FirstTask::admit(Visitor& visitor, const Arrival& task) {
+  const Arrival& mine = tasks_.at(0);
+  if (task.job != mine.job) {
+    visitor.link.send(
+        {FrameKind::refuse,
+         to_text(Ending{exit_status(ErrorCategory::input),
+                        fmt::format("[launch] needed the job \"{}\" of the first task, at its address; this is a "
+                                    "task of the job \"{}\"",
+                                    mine.job, task.job)})});
+    return;
+  }
+  if (task.ranks != mine.ranks)
+    throw Error(ErrorCategory::input, "launch", "needed tasks that know the same number of tasks",
+                fmt::format("rank 0 on host {} knows {}, rank {} on host {} knows {}", mine.host, mine.ranks, task.rank,
+                            task.host, task.ranks));
+  if (const auto found = tasks_.find(task.rank); found != tasks_.end())
+    throw Error(ErrorCategory::input, "launch", "needed one task for each rank",
+                fmt::format("rank {} came from host {} and from host {}", task.rank, found->second.host, task.host));
+  visitor.task = task;
+  tasks_.emplace(task.rank, task);
+  visitor.link.send({FrameKind::welcome});
+}
+
+std::string FirstTask::missing_ranks() const {
+  std::vector<std::string> missing;
+  for (int rank = 0; rank < task_.ranks; ++rank)
+    if (!tasks_.contains(rank)) missing.push_back(describe(task_, rank));
+  return fmt::format("{} came; no word of {}", tasks_.size(), list_of(missing));
+}
+
+void FirstTask::stop_on_signals() {
+  for (const int signal : signals_.take())
+    if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) throw Stopped{signal};
+}
+
+std::vector<Target> FirstTask::targets_of(std::size_t host) const {
+  std::vector<Target> targets;
+  for (const Host& other : plan_.hosts) {
+    if (&other == &plan_.hosts[host]) continue;
+    const Arrival& task = tasks_.at(other.ranks.front());
+    targets.push_back({.host = other.name, .addresses = task.addresses, .port = task.port});
+  }
+  return targets;
+}
+
+void FirstTask::probe() {
+  if (plan_.hosts.size() == 1) return;
+  for (std::size_t host = 1; host < plan_.hosts.size(); ++host)
+    visitor_of(plan_.hosts[host].ranks.front())->link.send({FrameKind::probe, to_text(targets_of(host))});
+  std::vector<std::string> failures;
+  const auto add = [&](const std::string& from, const std::vector<std::string>& found) {
+    for (const std::string& one : found) failures.push_back(fmt::format("host {} does not reach {}", from, one));
+  };
+  add(plan_.hosts[0].name, try_to_reach(targets_of(0), kProbeTime));
+  const auto deadline = Clock::now() + kProbeReportTime;
+  for (std::size_t reports = 1; reports < plan_.hosts.size();) {
+    if (Clock::now() >= deadline) {
+      failures.push_back(
+          fmt::format("{} hosts have not told within {} s", plan_.hosts.size() - reports, kProbeReportTime.count()));
+      break;
+    }
+    for (const Event& event : meeting_.wait(signals_, deadline)) {
+      const auto& task = event.visitor->task;
+      if (!event.frame && task) throw lost(*event.visitor);
+      if (!event.frame || event.frame->kind != FrameKind::probed || !task) continue;
+      const auto host = std::ranges::find(plan_.hosts, task->rank, [](const Host& one) { return one.ranks.front(); });
+      add(host->name, nlohmann::json::parse(event.frame->text).get<std::vector<std::string>>());
+      ++reports;
+    }
+    stop_on_signals();
+  }
+  if (!failures.empty())
+    throw Error(ErrorCategory::communication, "launch", "needed hosts that reach each other", list_of(failures));
+}
+
+// ---- While mpirun runs
+
+int FirstTask::run_mpirun() {
+  MpirunHere here{.as_root = geteuid() == 0, .within_slurm = std::getenv("SLURM_JOB_ID") != nullptr};
+  const std::vector<int> processors = plan_.hosts[0].processors;
+  if (plan_.hosts.size() == 1) {
+    plan_.hosts[0].name = "localhost";
+  } else {
+    here.agent = agent_command();
+    ::setenv(kAgentVariable, agent_address(meeting_.port(), token_).c_str(), 1);
+  }
+  Child mpirun(mpirun_command(plan_, options_.mpirun, here), {.processors = processors});
+  const auto start_deadline = Clock::now() + options_.patience();
+  auto deadline = Clock::time_point::max();
+  while (!mpirun.status()) {
+    for (const Event& event : meeting_.wait(signals_, Clock::now() + kLook)) serve(event, mpirun);
+    for (const int signal : signals_.take()) take_signal(signal, mpirun);
+    // mpirun waits for its daemons for ever. Ranks that have come and gone unseen do not keep it for long.
+    started_ = started_ || plan_.hosts.size() == 1 || !mpirun.ranks().empty();
+    if (!started_ && !failure_ && Clock::now() >= start_deadline) failure_ = unstarted();
+    if (failure_ && deadline == Clock::time_point::max()) {
+      mpirun.signal(kEndSignal);
+      deadline = Clock::now() + kEndTime;
+    }
+    if (Clock::now() >= deadline) end_by_force(mpirun);
+  }
+  return *mpirun.status();
+}
+
+Error FirstTask::unstarted() const {
+  std::vector<std::string> hosts;
+  for (std::size_t host = 1; host < plan_.hosts.size(); ++host) hosts.push_back(plan_.hosts[host].name);
+  return {ErrorCategory::communication, "launch",
+          fmt::format("needed mpirun on {} and its daemons on {} to find each other within {} s", plan_.hosts[0].name,
+                      list_of(hosts), options_.timeout),
+          "no rank has started; --interface names the network, and all hosts need the same Open MPI"};
+}
+
+void FirstTask::serve(const Event& event, Child& mpirun) {
+  Visitor& visitor = *event.visitor;
+  if (!event.frame) {
+    if (visitor.task && !failure_) failure_ = lost(visitor);
+    return;
+  }
+  switch (event.frame->kind) {
+    case FrameKind::call:
+      return answer_call(visitor, event.frame->text);
+    case FrameKind::output:
+    case FrameKind::errors:
+    case FrameKind::ended:
+      return pass_to_agent(visitor, *event.frame);
+    case FrameKind::started:
+      started_ = true;
+      return;
+    case FrameKind::signal:
+      if (visitor.task) take_signal(std::atoi(event.frame->text.c_str()), mpirun);
+      return;
+    default:
+      return;
+  }
+}
+
+void FirstTask::answer_call(Visitor& agent, const std::string& text) {
+  const Call call = parse_call(text);
+  const auto host = std::ranges::find(plan_.hosts, call.host, &Host::name);
+  if (call.token != token_ || host == plan_.hosts.end() || host == plan_.hosts.begin()) {
+    agent.link.send({FrameKind::ended, std::to_string(kSshFailed)});
+    return;
+  }
+  agent.agent_of = static_cast<std::size_t>(host - plan_.hosts.begin());
+  visitor_of(host->ranks.front())->link.send({FrameKind::run, nlohmann::json({call.command, host->processors}).dump()});
+}
+
+void FirstTask::pass_to_agent(const Visitor& visitor, const Frame& frame) {
+  if (!visitor.task) return;
+  for (Visitor& other : meeting_.visitors())
+    if (other.agent_of && plan_.hosts[*other.agent_of].ranks.front() == visitor.task->rank) other.link.send(frame);
+}
+
+void FirstTask::take_signal(int signal, Child& mpirun) {
+  if (signal == SIGUSR1 || signal == SIGUSR2) return mpirun.signal(signal);  // which hands it on to all ranks
+  if (signal != SIGTERM && signal != SIGINT && signal != SIGHUP) return;
+  const auto now = Clock::now();
+  if (stops_ > 0 && now - last_stop_ < (stops_ == 1 ? kSameStop : kEndTime)) return;
+  last_stop_ = now;
+  ++stops_;
+  // mpirun itself would give its ranks no time: they are asked first, and may save what they have.
+  const std::vector<pid_t> ranks = stops_ == 1 ? mpirun.ranks() : std::vector<pid_t>{};
+  for (const pid_t rank : ranks) kill(rank, signal);
+  if (!ranks.empty()) return;
+  if (stops_ <= 2)
+    mpirun.signal(kEndSignal);
+  else
+    end_by_force(mpirun);
+}
+
+Visitor* FirstTask::visitor_of(int rank) {
+  for (Visitor& visitor : meeting_.visitors())
+    if (visitor.task && visitor.task->rank == rank) return &visitor;
+  throw Error(ErrorCategory::communication, "launch", "needed every task until the end of the job",
+              fmt::format("rank {} is gone", rank));
+}
+
+/// Returns when the others have left, so that nothing of the job outlives its first task.
+void FirstTask::dismiss(const Ending& ending, FrameKind kind) {
+  const auto deadline = Clock::now() + kLeaveTime;
+  for (Visitor& visitor : meeting_.visitors())
+    if (visitor.task) visitor.link.send({kind, to_text(ending)});
+  while (Clock::now() < deadline &&
+         std::ranges::any_of(meeting_.visitors(), [](const Visitor& one) { return one.task && !one.left; }))
+    meeting_.wait(signals_, deadline);
+}
+
+}  // namespace lockstep::apps::launch

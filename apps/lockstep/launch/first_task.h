@@ -1,0 +1,57 @@
+// Rank 0's part in a launch: it lets the other tasks come, starts mpirun over their hosts, and sends all home.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/lockstep/launch/child.h"
+#include "apps/lockstep/launch/job_plan.h"
+#include "apps/lockstep/launch/meeting.h"
+#include "apps/lockstep/launch/options.h"
+#include "apps/lockstep/launch/reach.h"
+#include "device/error.h"
+
+namespace lockstep::apps::launch {
+
+class FirstTask {
+ public:
+  FirstTask(const LaunchOptions& options, const strategy::Task& task);
+
+  /// Returns the exit status of mpirun, or 128 + a signal that came before mpirun was there. Throws Error (input) for
+  /// tasks that contradict each other, (communication) where one does not come, is lost, or cannot reach another.
+  int run();
+
+ private:
+  using Clock = Meeting::Clock;
+
+  void gather();
+  void admit(Visitor& visitor, const Arrival& task);
+  void probe();
+  std::vector<Target> targets_of(std::size_t host) const;
+  int run_mpirun();
+  Error unstarted() const;
+  void serve(const Event& event, Child& mpirun);
+  void answer_call(Visitor& agent, const std::string& text);
+  void pass_to_agent(const Visitor& visitor, const Frame& frame);
+  void take_signal(int signal, Child& mpirun);
+  void stop_on_signals();
+  void dismiss(const Ending& ending, FrameKind kind);
+  Visitor* visitor_of(int rank);
+  std::string missing_ranks() const;
+
+  const LaunchOptions& options_;
+  const strategy::Task& task_;
+  SignalQueue signals_;
+  Meeting meeting_;
+  std::map<int, Arrival> tasks_;  // by rank
+  JobPlan plan_;
+  std::string token_;  // that agents of our mpirun know
+  int stops_ = 0;      // signals that asked the job to end
+  Clock::time_point last_stop_{};
+  bool started_ = false;          // whether ranks have been seen
+  std::optional<Error> failure_;  // why the job is ended before its time
+};
+
+}  // namespace lockstep::apps::launch

@@ -1,0 +1,184 @@
+#include "apps/lockstep/launch/job_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "device/error.h"
+
+namespace lockstep::apps::launch {
+namespace {
+
+// Options with which people say themselves where ranks run.
+constexpr std::string_view kBinding[] = {"bind-to", "map-by", "cpu-set", "rankfile", "rf"};
+
+std::string unused(const std::string& wanted, const std::vector<Host>& hosts) {
+  const auto is_used = [&](const std::string& name) {
+    return std::ranges::any_of(hosts, [&](const Host& host) { return host.name == name; });
+  };
+  std::string name = wanted;
+  for (int number = 2; is_used(name); ++number) name = fmt::format("{}-{}", wanted, number);
+  return name;
+}
+
+/// Which of the hosts each rank is on, by a text that tells hosts apart.
+std::vector<std::size_t> add_hosts(JobPlan& plan, const std::vector<std::string>& places,
+                                   const std::vector<std::string>& names) {
+  std::map<std::string, std::size_t> known;
+  std::vector<std::size_t> host_of_rank;
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    const auto [found, is_new] = known.try_emplace(places[rank], plan.hosts.size());
+    if (is_new) plan.hosts.push_back({.name = unused(names[rank], plan.hosts)});
+    plan.hosts[found->second].ranks.push_back(static_cast<int>(rank));
+    host_of_rank.push_back(found->second);
+  }
+  return host_of_rank;
+}
+
+void add_runs(JobPlan& plan, const std::vector<std::size_t>& hosts, const std::vector<std::string>& gpus) {
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    if (plan.runs.empty() || plan.runs.back().host != hosts[rank] || plan.runs.back().gpus != gpus[rank])
+      plan.runs.push_back({.host = hosts[rank], .ranks = 0, .gpus = gpus[rank]});
+    ++plan.runs.back().ranks;
+  }
+}
+
+/// The interface of all that came from other hosts, where it is one.
+std::string common_interface(const std::vector<Arrival>& tasks) {
+  std::set<std::string> interfaces;
+  for (const Arrival& task : tasks)
+    if (task.place != tasks.front().place) interfaces.insert(task.interface);
+  return interfaces.size() == 1 ? *interfaces.begin() : "";
+}
+
+void check_local_ranks(const Arrival& task, const Host& host) {
+  if (task.local_ranks == 0 || static_cast<std::size_t>(task.local_ranks) == host.ranks.size()) return;
+  throw Error(ErrorCategory::input, "launch",
+              fmt::format("needed {} tasks on host {}, the LOCAL_WORLD_SIZE of rank {}", task.local_ranks, host.name,
+                          task.rank),
+              fmt::format("from there came ranks {}", fmt::join(host.ranks, ", ")));
+}
+
+std::string slots(const Host& host) { return fmt::format("{}:{}", host.name, host.ranks.size()); }
+
+/// Whether mpirun, filling one host after the other, puts every rank where it is to be, with what it is to see.
+bool is_in_order(const JobPlan& plan) {
+  return plan.runs.size() == plan.hosts.size() &&
+         std::ranges::all_of(plan.runs, [](const RankRun& run) { return run.gpus.empty(); });
+}
+
+bool says_where(const std::vector<std::string>& words) {
+  return std::ranges::any_of(words, [](const std::string& word) {
+    const std::string_view name = std::string_view(word).substr(std::min(word.size(), word.find_first_not_of('-')));
+    return word.starts_with('-') && std::ranges::find(kBinding, name) != std::end(kBinding);
+  });
+}
+
+void add(std::vector<std::string>& words, std::initializer_list<std::string> more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+void add_ranks(std::vector<std::string>& words, const JobPlan& plan, const MpirunOptions& options) {
+  if (is_in_order(plan)) {
+    std::size_t ranks = 0;
+    std::vector<std::string> hosts;
+    for (const Host& host : plan.hosts) {
+      ranks += host.ranks.size();
+      hosts.push_back(slots(host));
+    }
+    add(words, {"-np", std::to_string(ranks), "-H", fmt::format("{}", fmt::join(hosts, ","))});
+    words.insert(words.end(), options.command.begin(), options.command.end());
+    return;
+  }
+  for (const RankRun& run : plan.runs) {
+    if (&run != &plan.runs.front()) words.emplace_back(":");
+    add(words, {"-np", std::to_string(run.ranks), "-H", slots(plan.hosts[run.host])});
+    if (!run.gpus.empty()) add(words, {"-x", "CUDA_VISIBLE_DEVICES=" + run.gpus});
+    words.insert(words.end(), options.command.begin(), options.command.end());
+  }
+}
+
+}  // namespace
+
+JobPlan plan_job(const std::vector<Arrival>& tasks) {
+  JobPlan plan;
+  std::vector<std::string> places;
+  std::vector<std::string> names;
+  for (const Arrival& task : tasks) {
+    places.push_back(task.place);
+    names.push_back(task.host);
+  }
+  const std::vector<std::size_t> hosts = add_hosts(plan, places, names);
+  for (Host& host : plan.hosts) {
+    std::set<int> processors;
+    for (const int rank : host.ranks) {
+      const Arrival& task = tasks[static_cast<std::size_t>(rank)];
+      check_local_ranks(task, host);
+      processors.insert(task.processors.begin(), task.processors.end());
+    }
+    host.processors.assign(processors.begin(), processors.end());
+  }
+  std::vector<std::string> gpus;
+  for (std::size_t rank = 0; rank < tasks.size(); ++rank) {
+    const auto first = static_cast<std::size_t>(plan.hosts[hosts[rank]].ranks.front());
+    // Daemons hand down what the host's first task sees; where others see something else, each is told.
+    const bool alike = std::ranges::all_of(plan.hosts[hosts[rank]].ranks, [&](int other) {
+      return tasks[static_cast<std::size_t>(other)].gpus == tasks[first].gpus;
+    });
+    gpus.push_back(alike ? "" : tasks[rank].gpus);
+  }
+  add_runs(plan, hosts, gpus);
+  plan.interface = common_interface(tasks);
+  return plan;
+}
+
+JobPlan plan_job_on(const std::vector<std::string>& hosts) {
+  JobPlan plan;
+  add_runs(plan, add_hosts(plan, hosts, hosts), std::vector<std::string>(hosts.size()));
+  return plan;
+}
+
+std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options) {
+  return mpirun_command(plan, options, {});
+}
+
+std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options, const MpirunHere& here) {
+  std::vector<std::string> words = {"mpirun"};
+  if (here.as_root) words.emplace_back("--allow-run-as-root");
+  // Ranks divide the cores of their host among themselves; mpirun would give each of two ranks a single one.
+  if (!says_where(options.more)) add(words, {"--bind-to", "none"});
+  if (here.within_slurm) add(words, {"--mca", "ras", "^slurm", "--mca", "plm", "^slurm"});
+  if (!here.agent.empty() && plan.hosts.size() > 1) {
+    add(words, {"--mca", "plm_rsh_agent", here.agent});
+    add(words, {"--mca", "plm_rsh_no_tree_spawn", "1"});        // only here is there an agent to be asked
+    add(words, {"--mca", "orte_leave_session_attached", "1"});  // a daemon's end is to be seen
+    add(words, {"--mca", "orte_keep_fqdn_hostnames", "1"});     // names are ours
+  }
+  const std::string interface = options.interface == "auto" ? plan.interface : options.interface;
+  if (interface != "any" && !interface.empty() && plan.hosts.size() > 1)
+    add(words, {"--mca", "oob_tcp_if_include", interface, "--mca", "btl_tcp_if_include", interface});
+  words.insert(words.end(), options.more.begin(), options.more.end());
+  add_ranks(words, plan, options);
+  return words;
+}
+
+std::string to_shell(const std::vector<std::string>& words) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%^";
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += '\'';
+  }
+  return line;
+}
+
+}  // namespace lockstep::apps::launch

@@ -1,0 +1,46 @@
+// A TCP connection that carries frames.
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "allreduce/watch/socket.h"
+#include "apps/lockstep/launch/frame.h"
+
+namespace lockstep::apps::launch {
+
+/// Neither call waits; poll for `interest` between them.
+class Link {
+ public:
+  Link() = default;
+  /// `socket`: connected and non-blocking. A host that is cut off is found out within about half a minute.
+  explicit Link(allreduce::FileDescriptor socket);
+
+  bool is_open() const { return socket_.is_open(); }
+  /// Why it is not open: "its connection closed".
+  const std::string& reason() const { return reason_; }
+  pollfd interest() const;
+
+  void send(const Frame& frame);
+  /// Sends what has been left over, and returns what has arrived.
+  std::vector<Frame> receive();
+  /// Sends what has been left over, for `limit` at most.
+  void flush(std::chrono::milliseconds limit);
+  void close(const std::string& reason);
+
+  /// The numeric address of the other end.
+  std::string peer() const;
+
+ private:
+  void send_more();
+
+  allreduce::FileDescriptor socket_;
+  FrameReader reader_;
+  std::string outgoing_;
+  std::string reason_;
+};
+
+}  // namespace lockstep::apps::launch

@@ -1,0 +1,181 @@
+#include "apps/lockstep/launch/other_task.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "device/error.h"
+#include "device/network.h"
+
+namespace lockstep::apps::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int kSignalStatus = 128;
+constexpr milliseconds kAttempt(2000);  // for one address to answer
+constexpr milliseconds kPause(200);     // between attempts
+constexpr milliseconds kProbeTime(5000);
+constexpr seconds kDaemonEnds(2);    // by itself, once mpirun is gone
+constexpr seconds kDaemonLeaves(6);  // once it is told to
+
+bool asks_to_stop(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
+
+/// Waits for the descriptors, or `limit`.
+void wait_for(std::vector<pollfd> interests, milliseconds limit) {
+  poll(interests.data(), interests.size(), static_cast<int>(limit.count()));
+}
+
+pollfd to_read(int descriptor) { return {.fd = descriptor, .events = POLLIN, .revents = 0}; }
+
+}  // namespace
+
+OtherTask::OtherTask(const LaunchOptions& options, const strategy::Task& task)
+    : options_(options), task_(task), arrival_(describe_this_task(task, options.job, options.host)) {
+  arrival_.port = reachable_.port();
+}
+
+Ending OtherTask::run() {
+  if (!arrive() && !ending_)
+    throw Error(ErrorCategory::communication, "launch",
+                fmt::format("needed the task of rank 0 at {}:{} within {} s", task_.meeting.host, task_.meeting.port,
+                            options_.timeout),
+                failure_);
+  try {
+    if (!ending_) stay();
+  } catch (...) {
+    let_daemon_end();  // and its ranks with it
+    throw;
+  }
+  let_daemon_end();
+  return *ending_;
+}
+
+bool OtherTask::arrive() {
+  const auto deadline = Clock::now() + options_.patience();
+  do {
+    failure_.clear();
+    for (const std::string& address : addresses_of(task_.meeting.host, failure_))
+      if (come_to(address, deadline) || ending_) return !ending_;
+    for (const int signal : signals_.take())
+      if (asks_to_stop(signal)) ending_ = Ending{.status = kSignalStatus + signal};
+    if (!ending_) wait_for({to_read(signals_.descriptor())}, kPause);
+  } while (!ending_ && Clock::now() < deadline);
+  return false;
+}
+
+bool OtherTask::come_to(const std::string& address, Clock::time_point deadline) {
+  const device::NetworkWay way = device::way_to(address);
+  std::string why;
+  allreduce::FileDescriptor socket = allreduce::connect_to(address, task_.meeting.port, kAttempt, why);
+  const std::string from = way.interface.empty() ? fmt::format("host {} has no interface to {}", arrival_.host, address)
+                                                 : fmt::format("from host {} by {} ({}) to {}", arrival_.host,
+                                                               way.interface, way.address, address);
+  failure_ = fmt::format("{}: {}", from, why);
+  if (!socket.is_open()) return false;
+  link_ = Link(std::move(socket));
+  arrival_.interface = way.interface;
+  link_.send({FrameKind::arrive, to_text(arrival_)});
+  if (is_welcome(deadline)) return true;
+  failure_ = fmt::format("{}: what is there is not the task of rank 0", from);
+  return false;
+}
+
+bool OtherTask::is_welcome(Clock::time_point deadline) {
+  while (link_.is_open() && Clock::now() < deadline && !ending_) {
+    wait_for({link_.interest(), to_read(signals_.descriptor())},
+             std::chrono::ceil<milliseconds>(deadline - Clock::now()));
+    bool welcome = false;
+    for (const Frame& frame : link_.receive()) {
+      welcome = welcome || frame.kind == FrameKind::welcome;
+      take(frame);  // more may have come with the welcome
+    }
+    if (welcome && !ending_) return true;
+    for (const int signal : signals_.take())
+      if (asks_to_stop(signal)) ending_ = Ending{.status = kSignalStatus + signal};
+  }
+  return false;
+}
+
+void OtherTask::stay() {
+  while (!ending_) {
+    std::vector<pollfd> interests = {link_.interest(), to_read(signals_.descriptor())};
+    if (daemon_) {
+      interests.push_back(to_read(daemon_->output().get()));
+      interests.push_back(to_read(daemon_->errors().get()));
+    }
+    wait_for(std::move(interests), seconds(1));
+    for (const Frame& frame : link_.receive()) take(frame);
+    for (const int signal : signals_.take()) link_.send({FrameKind::signal, std::to_string(signal)});
+    if (daemon_) tell_of_daemon();
+    if (daemon_ && !told_of_ranks_ && !daemon_->ranks().empty()) {
+      link_.send({FrameKind::started});
+      told_of_ranks_ = true;
+    }
+    if (!ending_ && !link_.is_open())
+      throw Error(ErrorCategory::communication, "launch", "needed the task of rank 0 until the end of the job",
+                  fmt::format("{}, seen from rank {} on host {}", link_.reason(), arrival_.rank, arrival_.host));
+  }
+}
+
+void OtherTask::take(const Frame& frame) {
+  switch (frame.kind) {
+    case FrameKind::probe:
+      link_.send({FrameKind::probed, nlohmann::json(try_to_reach(parse_targets(frame.text), kProbeTime)).dump()});
+      return;
+    case FrameKind::run:
+      return start_daemon(frame.text);
+    case FrameKind::refuse:
+    case FrameKind::leave:
+      ending_ = parse_ending(frame.text);
+      return;
+    default:
+      return;
+  }
+}
+
+void OtherTask::start_daemon(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text);
+  daemon_ = std::make_unique<Child>(std::vector<std::string>{"/bin/sh", "-c", json.at(0).get<std::string>()},
+                                    ChildOptions{.processors = json.at(1).get<std::vector<int>>(), .captured = true});
+}
+
+void OtherTask::tell_of_daemon() {
+  const bool prints = pass_on(daemon_->output(), FrameKind::output);
+  const bool complains = pass_on(daemon_->errors(), FrameKind::errors);
+  if (prints || complains || !daemon_->status()) return;
+  link_.send({FrameKind::ended, std::to_string(*daemon_->status())});
+  daemon_.reset();
+}
+
+/// Whether there was something to read.
+bool OtherTask::pass_on(allreduce::FileDescriptor& from, FrameKind kind) {
+  std::array<char, 65536> piece{};
+  const ssize_t got = from.is_open() ? read(from.get(), piece.data(), piece.size()) : 0;
+  if (got > 0) link_.send({kind, {piece.data(), static_cast<std::size_t>(got)}});
+  if (got == 0) from = allreduce::FileDescriptor();
+  return got > 0;
+}
+
+/// Without mpirun it ends by itself, and ends its ranks; by force it would leave them behind.
+void OtherTask::let_daemon_end() {
+  const auto start = Clock::now();
+  bool told = false;
+  while (daemon_ && !daemon_->status() && Clock::now() < start + kDaemonLeaves) {
+    wait_for({to_read(signals_.descriptor())}, kPause);
+    signals_.take();
+    if (told || Clock::now() < start + kDaemonEnds) continue;
+    daemon_->signal_group(kEndSignal);
+    told = true;
+  }
+  daemon_.reset();
+}
+
+}  // namespace lockstep::apps::launch

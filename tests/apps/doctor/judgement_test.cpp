@@ -1,0 +1,227 @@
+// What the doctor makes of measurements of one host each, with made-up ones.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "apps/lockstep/doctor/cores.h"
+#include "apps/lockstep/doctor/devices.h"
+#include "apps/lockstep/doctor/folders.h"
+#include "apps/lockstep/doctor/limits.h"
+#include "apps/lockstep/doctor/memory.h"
+#include "apps/lockstep/doctor/speed.h"
+#include "apps/lockstep/doctor/versions.h"
+#include "tests/apps/doctor/reports.h"
+
+namespace lockstep::apps::doctor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// The only finding; fails the test where there are more or fewer.
+Finding only(const Outcome& outcome) {
+  EXPECT_EQ(outcome.findings.size(), 1U) << outcome.check;
+  return outcome.findings.empty() ? Finding{} : outcome.findings.front();
+}
+
+const VersionFacts kVersions = {{"lockstep", "0.1.0"},    {"mpi built", "MPI 3.1"},   {"mpi loaded", "Open MPI v4.1.4"},
+                                {"onednn built", "2.6"},  {"onednn loaded", "2.6.3"}, {"processor", "Zen"},
+                                {"cuda built", "absent"}, {"cuda loaded", "absent"}};
+
+TEST(JudgedVersions, AreFineWhereAllAreEqual) {
+  const Outcome outcome = judge_versions(on_hosts<VersionFacts>({kVersions, kVersions}));
+  EXPECT_EQ(outcome.level(), Level::ok);
+  EXPECT_THAT(outcome.summary, HasSubstr("lockstep 0.1.0, Open MPI v4.1.4, oneDNN 2.6.3"));
+}
+
+TEST(JudgedVersions, NameTheRanksThatDiffer) {
+  VersionFacts other = kVersions;
+  other["mpi loaded"] = "Open MPI v5.0.1";
+  const Finding finding = only(judge_versions(on_one_host<VersionFacts>({kVersions, other, kVersions, other})));
+  EXPECT_EQ(finding.level, Level::problem);
+  EXPECT_THAT(finding.ranks, ElementsAre(1, 3));
+  EXPECT_EQ(finding.what, "mpi loaded is Open MPI v5.0.1 on a, and Open MPI v4.1.4 on rank 0");
+  EXPECT_THAT(finding.remedy, HasSubstr("install the same packages on every host"));
+}
+
+TEST(JudgedVersions, OnlyWarnOfOtherProcessors) {
+  VersionFacts other = kVersions;
+  other["processor"] = "Haswell";
+  EXPECT_EQ(only(judge_versions(on_hosts<VersionFacts>({kVersions, other}))).level, Level::warning);
+}
+
+TEST(JudgedVersions, HoldLibrariesAgainstTheirHeaders) {
+  VersionFacts old = kVersions;
+  old["cuda built"] = "13.0";
+  old["cuda loaded"] = "12.4";
+  const Finding finding = only(judge_versions(on_one_host<VersionFacts>({old})));
+  EXPECT_EQ(finding.level, Level::problem);
+  EXPECT_EQ(finding.what, "this program was compiled for cuda 13.0, and finds 12.4");
+}
+
+TEST(JudgedVersions, NameRanksThatDidNotAnswer) {
+  Reports<VersionFacts> reports = on_hosts<VersionFacts>({kVersions});
+  reports.late.push_back({.rank = 1, .node = 1, .local_rank = 0, .host = "b"});
+  const Finding finding = only(judge_versions(reports));
+  EXPECT_EQ(finding.what, "this check did not end in its time, 8 s or less");
+  EXPECT_THAT(finding.ranks, ElementsAre(1));
+}
+
+TEST(JudgedOpenFiles, TellHowTheLimitIsRaised) {
+  const Outcome outcome = judge_open_files(on_one_host<LimitFacts>({{.open_files = 256, .open_files_hard = 4096},
+                                                                    {.open_files = 256, .open_files_hard = 256},
+                                                                    {.open_files = -1, .open_files_hard = -1}}));
+  ASSERT_EQ(outcome.findings.size(), 2U);
+  EXPECT_EQ(outcome.level(), Level::problem);
+  EXPECT_EQ(outcome.findings[0].what, "may open 256 files, and a training may need 326");
+  EXPECT_THAT(outcome.findings[0].remedy, HasSubstr("ulimit -n 4096"));
+  EXPECT_THAT(outcome.findings[1].remedy, HasSubstr("the hard limit is 256: raise nofile"));
+}
+
+TEST(JudgedLockedMemory, CountsWhereThereAreRdmaCards) {
+  LimitFacts facts{.open_files = 1024, .open_files_hard = 1024, .locked_bytes = 65536};
+  EXPECT_EQ(judge_locked_memory(on_one_host<LimitFacts>({facts})).level(), Level::ok);
+  facts.has_rdma = true;
+  EXPECT_THAT(only(judge_locked_memory(on_one_host<LimitFacts>({facts}))).remedy, HasSubstr("ulimit -l unlimited"));
+  facts.locked_bytes = -1;
+  EXPECT_EQ(judge_locked_memory(on_one_host<LimitFacts>({facts})).level(), Level::ok);
+}
+
+TEST(JudgedCores, AreAProblemWhereTwoRanksHaveOneAndOthersAreFree) {
+  const CoreFacts bound{.processors = {3}, .online = 8};
+  const Finding finding = only(judge_cores(on_one_host<CoreFacts>({bound, bound})));
+  EXPECT_EQ(finding.level, Level::problem);
+  EXPECT_EQ(finding.what, "2 ranks are bound to processor 3 of a, which has 8 processors");
+  EXPECT_THAT(finding.remedy, HasSubstr("--bind-to core"));
+  EXPECT_EQ(judge_cores(on_hosts<CoreFacts>({bound, bound})).level(), Level::warning) << "of two hosts, but idle ones";
+}
+
+TEST(JudgedCores, AreAWarningWhereThereAreNoMore) {
+  const CoreFacts all{.processors = {0, 1}, .online = 2};
+  EXPECT_EQ(judge_cores(on_one_host<CoreFacts>({all, all})).level(), Level::ok);
+  const Finding finding = only(judge_cores(on_one_host<CoreFacts>({all, all, all})));
+  EXPECT_EQ(finding.level, Level::warning);
+  EXPECT_EQ(finding.what, "3 ranks share the 2 processors of a");
+}
+
+TEST(JudgedCores, MayBeLeftIdle) {
+  const Finding finding =
+      only(judge_cores(on_one_host<CoreFacts>({{.processors = {0}, .online = 64}, {.processors = {1}, .online = 64}})));
+  EXPECT_EQ(finding.what, "the ranks of a may use 2 of its 64 processors");
+  EXPECT_THAT(finding.remedy, HasSubstr("--map-by slot:PE=32"));
+}
+
+TEST(JudgedCores, HoldThreadsQuotaAndClockAgainstThem) {
+  const std::vector<int> two = {0, 1};
+  EXPECT_EQ(only(judge_cores(on_one_host<CoreFacts>({{.processors = two, .online = 2, .threads = 8}}))).what,
+            "OMP_NUM_THREADS asks for 8 threads on 2 processors");
+  EXPECT_THAT(only(judge_cores(on_one_host<CoreFacts>({{.processors = two, .online = 2, .quota = 0.5}}))).what,
+              HasSubstr("grants the time of 0.5 processors, and 2 may be used"));
+  CoreFacts sleepy{.processors = two, .online = 2, .governor = "powersave", .driver = "acpi-cpufreq"};
+  EXPECT_THAT(only(judge_cores(on_one_host<CoreFacts>({sleepy}))).remedy, HasSubstr("cpupower frequency-set"));
+  sleepy.driver = "intel_pstate";
+  EXPECT_EQ(judge_cores(on_one_host<CoreFacts>({sleepy})).level(), Level::ok);
+}
+
+const MemoryFacts kRoomy{
+    .shm_bytes = 8'000'000'000, .shm_free_bytes = 8'000'000'000, .available_bytes = 16'000'000'000};
+
+TEST(JudgedSharedMemory, MayBeDoneWithoutUnlessItIsAskedFor) {
+  MemoryFacts hidden = kRoomy;
+  hidden.unseen = {0};
+  hidden.why = std::strerror(EACCES);
+  const auto reports = on_one_host<MemoryFacts>({kRoomy, hidden});
+  const Finding finding = only(judge_shared_memory(reports, false));
+  EXPECT_EQ(finding.level, Level::warning);
+  EXPECT_EQ(finding.what, "cannot map the memory of 1 other of its host: Permission denied");
+  EXPECT_THAT(finding.remedy, HasSubstr("hidepid=0"));
+  EXPECT_EQ(judge_shared_memory(reports, true).level(), Level::problem);
+}
+
+TEST(JudgedSharedMemory, NeedsRoomForMpi) {
+  MemoryFacts facts = kRoomy;
+  facts.shm_bytes = facts.shm_free_bytes = 30'000'000;
+  EXPECT_EQ(only(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false)).level, Level::warning);
+  facts.shm_free_bytes = 1'000'000;
+  const Finding finding = only(judge_shared_memory(on_one_host<MemoryFacts>({facts, facts}), false));
+  EXPECT_EQ(finding.level, Level::problem) << "once for a host";
+  EXPECT_THAT(finding.remedy, HasSubstr("--shm-size=1g"));
+}
+
+TEST(JudgedSharedMemory, SaysWhatTheSystemSaidWhereThereCanBeNone) {
+  MemoryFacts facts = kRoomy;
+  facts.offer_failure = "Operation not permitted";
+  EXPECT_EQ(only(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false)).what,
+            "cannot make shared memory: Operation not permitted");
+}
+
+TEST(JudgedMemory, IsDividedByTheRanksOfAHost) {
+  MemoryFacts facts = kRoomy;
+  facts.available_bytes = 1'500'000'000;
+  EXPECT_EQ(judge_memory(on_one_host<MemoryFacts>({facts})).level(), Level::ok);
+  EXPECT_EQ(only(judge_memory(on_one_host<MemoryFacts>({facts, facts}))).what,
+            "a has 750 MB of memory left for each of its ranks");
+}
+
+TEST(JudgedDevices, NameSickGpusOncePerHost) {
+  const DeviceFacts facts{.gpus = {"H100", "H100"},
+                          .has_cuda = true,
+                          .health = {{.name = "H100", .uuid = "GPU-1", .total_bytes = 80, .uncorrected_errors = 0},
+                                     {.name = "H100", .uuid = "GPU-2", .total_bytes = 80, .uncorrected_errors = 3}}};
+  const Finding finding = only(judge_devices(on_one_host<DeviceFacts>({facts, facts})));
+  EXPECT_EQ(finding.level, Level::problem);
+  EXPECT_EQ(finding.what, "GPU 1 of a (GPU-2) has 3 uncorrected ECC errors");
+  EXPECT_THAT(finding.remedy, HasSubstr("nvidia-smi --gpu-reset"));
+}
+
+TEST(JudgedDevices, MustSufficeForTheRanks) {
+  const DeviceFacts one{.gpus = {"H100"}, .has_cuda = true};
+  const Finding finding = only(judge_devices(on_one_host<DeviceFacts>({one, one})));
+  EXPECT_EQ(finding.what, "a has 2 ranks and 1 GPUs");
+  const DeviceFacts other{.gpus = {"A100"}, .has_cuda = true};
+  EXPECT_EQ(only(judge_devices(on_hosts<DeviceFacts>({one, other}))).what, "sees 1 x A100, and rank 0 sees 1 x H100");
+}
+
+TEST(JudgedSpeed, NamesTheSlowRank) {
+  const Outcome outcome = judge_product(on_hosts<SpeedFacts>(
+      {{.gigaflops = 100, .copied_gigabytes = 20}, {.gigaflops = 60, .copied_gigabytes = 20}, {.gigaflops = 20}}));
+  ASSERT_EQ(outcome.findings.size(), 2U);
+  EXPECT_EQ(outcome.findings[0].level, Level::warning);
+  EXPECT_THAT(outcome.findings[0].what,
+              HasSubstr("multiplies at 60 GFLOP/s on b with 1 core, the fastest rank at 100"));
+  EXPECT_EQ(outcome.findings[1].level, Level::problem);
+  EXPECT_THAT(outcome.findings[1].ranks, ElementsAre(2));
+}
+
+TEST(JudgedSpeed, TellsOfBusyHostsAndSlowMemory) {
+  const auto reports = on_hosts<SpeedFacts>(
+      {{.gigaflops = 100, .copied_gigabytes = 20}, {.gigaflops = 99, .copied_gigabytes = 8, .share_of_cores = 0.52}});
+  EXPECT_EQ(only(judge_product(reports)).what, "got 60 % of the time of its cores on b, or less");
+  EXPECT_EQ(only(judge_copy(reports)).what, "copies 8 GB/s on b, the fastest rank 20");
+}
+
+TEST(JudgedData, MustBeTheSameOnAllRanks) {
+  const DataFacts whole{.files = 8, .bytes = 8000, .fingerprint = "x"};
+  const DataFacts part{.files = 7, .bytes = 7000, .fingerprint = "y"};
+  const Finding finding = only(judge_data(on_hosts<DataFacts>({whole, whole, part}), "d/*.tfrecord"));
+  EXPECT_EQ(finding.level, Level::problem);
+  EXPECT_EQ(finding.what, "c has 7 files of 7 kB, and rank 0 other ones: 8 files of 8 kB");
+  EXPECT_EQ(judge_data({}, "").level(), Level::skipped);
+}
+
+TEST(JudgedCheckpoints, WantRoomAndOneFolder) {
+  FolderFacts chief{.writes = true, .free_bytes = 10'000'000};
+  FolderFacts other;
+  other.sees_marker = false;
+  const Outcome outcome = judge_checkpoint_folder(on_hosts<FolderFacts>({chief, other}), "/run");
+  ASSERT_EQ(outcome.findings.size(), 2U);
+  EXPECT_EQ(outcome.findings[0].level, Level::problem);
+  EXPECT_EQ(outcome.findings[0].what, "/run has 10 MB free");
+  EXPECT_EQ(outcome.findings[1].level, Level::warning);
+  EXPECT_EQ(outcome.findings[1].what, "/run on b is not the folder that rank 0 sees");
+}
+
+}  // namespace
+}  // namespace lockstep::apps::doctor

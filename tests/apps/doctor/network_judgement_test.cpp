@@ -1,0 +1,118 @@
+// What the doctor makes of measurements between hosts, with made-up ones.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "apps/lockstep/doctor/clocks.h"
+#include "apps/lockstep/doctor/links.h"
+#include "apps/lockstep/doctor/network.h"
+#include "tests/apps/doctor/reports.h"
+
+namespace lockstep::apps::doctor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Finding only(const Outcome& outcome) {
+  EXPECT_EQ(outcome.findings.size(), 1U) << outcome.check;
+  return outcome.findings.empty() ? Finding{} : outcome.findings.front();
+}
+
+NetworkFacts host(std::vector<Attempt> attempts, int mtu = 1500) {
+  return {.addresses = {{.interface = "eth0", .address = "10.0.0.1", .mtu = mtu, .bits_per_second = 10'000'000'000}},
+          .attempts = std::move(attempts),
+          .ports = 28232};
+}
+
+Attempt attempt(int rank, const std::string& interface, const std::string& failure) {
+  return {.rank = rank, .interface = interface, .address = "10.0.0." + std::to_string(rank), .failure = failure};
+}
+
+TEST(JudgedNetwork, IsFineWhereEveryAddressAnswers) {
+  EXPECT_EQ(
+      judge_network(on_hosts<NetworkFacts>({host({attempt(1, "eth0", "")}), host({attempt(0, "eth0", "")})})).level(),
+      Level::ok);
+}
+
+TEST(JudgedNetwork, WarnsOfOneInterfaceThatCannotBeReached) {
+  const auto reports = on_hosts<NetworkFacts>(
+      {host({attempt(2, "eth0", ""), attempt(2, "docker0", "another host answers there")}),
+       host({attempt(2, "eth0", ""), attempt(2, "docker0", "another host answers there")}), host({})});
+  const Finding finding = only(judge_network(reports));
+  EXPECT_EQ(finding.level, Level::warning);
+  EXPECT_THAT(finding.ranks, ElementsAre(0, 1));
+  EXPECT_EQ(finding.what, "cannot reach c by docker0 10.0.0.2 (another host answers there)");
+  EXPECT_THAT(finding.remedy, HasSubstr("--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0"));
+}
+
+TEST(JudgedNetwork, FindsAProblemWhereNoAddressAnswers) {
+  const Finding finding = only(judge_network(
+      on_hosts<NetworkFacts>({host({attempt(1, "eth0", "Connection timed out")}), host({attempt(0, "eth0", "")})})));
+  EXPECT_EQ(finding.level, Level::problem);
+  EXPECT_THAT(finding.remedy, HasSubstr("firewall"));
+}
+
+TEST(JudgedNetwork, WarnsOfPacketsOfDifferentSizes) {
+  const Finding finding = only(judge_network(on_hosts<NetworkFacts>({host({}, 9000), host({}, 1500)})));
+  EXPECT_EQ(finding.what, "eth0 of b sends packets of 1500 bytes, and that of a 9000");
+  EXPECT_EQ(finding.remedy, "give it the same MTU on all hosts: ip link set eth0 mtu 1500");
+}
+
+TEST(JudgedPorts, MayBeFew) {
+  NetworkFacts few = host({});
+  few.ports = 100;
+  EXPECT_EQ(only(judge_ports(on_hosts<NetworkFacts>({few, host({})}))).what,
+            "a has 100 ports for the connections of its ranks");
+}
+
+TEST(JudgedClocks, MayBeApart) {
+  const auto reading = [](double ahead, double uncertain) {
+    return ClockReading{{.rank = 1, .node = 1, .local_rank = 0, .host = "b"}, ahead, uncertain};
+  };
+  EXPECT_EQ(judge_clocks({}).level(), Level::ok);
+  EXPECT_EQ(judge_clocks({reading(0.5, 0.001)}).level(), Level::ok);
+  EXPECT_EQ(judge_clocks({reading(1.5, 1)}).level(), Level::ok) << "not certain";
+  const Finding finding = only(judge_clocks({reading(-12, 0.001)}));
+  EXPECT_EQ(finding.level, Level::warning);
+  EXPECT_EQ(finding.what, "the clock of b is 12 s behind that of rank 0's host");
+  EXPECT_THAT(finding.remedy, HasSubstr("timedatectl set-ntp true"));
+  EXPECT_EQ(judge_clocks({reading(3600, 0.001)}).level(), Level::problem);
+}
+
+TEST(JudgedLinks, AreHeldAgainstEachOther) {
+  const auto links = on_hosts<LinkFacts>(
+      {{.from = 2, .gigabytes = 1.2}, {.from = 0, .gigabytes = 1.1}, {.from = 1, .gigabytes = 0.3}});
+  EXPECT_EQ(only(judge_links(links, {})).what, "c receives 0.3 GB/s from rank 1, where others receive 1.1");
+}
+
+TEST(JudgedLinks, AreHeldAgainstTheirInterfaces) {
+  const auto network = on_hosts<NetworkFacts>({host({attempt(1, "eth0", "")}), host({})});
+  const auto links = on_hosts<LinkFacts>({{.from = 1, .gigabytes = 0.2}, {.from = 0, .gigabytes = 0.2}});
+  EXPECT_EQ(only(judge_links(links, network)).what,
+            "b receives 0.2 GB/s from rank 0 over an interface of 10000 Mbit/s, which could carry 1.25");
+  EXPECT_EQ(judge_links(on_one_host<LinkFacts>({{.from = 1, .gigabytes = 9}, {.from = 0, .gigabytes = 1}}), {}).level(),
+            Level::ok)
+      << "no wire within a host";
+}
+
+TEST(JudgedRoutes, AreHeldAgainstWhatCarriesThem) {
+  const LinkSpeeds speeds{.copied_gigabytes = 20, .wire_gigabytes = 1};
+  const RouteReading memory{.route = "shared-memory", .bytes = 1, .bus_gigabytes = 3, .carried_gigabytes = 2};
+  const RouteReading ring{.route = "ring", .bytes = 1, .bus_gigabytes = 0.6, .carried_gigabytes = 0.6};
+  EXPECT_EQ(only(judge_routes({memory}, speeds)).what, "shared-memory moves 2 GB/s, and memory can be copied at 20");
+  const Outcome fine = judge_routes({ring}, speeds);
+  EXPECT_EQ(fine.level(), Level::ok);
+  EXPECT_EQ(fine.summary, "ring 0.6 GB/s (60 % of the link)");
+  EXPECT_EQ(only(judge_routes({ring}, {.copied_gigabytes = 20, .wire_gigabytes = 10})).what,
+            "ring moves 0.6 GB/s, and the link carries 10");
+  EXPECT_EQ(judge_routes({ring}, {}).level(), Level::ok) << "nothing to hold it against";
+}
+
+TEST(JudgedRoutes, MayFail) {
+  const Finding finding = only(judge_routes({{.route = "hierarchical", .failure = "[x] needed y; z"}}, {}));
+  EXPECT_EQ(finding.level, Level::problem);
+  EXPECT_EQ(finding.what, "hierarchical does not work here: [x] needed y; z");
+}
+
+}  // namespace
+}  // namespace lockstep::apps::doctor

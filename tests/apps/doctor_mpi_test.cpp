@@ -1,0 +1,58 @@
+// lockstep doctor on the ranks that mpirun started.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "tests/apps/doctor_program.h"
+
+namespace lockstep::apps {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<std::string> behind(std::vector<std::string> words, const std::vector<std::string>& command) {
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
+TEST(MpirunDoctor, FindsNothingWrongAndSaysSoOnce) {
+  const Examined examined(run(mpirun(2, "doctor --quick --json")));
+  EXPECT_EQ(examined.status(), 0) << examined.report();
+  EXPECT_TRUE(examined.problems().empty()) << examined.report();
+  ASSERT_EQ(examined.report()["ranks"].size(), 2U);
+  EXPECT_LT(examined.report()["seconds"], 60);
+  for (const char* check : {"connections", "versions", "shared-memory", "links", "routes", "matrix-product"})
+    EXPECT_THAT(examined.level_of(check), ::testing::AnyOf("ok", "warning")) << check;
+  EXPECT_EQ(examined.level_of("data"), "skipped");
+}
+
+TEST(MpirunDoctorFault, RanksBoundToOneCore) {
+  if (sysconf(_SC_NPROCESSORS_ONLN) < 2) GTEST_SKIP() << "needs two processors";
+  const Examined examined(run(behind({"taskset", "-c", "0"}, mpirun(2, "doctor --quick --json"))));
+  EXPECT_THAT(only_problem(examined, "cores"),
+              AllOf(HasSubstr("2 ranks are bound to processor 0 of "), HasSubstr(" -> mpirun --map-by core")));
+}
+
+TEST(MpirunDoctorFault, RanksThatDoNotSeeEachOthersMemory) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to hide /proc";
+  const std::string hide = "mount -t tmpfs none /proc";
+  if (run({"unshare", "--mount", "sh", "-c", hide}).status != 0) GTEST_SKIP() << "root may not mount here";
+  std::vector<std::string> command = mpirun(2, "");
+  command.back() = "unshare";
+  for (const std::string& word : std::vector<std::string>{
+           "--mount", "sh", "-c", hide + " && exec " + LOCKSTEP_PROGRAM + " doctor --quick --json"})
+    command.push_back(word);
+  const Examined examined(run(command));
+  EXPECT_EQ(examined.status(), 0) << "training does without it";
+  const auto findings = examined.of_check("shared-memory");
+  ASSERT_EQ(findings.size(), 1U) << examined.report();
+  EXPECT_EQ(findings.front()["ranks"], (std::vector<int>{0, 1}));
+  EXPECT_THAT(std::string(findings.front()["what"]), HasSubstr("cannot map the memory of 1 other of its host: "));
+  EXPECT_THAT(std::string(findings.front()["remedy"]), HasSubstr("--pid=host"));
+}
+
+}  // namespace
+}  // namespace lockstep::apps

@@ -1,0 +1,60 @@
+// What lockstep doctor said, for tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/apps/program.h"
+
+namespace lockstep::apps {
+
+/// The object that --json prints.
+class Examined {
+ public:
+  explicit Examined(Result result) : result_(std::move(result)) {
+    const auto events = result_.events();
+    if (events.size() == 1)
+      report_ = events.front();
+    else
+      ADD_FAILURE() << "no report: " << result_.output << result_.errors;
+  }
+
+  int status() const { return result_.status; }
+  const nlohmann::json& report() const { return report_; }
+  /// All problems: a test's machine may be busy, of which there are warnings.
+  std::vector<nlohmann::json> problems() const { return findings("level", "problem"); }
+  std::vector<nlohmann::json> of_check(const std::string& check) const { return findings("check", check); }
+  std::string level_of(const std::string& check) const {
+    for (const auto& row : report_["checks"])
+      if (row["check"] == check) return row["level"];
+    return "missing";
+  }
+
+ private:
+  std::vector<nlohmann::json> findings(const char* key, const std::string& value) const {
+    std::vector<nlohmann::json> found;
+    if (!report_.is_object()) return found;
+    for (const auto& finding : report_["findings"])
+      if (finding[key] == value) found.push_back(finding);
+    return found;
+  }
+
+  Result result_;
+  nlohmann::json report_;
+};
+
+/// Fails the test unless the examination found exactly one problem, by `check`, and left with the status for it; the
+/// text of the problem and of its remedy, as "WHAT -> REMEDY".
+inline std::string only_problem(const Examined& examined, const std::string& check) {
+  EXPECT_EQ(examined.status(), 1);
+  const auto problems = examined.problems();
+  EXPECT_EQ(problems.size(), 1U) << examined.report();
+  if (problems.size() != 1) return "";
+  EXPECT_EQ(problems.front()["check"], check);
+  return std::string(problems.front()["what"]) + " -> " + std::string(problems.front()["remedy"]);
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,100 @@
+// lockstep doctor on this machine alone, with faults put into its way.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/apps/doctor_program.h"
+#include "tests/strategy/checkpoint_fixture.h"
+
+namespace lockstep::apps {
+namespace {
+
+using strategy::ScratchDirectory;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+const std::string kQuick = "doctor --quick --json ";
+
+/// `lockstep doctor` by way of a shell that says `before` first.
+Examined examine_after(const std::string& before, const std::string& options = "") {
+  return Examined(run({"sh", "-c", before + " exec " + LOCKSTEP_PROGRAM + " " + kQuick + options}));
+}
+
+TEST(Doctor, PrintsATableAndFindsNothingWrong) {
+  const Result result = run_lockstep("doctor --quick");
+  EXPECT_EQ(result.status, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output, testing::StartsWith("lockstep doctor: 1 rank on 1 host\n\ncheck "));
+  EXPECT_THAT(result.output, AllOf(ContainsRegex("\nversions +ok +lockstep "), ContainsRegex("\nnetwork +ok +one host"),
+                                   ContainsRegex("\nroutes +(ok|warning) +in-process [0-9.]+ GB/s"),
+                                   ContainsRegex("\nnothing is wrong, [0-9]+ warnings?; [0-9.]+ s\n$")));
+}
+
+TEST(Doctor, LeavesTheCheckpointFolderAsItWas) {
+  const ScratchDirectory scratch;
+  const Examined examined(
+      run_lockstep(kQuick + "--data synthetic:4x4x1:2:8 --checkpoint-dir " + (scratch.path() / "run").string()));
+  EXPECT_EQ(examined.status(), 0) << examined.report();
+  EXPECT_EQ(examined.level_of("data"), "ok");
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
+}
+
+TEST(DoctorFault, TooFewOpenFiles) {
+  EXPECT_THAT(
+      only_problem(examine_after("ulimit -n 100;"), "open-files"),
+      AllOf(HasSubstr("may open 100 files, and a training may need "), HasSubstr(" -> the hard limit is 100: ")));
+  EXPECT_THAT(only_problem(examine_after("ulimit -Sn 100;"), "open-files"),
+              HasSubstr(" -> ulimit -n 4096 in the shell"));
+}
+
+TEST(DoctorFault, ACheckpointFolderThatCannotBe) {
+  const ScratchDirectory scratch;
+  std::ofstream(scratch.path() / "file") << "in the way";
+  EXPECT_THAT(
+      only_problem(examine_after("", "--checkpoint-dir " + (scratch.path() / "file" / "run").string()), "checkpoints"),
+      AllOf(HasSubstr("/file is not a folder"), HasSubstr(" -> name a folder with --checkpoint-dir that ")));
+}
+
+TEST(DoctorFault, DataThatAreMissing) {
+  EXPECT_THAT(
+      only_problem(examine_after("", "--data /nowhere/train.tfrecord"), "data"),
+      AllOf(HasSubstr("[/nowhere/train.tfrecord] needed "), HasSubstr(" -> put the files there on every host")));
+}
+
+TEST(DoctorFault, AGpuWithBadMemory) {
+  const Examined examined = examine_after("LD_LIBRARY_PATH=" LOCKSTEP_PRETEND_NVML);
+  EXPECT_THAT(only_problem(examined, "devices"),
+              HasSubstr("(GPU-sick) has 7 uncorrected ECC errors -> end its processes and reset it: "));
+}
+
+TEST(DoctorFault, AFullDisk) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to mount a small disk";
+  const ScratchDirectory scratch;
+  const std::string folder = scratch.path().string();
+  const std::string mount = "mount -t tmpfs -o size=1m none " + folder;
+  if (run({"unshare", "--mount", "sh", "-c", mount}).status != 0) GTEST_SKIP() << "root may not mount here";
+  const Examined examined(run({"unshare", "--mount", "sh", "-c",
+                               mount + " && exec " + LOCKSTEP_PROGRAM + " " + kQuick + "--checkpoint-dir " + folder}));
+  EXPECT_THAT(only_problem(examined, "checkpoints"),
+              HasSubstr("cannot be written: No space left on device -> name a folder with --checkpoint-dir that "));
+}
+
+TEST(DoctorCommandLine, IsChecked) {
+  EXPECT_THAT(run_lockstep("doctor --seconds 90").errors,
+              HasSubstr("lockstep: error: [command line] --seconds needs 1 to 30; got 90"));
+  EXPECT_EQ(run_lockstep("doctor --seconds 90").status, 2);
+  EXPECT_EQ(run_lockstep("doctor --allreduce pigeon").status, 2);
+  EXPECT_THAT(run_lockstep("doctor --help").output, HasSubstr("Exit status: 0 nothing is wrong"));
+}
+
+TEST(DoctorFault, ARouteThatDoesNotConnectTheseRanks) {
+  EXPECT_THAT(only_problem(examine_after("", "--allreduce ring"), "routes"),
+              AllOf(HasSubstr("ring does not work here: "), HasSubstr(" -> train with --allreduce auto")));
+}
+
+}  // namespace
+}  // namespace lockstep::apps

@@ -1,0 +1,151 @@
+#include "apps/lockstep/launch/job_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "apps/lockstep/launch/agent.h"
+#include "apps/lockstep/launch/child.h"
+#include "apps/lockstep/launch/options.h"
+#include "device/error.h"
+
+namespace lockstep::apps::launch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Arrival task_on(const std::string& host, std::vector<int> processors = {}) {
+  return {.host = host, .place = host, .processors = std::move(processors), .interface = "eth0"};
+}
+
+std::string line(const JobPlan& plan, const MpirunOptions& options = {.command = {"c"}}, const MpirunHere& here = {}) {
+  return to_shell(mpirun_command(plan, options, here));
+}
+
+TEST(JobPlan, FillsHostsInTheOrderOfRanks) {
+  const JobPlan plan = plan_job({task_on("a"), task_on("a"), task_on("b"), task_on("b")});
+  ASSERT_EQ(plan.hosts.size(), 2U);
+  EXPECT_THAT(plan.hosts[0].ranks, ElementsAre(0, 1));
+  EXPECT_THAT(plan.hosts[1].ranks, ElementsAre(2, 3));
+  EXPECT_EQ(line(plan, {.command = {"c", "d e"}, .interface = "any"}),
+            "mpirun --bind-to none -np 4 -H a:2,b:2 c 'd e'");
+}
+
+TEST(JobPlan, PutsEveryRankWhereItsTaskIs) {
+  EXPECT_EQ(line(plan_job_on({"a", "b", "b", "a"})),
+            "mpirun --bind-to none -np 1 -H a:2 c : -np 2 -H b:2 c : -np 1 -H a:2 c");
+}
+
+TEST(JobPlan, TellsHostsOfOneNameApart) {
+  Arrival other = task_on("a");
+  other.place = "another";
+  const JobPlan plan = plan_job({task_on("a"), other});
+  ASSERT_EQ(plan.hosts.size(), 2U);
+  EXPECT_EQ(plan.hosts[1].name, "a-2");
+}
+
+TEST(JobPlan, LetsEveryRankSeeTheGpusOfItsTask) {
+  std::vector<Arrival> tasks = {task_on("a"), task_on("a"), task_on("b"), task_on("b")};
+  tasks[0].gpus = "0";
+  tasks[1].gpus = "1";
+  tasks[2].gpus = tasks[3].gpus = "0,1";
+  EXPECT_EQ(line(plan_job(tasks), {.command = {"c"}, .interface = "any"}),
+            "mpirun --bind-to none -np 1 -H a:2 -x CUDA_VISIBLE_DEVICES=0 c : -np 1 -H a:2 -x CUDA_VISIBLE_DEVICES=1 c "
+            ": -np 2 -H b:2 c");
+}
+
+TEST(JobPlan, GivesAHostTheProcessorsOfAllItsTasks) {
+  const JobPlan plan = plan_job({task_on("a", {0, 1}), task_on("b", {7}), task_on("a", {1, 4})});
+  EXPECT_THAT(plan.hosts[0].processors, ElementsAre(0, 1, 4));
+  EXPECT_THAT(plan.hosts[1].processors, ElementsAre(7));
+}
+
+TEST(JobPlan, RefusesAHostWithoutItsTasks) {
+  std::vector<Arrival> tasks = {task_on("a"), task_on("b"), task_on("b")};
+  tasks[2].local_ranks = 3;
+  try {
+    plan_job(tasks);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.category(), ErrorCategory::input);
+    EXPECT_STREQ(error.what(),
+                 "[launch] needed 3 tasks on host b, the LOCAL_WORLD_SIZE of rank 2; from there came ranks 1, 2");
+  }
+}
+
+TEST(MpirunCommand, KeepsToTheInterfaceByWhichAllHostsCame) {
+  const JobPlan plan = plan_job({task_on("a"), task_on("b"), task_on("c")});
+  EXPECT_THAT(line(plan), HasSubstr("--mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0"));
+  EXPECT_THAT(line(plan, {.interface = "10.0.0.0/8"}), HasSubstr("--mca btl_tcp_if_include 10.0.0.0/8"));
+  EXPECT_THAT(line(plan, {.interface = "any"}), ::testing::Not(HasSubstr("if_include")));
+}
+
+TEST(MpirunCommand, LeavesTheInterfaceToMpiWhereHostsDifferOrThereIsOne) {
+  Arrival other = task_on("c");
+  other.interface = "ib0";
+  EXPECT_EQ(plan_job({task_on("a"), task_on("b"), other}).interface, "");
+  EXPECT_EQ(plan_job({task_on("a"), task_on("a")}).interface, "");
+}
+
+TEST(MpirunCommand, BindsNothingUnlessAsked) {
+  const JobPlan plan = plan_job_on({"a"});
+  for (const auto& more :
+       std::vector<std::vector<std::string>>{{"--bind-to", "core"}, {"-map-by", "slot:PE=2"}, {"--rankfile", "f"}}) {
+    const std::string given = line(plan, {.command = {"c"}, .more = more});
+    EXPECT_THAT(given, ::testing::Not(HasSubstr("--bind-to none"))) << given;
+    EXPECT_THAT(given, HasSubstr(more[0] + " " + more[1]));
+  }
+  EXPECT_THAT(line(plan, {.more = {"--display-map"}}), HasSubstr("--bind-to none --display-map"));
+}
+
+TEST(MpirunCommand, StartsDaemonsByTheAgentAndOutsideOfSlurm) {
+  const MpirunHere here{.agent = "/x/lockstep launch-agent", .as_root = true, .within_slurm = true};
+  const std::string two = line(plan_job_on({"a", "b"}), {.command = {"c"}}, here);
+  for (const char* part : {"mpirun --allow-run-as-root ", "--mca ras ^slurm --mca plm ^slurm",
+                           "--mca plm_rsh_agent '/x/lockstep launch-agent'", "--mca plm_rsh_no_tree_spawn 1"})
+    EXPECT_THAT(two, HasSubstr(part));
+  EXPECT_THAT(line(plan_job_on({"a"}), {.command = {"c"}}, here), ::testing::Not(HasSubstr("agent")));
+}
+
+TEST(ToShell, QuotesWhatAShellWouldRead) {
+  EXPECT_EQ(to_shell({"a-b=1", "", "x y", "it's", "$HOME", "*"}), R"(a-b=1 '' 'x y' 'it'\''s' '$HOME' '*')");
+}
+
+TEST(Arrival, IsReadAsItWasSent) {
+  const Arrival sent{.job = "j",
+                     .rank = 3,
+                     .ranks = 4,
+                     .local_ranks = 2,
+                     .host = "h",
+                     .place = "p q",
+                     .processors = {0, 5},
+                     .gpus = "1",
+                     .interface = "eth0",
+                     .addresses = {"10.0.0.1", "::2"},
+                     .port = 65535};
+  EXPECT_EQ(parse_arrival(to_text(sent)), sent);
+}
+
+TEST(Ending, IsReadAsItWasSent) {
+  const Ending sent{.status = 4, .message = "[launch] needed \"x\"; got y"};
+  EXPECT_EQ(parse_ending(to_text(sent)), sent);
+}
+
+TEST(Call, IsReadAsItWasSentAndIsNotWhatStrangersSend) {
+  const Call read = parse_call(to_text(Call{.token = "t", .host = "b", .command = "orted -mca a \"b\""}));
+  EXPECT_EQ(read.token, "t");
+  EXPECT_EQ(read.host, "b");
+  EXPECT_EQ(read.command, "orted -mca a \"b\"");
+  for (const char* text : {"", "{}", "[1,2,3]", "[\"t\"]"}) EXPECT_EQ(parse_call(text).token, "");
+}
+
+TEST(VariablesOfATask, AreNotHandedDown) {
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "TF_CONFIG", "SLURM_PROCID", "SLURM_STEP_NODELIST", "PMI_RANK", "PMIX_RANK"})
+    EXPECT_TRUE(is_of_a_task(name)) << name;
+  for (const char* name : {"PATH", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "MASTER_ADDR", "RANKS", "MY_RANK"})
+    EXPECT_FALSE(is_of_a_task(name)) << name;
+}
+
+}  // namespace
+}  // namespace lockstep::apps::launch

@@ -1,0 +1,338 @@
+// lockstep launch with tasks as processes of their own: on one host, and on hosts that differ in name only.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "allreduce/watch/socket.h"
+#include "device/cpu.h"
+#include "tests/apps/program.h"
+#include "tests/strategy/checkpoint_fixture.h"
+
+namespace lockstep::apps {
+namespace {
+
+using strategy::ScratchDirectory;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+const Words kTrain = {
+    "train",        "--model", "mlp",         "--data", "synthetic:8x8x1:4:512", "--global-batch", "64",
+    "--log-format", "json",    "--log-every", "1"};
+
+/// A job of tasks that a controller starts, each with its environment.
+class LaunchTest : public ::testing::Test {
+ protected:
+  /// `lockstep launch OPTIONS -- COMMAND` as task `rank`; the command's arguments end with this test's mark.
+  Words task(int rank, const Words& options, const Words& command, int ranks = 2) const {
+    Words words = {"env",
+                   fmt::format("RANK={}", rank),
+                   fmt::format("WORLD_SIZE={}", ranks),
+                   "MASTER_ADDR=127.0.0.1",
+                   fmt::format("MASTER_PORT={}", port_),
+                   LOCKSTEP_PROGRAM,
+                   "launch"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.emplace_back("--");
+    words.insert(words.end(), command.begin(), command.end());
+    return words;
+  }
+  /// The same on a host of its own, as far as the job can tell.
+  Words task_elsewhere(int rank, const Words& options, const Words& command) const {
+    Words all = {"--host", fmt::format("host{}", rank)};
+    all.insert(all.end(), options.begin(), options.end());
+    return task(rank, all, command);
+  }
+  static Words program(const Words& arguments) {
+    Words words = {LOCKSTEP_PROGRAM};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return words;
+  }
+  Words shell(const std::string& text) const { return {"sh", "-c", text, mark_}; }
+
+  /// Ends with the processes that have this test's mark in their command lines; false where they stay.
+  bool nothing_is_left() const {
+    for (int look = 0; look < 100; ++look) {
+      if (marked_processes() == 0) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  }
+
+  /// Waits for the first task to listen.
+  bool is_listening() const {
+    for (int look = 0; look < 200; ++look) {
+      std::string why;
+      if (allreduce::connect_to("127.0.0.1", port_, std::chrono::seconds(1), why).is_open()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return false;
+  }
+
+  const std::uint16_t port_ = allreduce::Listener().port();
+  const std::string mark_ = fmt::format("launch-test-{}-{}", getpid(), port_);
+
+ private:
+  int marked_processes() const {
+    int count = 0;
+    std::error_code gone;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
+      std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+      std::stringstream text;
+      text << file.rdbuf();
+      count += text.str().find(mark_) != std::string::npos ? 1 : 0;
+    }
+    return count;
+  }
+};
+
+TEST_F(LaunchTest, TrainsAsMpirunDoes) {
+  const Result one = run(program(kTrain));
+  Process other(task(1, {}, program(kTrain)));
+  const Result first = run(task(0, {}, program(kTrain)));
+  const Result second = other.finish();
+  ASSERT_EQ(first.status, 0) << first.errors;
+  EXPECT_EQ(second.status, 0) << second.errors;
+  EXPECT_EQ(second.output, "");
+  EXPECT_EQ(first.event("start")["ranks"], 2);
+  EXPECT_EQ(first.event("start")["nodes"], 1);
+  const std::vector<double> losses = first.losses();
+  ASSERT_EQ(losses.size(), 8U);
+  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], one.losses()[i], 1e-5);
+}
+
+TEST_F(LaunchTest, TrainsOnTwoHosts) {
+  Process other(task_elsewhere(1, {}, program(kTrain)));
+  const Result first = run(task_elsewhere(0, {}, program(kTrain)));
+  ASSERT_EQ(first.status, 0) << first.errors;
+  EXPECT_EQ(other.finish().status, 0);
+  EXPECT_EQ(first.event("start")["nodes"], 2);
+  EXPECT_EQ(first.event("start")["devices"][1]["interface"], "lo");
+}
+
+TEST_F(LaunchTest, LeavesWithTheStatusOfTheCommandEverywhere) {
+  for (const bool elsewhere : {false, true}) {
+    const auto line = [&](int rank) {
+      return elsewhere ? task_elsewhere(rank, {}, shell("exit 7")) : task(rank, {}, shell("exit 7"));
+    };
+    Process other(line(1));
+    EXPECT_EQ(run(line(0)).status, 7);
+    EXPECT_EQ(other.finish().status, 7);
+  }
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(LaunchTest, GivesRanksNoVariablesOfTasks) {
+  const Words command = shell("echo $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE:$RANK$WORLD_SIZE$TF_CONFIG");
+  Process other(task_elsewhere(1, {}, command));
+  EXPECT_THAT(run(task_elsewhere(0, {}, command)).output, AllOf(HasSubstr("0 of 2:\n"), HasSubstr("1 of 2:\n")));
+  other.finish();
+}
+
+TEST_F(LaunchTest, NamesTheTasksThatDoNotCome) {
+  Process other(task(2, {"--timeout", "20"}, shell("true"), 3));
+  const Result first = run(task(0, {"--timeout", "2"}, shell("true"), 3));
+  const std::string message = fmt::format(
+      "lockstep: error: [launch] needed all 3 tasks at port {} of host {} within 2 s; 2 came; no word of rank 1\n",
+      port_, device::host_name());
+  EXPECT_EQ(first.status, 4);
+  EXPECT_EQ(first.errors, message);
+  const Result second = other.finish();
+  EXPECT_EQ(second.status, 4);
+  EXPECT_EQ(second.errors, message);
+}
+
+TEST_F(LaunchTest, NamesBothHostsAddressAndInterfaceWhereTheFirstTaskIsNotThere) {
+  const Result result = run(task(1, {"--timeout", "1"}, shell("true")));
+  EXPECT_EQ(result.status, 4);
+  EXPECT_EQ(result.errors,
+            fmt::format("lockstep: error: [launch] needed the task of rank 0 at 127.0.0.1:{} within 1 s; "
+                        "from host {} by lo (127.0.0.1) to 127.0.0.1: Connection refused\n",
+                        port_, device::host_name()));
+}
+
+TEST_F(LaunchTest, RefusesTasksThatContradictEachOther) {
+  Process other(task(1, {}, shell("true"), 3));
+  const Result first = run(task(0, {}, shell("true"), 2));
+  EXPECT_EQ(first.status, 2);
+  EXPECT_THAT(first.errors, HasSubstr("[launch] needed tasks that know the same number of tasks; rank 0 on host "));
+  other.kill(SIGTERM);
+  other.finish();
+}
+
+TEST_F(LaunchTest, RefusesTheTaskOfAnotherJob) {
+  Process first(task(0, {"--job", "mine", "--timeout", "10"}, shell("true")));
+  const Result stranger = run(task(1, {"--job", "yours"}, shell("true")));
+  EXPECT_EQ(stranger.status, 2);
+  EXPECT_THAT(stranger.errors,
+              HasSubstr("[launch] needed the job \"mine\" of the first task, at its address; this is a "
+                        "task of the job \"yours\""));
+  EXPECT_EQ(run(task(1, {"--job", "mine"}, shell("true"))).status, 0);
+  EXPECT_EQ(first.finish().status, 0);
+}
+
+TEST_F(LaunchTest, RefusesAPortThatIsTaken) {
+  const allreduce::Listener taken(port_);
+  const Result result = run(task(0, {}, shell("true")));
+  EXPECT_EQ(result.status, 4);
+  EXPECT_THAT(result.errors, HasSubstr(fmt::format("needed TCP port {} to listen on; Address already in use", port_)));
+}
+
+TEST_F(LaunchTest, RefusesWhatMpirunHasStarted) {
+  const Result result = run(mpirun(1, "launch -- true"));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors,
+              HasSubstr("[launch] needed a process that was started without MPI; mpirun has started it as "
+                        "rank 0: leave `lockstep launch --` out"));
+}
+
+TEST_F(LaunchTest, NeedsACommandAndAnEnvironment) {
+  EXPECT_THAT(run_lockstep("launch true").errors, HasSubstr("[launch] needed a command behind --"));
+  EXPECT_THAT(run_lockstep("launch -- true").errors, HasSubstr("[launch] needed RANK and WORLD_SIZE, a TF_CONFIG, or"));
+  const Result nowhere = run({"env", "RANK=0", "WORLD_SIZE=2", LOCKSTEP_PROGRAM, "launch", "--", "true"});
+  EXPECT_EQ(nowhere.status, 2);
+  EXPECT_THAT(nowhere.errors, HasSubstr("[launch] needed a host and a port to meet at: MASTER_ADDR and MASTER_PORT"));
+}
+
+TEST_F(LaunchTest, PrintsTheRolesAndTheLineOfTfConfig) {
+  const Result result = run(
+      {"env",
+       R"(TF_CONFIG={"cluster": {"chief": ["a:1"], "worker": ["b:1", "b:2"]}, "task": {"type": "worker", "index": 0}})",
+       LOCKSTEP_PROGRAM, "launch", "--print", "--", "lockstep", "train", "--model", "cnn"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.output,
+            "# rank 0: chief:0 on a, writes checkpoints\n# rank 1: worker:0 on b\n# rank 2: worker:1 on b\n"
+            "mpirun --bind-to none -np 3 -H a:1,b:2 lockstep train --model cnn\n");
+}
+
+TEST_F(LaunchTest, PrintsNoLineWithoutKnowingTheHosts) {
+  const Result result = run(task(0, {"--print"}, {"true"}));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("[launch] needed the host of every rank for --print, as TF_CONFIG and srun tell "
+                                       "them; RANK and WORLD_SIZE does not tell"));
+}
+
+TEST_F(LaunchTest, ATaskOfSeveralIsNotTrainedAlone) {
+  const auto alone = [](const std::string& variables) {
+    return run(
+        {"sh", "-c", fmt::format("{} {} train --model mlp --data synthetic:8x8x1:4:64", variables, LOCKSTEP_PROGRAM)});
+  };
+  const std::string advice = " in one job: put \"lockstep launch --\" in front of the command";
+  const Result plain = alone("RANK=1 WORLD_SIZE=2");
+  EXPECT_EQ(plain.status, 2);
+  EXPECT_THAT(plain.errors, HasSubstr("[session] needed the 2 tasks of RANK and WORLD_SIZE" + advice));
+  const Result first = alone("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2");
+  EXPECT_EQ(first.status, 2);
+  EXPECT_THAT(first.errors, HasSubstr("[session] needed the 2 tasks of srun" + advice));
+  const Result other = alone("SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2");
+  EXPECT_EQ(other.status, 2);
+  EXPECT_EQ(other.errors, "") << "tasks of srun share their output: rank 0 says it for all";
+}
+
+// ---- Ends
+
+TEST_F(LaunchTest, ASignalToAnyTaskLeadsToACheckpoint) {
+  const ScratchDirectory directory;
+  Words train = kTrain;
+  for (const std::string& word : {std::string("--epochs"), std::string("100000"), std::string("--checkpoint-dir"),
+                                  (directory.path() / mark_).string()})
+    train.push_back(word);
+  Process first(task_elsewhere(0, {}, program(train)));
+  Process other(task_elsewhere(1, {}, program(train)));
+  ASSERT_TRUE(first.wait_for(R"("event":"step","step":5)"));
+  // Schedulers send it to mpirun and its daemons as well, which would end their ranks at once.
+  for (const Process* task : {&first, &other})
+    for (const pid_t child : task->children()) ::kill(child, SIGTERM);
+  other.kill(SIGTERM);
+  const Result result = first.finish();
+  EXPECT_EQ(result.status, 143) << result.errors;
+  EXPECT_EQ(other.finish().status, 143);
+  EXPECT_EQ(result.event("checkpoint")["step"], result.event("end")["steps"]);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(LaunchTest, ASecondSignalEndsWhatDoesNotHear) {
+  const Words command = shell("trap '' TERM; echo ready; while :; do sleep 0.1; done");
+  Process first(task(0, {}, command));
+  Process other(task(1, {}, command));
+  ASSERT_TRUE(first.wait_for("ready\nready"));
+  const Watched watched(first.id());
+  do first.kill(SIGTERM);  // those of the first two seconds are one wish: schedulers tell every task
+  while (!watched.ends_within(1));
+  EXPECT_NE(first.finish().status, 0);
+  EXPECT_NE(other.finish().status, 0);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(LaunchTest, SaysWhereMpirunAndADaemonDoNotFindEachOther) {
+  const ScratchDirectory directory;
+  std::filesystem::create_directories(directory.path());
+  const std::filesystem::path daemon = directory.path() / "orted";
+  std::ofstream(daemon) << "#!/bin/sh\nexec sleep 1000 # " << mark_ << "\n";
+  std::filesystem::permissions(daemon, std::filesystem::perms::owner_all);
+  Words words = task_elsewhere(1, {}, shell("true"));
+  words.insert(words.begin() + 1, fmt::format("PATH={}:{}", directory.path().string(), std::getenv("PATH")));
+  Process other(words);
+  const Result first = run(task_elsewhere(0, {"--timeout", "2"}, shell("true")));
+  EXPECT_EQ(first.status, 4);
+  EXPECT_THAT(first.errors, HasSubstr("[launch] needed mpirun on "));
+  EXPECT_THAT(first.errors,
+              HasSubstr(" and its daemons on host1 to find each other within 2 s; no rank has started; "));
+  EXPECT_EQ(other.finish().status, 4);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(LaunchTest, NeedsMpirun) {
+  Words words = {"env", "PATH=/nowhere", "RANK=0", "WORLD_SIZE=1", LOCKSTEP_PROGRAM, "launch", "--", "true"};
+  const Result result = run(words);
+  EXPECT_EQ(result.status, 127);
+  EXPECT_EQ(result.errors, "lockstep: error: [launch] needed mpirun in PATH; No such file or directory\n");
+}
+
+TEST_F(LaunchTest, ALostTaskEndsTheJobAndIsNamed) {
+  const Words command = shell("echo ready; sleep 1000");
+  Process first(task_elsewhere(0, {}, command));
+  Process other(task_elsewhere(1, {}, command));
+  ASSERT_TRUE(first.wait_for("ready\nready"));
+  other.kill(SIGKILL);
+  const Result result = first.finish();
+  EXPECT_EQ(result.status, 4);
+  EXPECT_THAT(result.errors,
+              HasSubstr("[launch] needed every task until the end of the job; rank 1 on host host1 is gone: "));
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(LaunchTest, ALostFirstTaskEndsTheJob) {
+  const Words command = shell("echo ready; sleep 1000");
+  Process first(task_elsewhere(0, {}, command));
+  Process other(task_elsewhere(1, {}, command));
+  ASSERT_TRUE(first.wait_for("ready\nready"));
+  first.kill(SIGKILL);
+  const Result result = other.finish();
+  EXPECT_EQ(result.status, 4);
+  EXPECT_THAT(result.errors,
+              HasSubstr("[launch] needed the task of rank 0 until the end of the job; its connection closed"));
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(LaunchTest, ASignalBeforeAllHaveComeLeadsAllHome) {
+  Process first(task(0, {}, shell("true"), 3));
+  // It comes, or is told to leave before: both are a signal's end.
+  Process other(task(1, {}, shell("true"), 3));
+  ASSERT_TRUE(is_listening());
+  first.kill(SIGTERM);
+  EXPECT_EQ(first.finish().status, 143);
+  other.kill(SIGTERM);
+  EXPECT_EQ(other.finish().status, 143);
+}
+
+}  // namespace
+}  // namespace lockstep::apps

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""The templates of scripts/launch: manifests against their schemas, the batch script, the image, the list of hosts.
+
+templates_test.py [PROGRAM]   PROGRAM: lockstep, whose options the templates use
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+LAUNCH = ROOT / "scripts" / "launch"
+SCHEMA = json.loads((HERE / "mpijob.schema.json").read_text())
+PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else None
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+
+
+def violations(value, schema, where="$"):
+    """What of `value` is not as `schema` says: the part of JSON Schema that ours uses."""
+    if "$ref" in schema:
+        return violations(value, SCHEMA["definitions"][schema["$ref"]], where)
+    kind = schema.get("type")
+    if kind and (not isinstance(value, TYPES[kind]) or (kind == "integer" and isinstance(value, bool))):
+        return [f"{where}: needs {kind}, got {value!r}"]
+    found = []
+    if "enum" in schema and value not in schema["enum"]:
+        found.append(f"{where}: needs one of {schema['enum']}, got {value!r}")
+    if "minimum" in schema and value < schema["minimum"]:
+        found.append(f"{where}: needs at least {schema['minimum']}, got {value}")
+    if "pattern" in schema and not re.fullmatch(schema["pattern"], value):
+        found.append(f"{where}: needs {schema['pattern']}, got {value!r}")
+    if isinstance(value, dict):
+        found += [f"{where}: needs {name}" for name in schema.get("required", []) if name not in value]
+        properties = schema.get("properties", {})
+        for name, part in value.items():
+            if name in properties:
+                found += violations(part, properties[name], f"{where}.{name}")
+            elif schema.get("additionalProperties", True) is False:
+                found.append(f"{where}: knows no {name}")
+    if isinstance(value, list):
+        if len(value) < schema.get("minItems", 0):
+            found.append(f"{where}: needs {schema['minItems']} items")
+        for number, item in enumerate(value):
+            found += violations(item, schema.get("items", {}), f"{where}[{number}]")
+    return found
+
+
+def options_of(words, command="train"):
+    """The long options in a command line of `lockstep COMMAND`."""
+    return [word.split("=")[0] for word in words[words.index(command) + 1:] if word.startswith("--")]
+
+
+def known_options(command):
+    text = subprocess.run([PROGRAM, command, "--help"], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"--[a-z0-9-]+", text))
+
+
+@unittest.skipIf(yaml is None, "needs Python's yaml, of Debian's package python3-yaml")
+class Manifests(unittest.TestCase):
+    def load(self, name):
+        return list(yaml.safe_load_all((LAUNCH / name).read_text()))
+
+    def test_the_mpijob_is_as_the_operator_wants_it(self):
+        self.assertEqual(violations(self.load("mpijob.yaml")[0], SCHEMA), [])
+
+    def test_the_schema_finds_what_is_wrong(self):
+        job = self.load("mpijob.yaml")[0]
+        job["spec"]["slotsPerWorker"] = "1"
+        job["spec"]["runPolicy"]["cleanPodPolicy"] = "Sometimes"
+        job["spec"]["cleanPodPolicy"] = "None"  # where version 1 had it
+        del job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["image"]
+        found = "\n".join(violations(job, SCHEMA))
+        for part in ("$.spec.slotsPerWorker: needs integer", "$.spec.runPolicy.cleanPodPolicy: needs one of",
+                     "$.spec: knows no cleanPodPolicy", "Worker.template.spec.containers[0]: needs image"):
+            self.assertIn(part, found)
+
+    def test_mpirun_starts_as_many_ranks_as_there_are_slots(self):
+        spec = self.load("mpijob.yaml")[0]["spec"]
+        args = spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"]
+        ranks = int(args[args.index("-np") + 1])
+        self.assertEqual(ranks, spec["mpiReplicaSpecs"]["Worker"]["replicas"] * spec["slotsPerWorker"])
+
+    def test_the_tasks_are_a_service_and_a_job_that_agree(self):
+        service, job = self.load("tasks.yaml")
+        self.assertEqual(violations(service, SCHEMA["definitions"]["service"]), [])
+        self.assertEqual(violations(job, SCHEMA["definitions"]["job"]), [])
+        pod = job["spec"]["template"]["spec"]
+        env = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+        self.assertEqual(int(env["WORLD_SIZE"]), job["spec"]["completions"])
+        self.assertEqual(job["spec"]["parallelism"], job["spec"]["completions"])
+        self.assertEqual(env["MASTER_ADDR"], f"{job['metadata']['name']}-0.{pod['subdomain']}")
+        self.assertEqual(service["metadata"]["name"], pod["subdomain"])
+
+    def test_volumes_that_are_mounted_are_there(self):
+        specs = self.load("mpijob.yaml")[0]["spec"]["mpiReplicaSpecs"]
+        pods = [one["template"]["spec"] for one in specs.values()]
+        pods.append(self.load("tasks.yaml")[1]["spec"]["template"]["spec"])
+        for pod in pods:
+            mounted = {mount["name"] for one in pod["containers"] for mount in one.get("volumeMounts", [])}
+            self.assertEqual(mounted, {volume["name"] for volume in pod.get("volumes", [])})
+
+    @unittest.skipIf(PROGRAM is None, "needs the program")
+    def test_options_are_those_of_the_program(self):
+        launcher = self.load("mpijob.yaml")[0]["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+        task = self.load("tasks.yaml")[1]["spec"]["template"]["spec"]["containers"][0]
+        for args in (launcher["args"], task["args"]):
+            self.assertLessEqual(set(options_of(args)), known_options("train"))
+        self.assertLessEqual(set(options_of(task["command"][:-1], "launch")), known_options("launch"))
+
+
+class BatchScript(unittest.TestCase):
+    # Those of sbatch that say what a job needs and where its log goes.
+    OPTIONS = {"--job-name", "--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task", "--gpus-per-node", "--gpus-per-task",
+               "--mem", "--mem-per-cpu", "--time", "--signal", "--requeue", "--open-mode", "--output", "--error", "--partition",
+               "--account", "--exclusive"}
+
+    def test_is_a_script(self):
+        subprocess.run(["bash", "-n", LAUNCH / "slurm.sbatch"], check=True)
+
+    @unittest.skipIf(shutil.which("shellcheck") is None, "needs shellcheck")
+    def test_has_nothing_that_shellcheck_minds(self):
+        done = subprocess.run(["shellcheck", LAUNCH / "slurm.sbatch"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.stdout, "")
+
+    def test_asks_sbatch_for_what_it_knows(self):
+        lines = re.findall(r"^#+SBATCH (\S+)", (LAUNCH / "slurm.sbatch").read_text(), re.M)
+        self.assertGreater(len(lines), 5)
+        self.assertLessEqual({line.split("=")[0] for line in lines}, self.OPTIONS)
+
+    def test_asks_before_the_first_command(self):
+        text = (LAUNCH / "slurm.sbatch").read_text().splitlines()
+        first = next(number for number, line in enumerate(text) if line and not line.startswith("#"))
+        self.assertFalse([line for line in text[first:] if line.startswith("#SBATCH")])
+
+    def run_with(self, mpi_list, status):
+        """The script's exit status and what it started, with an srun and an scontrol that only tell."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder)
+            (path / "srun").write_text(f'#!/bin/sh\ncase $1 in --mpi=list) echo "{mpi_list}" ;; *) echo "srun $*"; exit {status} ;; esac\n')
+            (path / "scontrol").write_text('#!/bin/sh\necho "scontrol $*"\n')
+            for tool in ("srun", "scontrol"):
+                (path / tool).chmod(0o755)
+            done = subprocess.run(["bash", LAUNCH / "slurm.sbatch", "--model", "cnn"], capture_output=True, text=True, check=False,
+                                  env={"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "RUN": "r"})
+            return done.returncode, done.stdout
+
+    def test_lets_an_srun_with_pmix_start_the_ranks(self):
+        self.assertEqual(self.run_with("none pmix pmi2", 0), (0, "srun --mpi=pmix lockstep train --checkpoint-dir r --model cnn\n"))
+
+    def test_makes_a_job_of_the_tasks_of_any_other_srun(self):
+        self.assertEqual(self.run_with("none pmi2", 3),
+                         (3, "srun --mpi=none lockstep launch -- lockstep train --checkpoint-dir r --model cnn\n"))
+
+    def test_is_put_back_after_a_checkpoint(self):
+        status, output = self.run_with("pmix", 143)
+        self.assertEqual(status, 0)
+        self.assertIn("scontrol requeue 7\n", output)
+
+
+class Image(unittest.TestCase):
+    INSTRUCTIONS = {"FROM", "ARG", "ENV", "WORKDIR", "COPY", "ADD", "RUN", "USER", "CMD", "ENTRYPOINT", "EXPOSE", "LABEL", "VOLUME"}
+
+    def instructions(self):
+        text = re.sub(r"\\\n", " ", (LAUNCH / "Dockerfile").read_text())
+        return [line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#")]
+
+    def test_has_instructions_that_docker_knows(self):
+        self.assertLessEqual({name for name, _ in self.instructions()}, self.INSTRUCTIONS)
+        self.assertEqual(self.instructions()[0][0], "FROM")
+
+    def test_copies_what_is_there(self):
+        for name, words in self.instructions():
+            if name == "COPY" and "--from" not in words:
+                for source in words.split()[:-1]:
+                    self.assertTrue((ROOT / source).exists(), source)
+
+    def test_installs_by_the_list_of_packages_and_what_is_of_ssh_alone(self):
+        text = " ".join(words for name, words in self.instructions() if name == "RUN")
+        self.assertEqual(text.count("scripts/setup"), 2, "of the image that builds, and of the one that runs")
+        installed = re.findall(r"apt-get install (?:-\S+ )*([a-z0-9 .+-]+?) &&", text)
+        self.assertEqual(" ".join(installed).split(), ["openssh-server", "openssh-client"])
+
+    def test_has_the_user_of_the_manifests(self):
+        text = (LAUNCH / "Dockerfile").read_text()
+        self.assertIn("--uid 1000 lockstep", text)
+        self.assertIn("runAsUser: 1000", (LAUNCH / "mpijob.yaml").read_text())
+        self.assertIn("/home/lockstep/.sshd_config", (LAUNCH / "mpijob.yaml").read_text())
+
+
+class ListOfHosts(unittest.TestCase):
+    def test_has_a_host_and_slots_a_line(self):
+        lines = [line for line in (LAUNCH / "hostfile").read_text().splitlines() if line and not line.startswith("#")]
+        self.assertGreater(len(lines), 1)
+        for line in lines:
+            self.assertRegex(line, r"^\S+ slots=[1-9][0-9]*$")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,26 @@
+#include "device/gpu_health.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::device {
+namespace {
+
+TEST(GpuHealth, IsReadFromTheManagementLibrary) {
+  // What is loaded already is found by its name.
+  ASSERT_NE(dlopen(LOCKSTEP_PRETEND_NVML, RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
+  const auto gpus = list_gpu_health();
+  ASSERT_EQ(gpus.size(), 2U);
+  EXPECT_EQ(gpus[0].name, "Pretended GPU");
+  EXPECT_EQ(gpus[0].uuid, "GPU-sound");
+  EXPECT_EQ(gpus[0].total_bytes, 80'000'000'000);
+  EXPECT_EQ(gpus[0].used_bytes, 1'000'000'000);
+  EXPECT_EQ(gpus[0].uncorrected_errors, -1) << "without ECC";
+  EXPECT_FALSE(gpus[0].is_slowed) << "idle is no slowdown by the hardware";
+  EXPECT_EQ(gpus[1].uncorrected_errors, 7) << "uncorrected, since the driver was loaded";
+  EXPECT_TRUE(gpus[1].is_slowed);
+  EXPECT_FALSE(gpus[1].wants_reset) << "which this driver cannot tell";
+}
+
+}  // namespace
+}  // namespace lockstep::device

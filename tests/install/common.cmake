@@ -1,0 +1,31 @@
+# What the tests of this folder share.
+cmake_policy(VERSION 3.25)
+set(prefix ${WORK}/prefix)
+
+function(run)
+  execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+# output_of(OUT COMMAND …): its standard output, without the last line's end.
+function(output_of OUT)
+  execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  set(${OUT} "${text}" PARENT_SCOPE)
+endfunction()
+
+function(expect_match TEXT REGEX)
+  if(NOT TEXT MATCHES "${REGEX}")
+    message(FATAL_ERROR "needed '${REGEX}' in:\n${TEXT}")
+  endif()
+endfunction()
+
+# The program trains on two ranks, as it says.
+function(expect_training PROGRAM)
+  output_of(said ${MPIEXEC} -np 2 --bind-to none ${PROGRAM})
+  expect_match("${said}" "trained on 203 samples, 2 replicas")
+endfunction()
+
+# configure_consumer(FOLDER PREFIX OPTION …)
+function(configure_consumer FOLDER PREFIX)
+  set(configure ${CMAKE_COMMAND} -S ${TESTS}/consumer -B ${FOLDER} -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=${PREFIX}
+      -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${ARGN} PARENT_SCOPE)
+endfunction()

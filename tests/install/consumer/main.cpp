@@ -1,0 +1,22 @@
+// A program of somebody else's: trains for three epochs on as many replicas as there are ranks.
+#include <iostream>
+
+#include "lockstep.h"
+
+int main(int argc, char** argv) {
+  lockstep::Session session(argc, argv);
+  return session.guard([&] {
+    lockstep::MultiWorkerMirroredStrategy strategy(session);
+    const auto data = lockstep::Dataset::synthetic({8, 8, 1}, 4, 203).shuffle().batch(50);
+    lockstep::Network network({8, 8, 1});
+    network.add(lockstep::Flatten());
+    network.add(lockstep::Dense({.units = 4}));
+    lockstep::Trainer trainer(strategy, network, {.optimizer = lockstep::Adam{}, .schedule = {.peak = 1e-2F}});
+    const double before = trainer.evaluate(data).mean_loss();
+    trainer.fit(data, {.epochs = 3});
+    const lockstep::MetricSums after = trainer.evaluate(data);
+    if (session.is_chief())
+      std::cout << "trained on " << after.samples << " samples, " << strategy.num_replicas_in_sync() << " replicas\n";
+    return after.mean_loss() < before ? 0 : 1;
+  });
+}

@@ -1,0 +1,18 @@
+# A project outside the tree finds the library of this KIND, builds, and trains. No CUDA toolkit is in sight of those who take the shared
+# library: they need none.
+include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
+set(options -DKIND=${KIND})
+if(KIND STREQUAL "shared")
+  list(APPEND options -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+endif()
+set(folder ${WORK}/${KIND})
+configure_consumer(${folder} ${prefix} ${options})
+run(${configure})
+run(${CMAKE_COMMAND} --build ${folder})
+output_of(needed ldd ${folder}/consumer)
+if(KIND STREQUAL "shared")
+  expect_match("${needed}" "liblockstep.so.[0-9]+.[0-9]+ => ${prefix}")
+elseif(needed MATCHES lockstep.so)
+  message(FATAL_ERROR "the static library was asked for; the program needs ${needed}")
+endif()
+expect_training(${folder}/consumer)

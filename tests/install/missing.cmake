@@ -1,0 +1,22 @@
+# What find_package(lockstep) cannot have, it says.
+include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
+
+# The words of CMake, which breaks lines, as one line.
+function(expect_refusal REGEX)
+  configure_consumer(${WORK}/missing ${prefix} ${ARGN})
+  file(REMOVE_RECURSE ${WORK}/missing)
+  execute_process(COMMAND ${configure} RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE said)
+  string(REGEX REPLACE "[ \n]+" " " said "${said}")
+  expect_match("${said}" "${REGEX}")
+  if(status EQUAL 0)
+    message(FATAL_ERROR "configured all the same")
+  endif()
+endfunction()
+
+expect_refusal("name static or shared, not both" -DKIND=static,shared)
+expect_refusal("was built without the part nonsense" -DKIND=shared,nonsense)
+expect_refusal("apt-get install libpng-dev" -DKIND=static -DCMAKE_DISABLE_FIND_PACKAGE_PNG=ON)
+expect_refusal("include those of spdlog" -DKIND=shared -DCMAKE_DISABLE_FIND_PACKAGE_spdlog=ON)
+if(CUDA)
+  expect_refusal("link libcudart_static .* COMPONENTS shared" -DKIND=static -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+endif()

@@ -1,0 +1,26 @@
+# Programs that know the compiler and pkg-config alone: one of C, and one that is compiled once and linked with the shared library, and
+# with the static ones where no shared library lies beside them.
+include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
+set(folder ${WORK}/pkg_config)
+file(REMOVE_RECURSE ${folder})
+file(COPY ${prefix}/include DESTINATION ${folder})
+file(COPY ${prefix}/${LIBDIR}/ DESTINATION ${folder}/${LIBDIR} PATTERN "*.so*" EXCLUDE)
+
+# flags(OUT PREFIX OPTION …): what pkg-config says of the Lockstep in PREFIX, as a list.
+function(flags OUT PREFIX)
+  output_of(text ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${PREFIX}/${LIBDIR}/pkgconfig ${PKG_CONFIG} ${ARGN} lockstep)
+  separate_arguments(text UNIX_COMMAND "${text}")
+  set(${OUT} ${text} PARENT_SCOPE)
+endfunction()
+
+flags(compile ${prefix} --cflags)
+run(${LAUNCHER} ${COMPILER} -std=c++20 -O2 ${compile} -c ${TESTS}/consumer/main.cpp -o ${folder}/main.o)
+flags(shared ${prefix} --libs)
+run(${COMPILER} ${folder}/main.o ${shared} -Wl,-rpath,${prefix}/${LIBDIR} -o ${folder}/shared)
+expect_training(${folder}/shared)
+run(${C_COMPILER} -std=c11 -Wall -Werror ${compile} ${TESTS}/consumer/main.c ${shared} -Wl,-rpath,${prefix}/${LIBDIR} -o ${folder}/of_c)
+output_of(said ${MPIEXEC} -np 2 --bind-to none ${folder}/of_c)
+expect_match("${said}" "Lockstep [0-9.]+, rank 1 of 2")
+flags(static ${folder} --static --libs)
+run(${COMPILER} ${folder}/main.o ${static} -o ${folder}/static)
+expect_training(${folder}/static)

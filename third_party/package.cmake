@@ -1,0 +1,77 @@
+# cpack -G DEB: three packages, split as Debian splits libraries. `cmake --workflow --preset package` does all of it, for processors that
+# others have too: a package of a build for LOCKSTEP_ARCH=native serves machines like the one that it was built on.
+set(LOCKSTEP_MAINTAINER "The Lockstep authors <lockstep@example.org>" CACHE STRING "Who answers for the packages: Name <address>")
+set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set(library_package liblockstep${soversion})
+set(same_version "(= ${PROJECT_VERSION}-1)")
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME lockstep)
+set(CPACK_PACKAGE_VENDOR Lockstep)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
+    OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_COMPONENTS_ALL program library development)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER ${LOCKSTEP_MAINTAINER})
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+
+set(built "")
+if(LOCKSTEP_ARCH)
+  set(built "\n Built for processors of the kind ${LOCKSTEP_ARCH}.")
+endif()
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME lockstep)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS openmpi-bin)
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "synchronous data-parallel training, the program
+Trains networks on one processor, on several GPUs or on many ranks under mpirun, and computes the same gradient everywhere.${built}")
+
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME ${library_package})
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY >=)
+set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "synchronous data-parallel training, the shared library
+What programs need that were linked with Lockstep.${built}")
+
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME liblockstep-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
+    "${library_package} ${same_version}, libfmt-dev, libspdlog-dev, nlohmann-json3-dev, libopenmpi-dev")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS
+    "cmake (>= 3.25), pkg-config, libdnnl-dev, libisal-dev, libxxhash-dev, libjpeg62-turbo-dev, libpng-dev, zlib1g-dev")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "synchronous data-parallel training, to build programs with
+Headers, static libraries, and what CMake's find_package and pkg-config need. To link the static libraries takes the suggested packages.")
+
+# Debian wants each package to say who wrote it and what changed.
+set(copyright ${PROJECT_BINARY_DIR}/copyright)
+file(WRITE ${copyright} "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: Lockstep
+
+Files: *
+Copyright: The Lockstep authors
+License: Apache-2.0
+ On Debian systems the text of the license is in /usr/share/common-licenses/Apache-2.0.
+")
+find_program(GZIP gzip)
+foreach(component program library development)
+  string(TOUPPER ${component} upper)
+  set(folder ${CMAKE_INSTALL_DATAROOTDIR}/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
+  install(FILES ${copyright} DESTINATION ${folder} COMPONENT ${component} EXCLUDE_FROM_ALL)
+  if(GZIP)
+    install(CODE "execute_process(COMMAND ${GZIP} -9nc ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+  OUTPUT_FILE \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${folder}/changelog.Debian.gz COMMAND_ERROR_IS_FATAL ANY)" COMPONENT ${component} EXCLUDE_FROM_ALL)
+  endif()
+endforeach()
+
+if(BUILD_SHARED_LIBS)
+  set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS "${library_package} ${same_version}")
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
+endif()
+include(CPack)

@@ -1,0 +1,38 @@
+# Which headers are public: lockstep.h, those named here for who reaches deeper, those of interop/, and whatever they include. All others
+# are the library's own business and are not installed. cmake -P of this file prints them, for scripts/docs.
+cmake_policy(VERSION 3.25)
+set(lockstep_header_roots
+  lockstep.h
+  allreduce/device_groups.h
+  data/record/example_reader.h data/record/tfrecord_reader.h data/record/tfrecord_writer.h
+  data/source/tfrecord_shards.h
+  device/cpu.h device/gpu.h device/random.h
+  strategy/callbacks/json_events.h strategy/callbacks/progress.h strategy/callbacks/stragglers.h strategy/callbacks/summaries.h
+  strategy/failure.h strategy/summary_writer.h)
+
+# lockstep_public_headers(SOURCE OUT [LEFT_OUT …]): their paths, relative to the folder SOURCE of the project, without those that only
+# headers LEFT_OUT include.
+function(lockstep_public_headers SOURCE OUT)
+  file(GLOB waiting RELATIVE ${SOURCE} ${SOURCE}/interop/*.h)
+  list(APPEND waiting ${lockstep_header_roots})
+  list(REMOVE_ITEM waiting ${ARGN} "")
+  set(headers "")
+  while(waiting)
+    list(POP_FRONT waiting header)
+    if(NOT header IN_LIST headers)
+      list(APPEND headers ${header})
+      file(STRINGS ${SOURCE}/${header} includes REGEX "^ *#include \"")
+      list(TRANSFORM includes REPLACE "^ *#include \"([^\"]+)\".*" "\\1")
+      list(APPEND waiting ${includes})
+    endif()
+  endwhile()
+  list(SORT headers)
+  set(${OUT} ${headers} PARENT_SCOPE)
+endfunction()
+
+if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
+  get_filename_component(source ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
+  lockstep_public_headers(${source} headers)
+  list(JOIN headers "\n" lines)
+  message("${lines}")
+endif()
