@@ -13,7 +13,7 @@ namespace lockstep::torch {
 
 /// For GradientReducer, both null on the CPU.
 struct GradientDevice {
-  std::unique_ptr<device::Stream> stream = nullptr;        ///< LibTorch's current one: where backward computes
+  std::unique_ptr<device::Stream> stream = nullptr;        ///< in order with LibTorch's current one by `math`
   std::unique_ptr<strategy::GradientMath> math = nullptr;  ///< by operations of LibTorch on that stream
 };
 
