@@ -59,8 +59,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"accumulate_of_0", kTrain + "--accumulate 0", 2, "command line] --accumulate needs at least 1; got 0"},
         Refusal{"unknown_scope_of_normalization", kTrain + "--bn global", 2,
                 "bn] needed local, sync or group:K with K replicas, 1 or more; got \"global\""},
-        Refusal{"groups_that_do_not_divide_the_replicas", kTrain + "--bn group:3 --devices cpu:0,cpu:0,cpu:0,cpu:0", 2,
-                "bn] needed groups whose size divides the number of replicas, 4; got group:3"},
+        Refusal{"groups_that_do_not_divide_the_replicas", kTrain + "--bn group:3 --devices cpu:0", 2,
+                "bn] needed groups whose size divides the number of replicas, 1; got group:3"},
         Refusal{
             "unknown_optimizer", kTrain + "--optimizer lamp", 2,
             "command line] --optimizer needs one of sgd, adam, adamw, lars, lamb; got \"lamp\" (did you mean lamb?)"},

@@ -62,6 +62,7 @@ TEST(JobPlan, GivesAHostTheProcessorsOfAllItsTasks) {
 
 TEST(JobPlan, RefusesAHostWithoutItsTasks) {
   std::vector<Arrival> tasks = {task_on("a"), task_on("b"), task_on("b")};
+  tasks[2].rank = 2;
   tasks[2].local_ranks = 3;
   try {
     plan_job(tasks);
