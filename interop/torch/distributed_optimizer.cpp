@@ -66,7 +66,8 @@ void deserialize(const std::string& bytes, ::torch::optim::Optimizer& optimizer)
 }
 
 NamedTensors checked(strategy::Workers& workers, ::torch::optim::Optimizer& optimizer, const NamedTensors& parameters) {
-  strategy::check_together(workers, [&] { check_names(optimizer, parameters);
+  strategy::check_together(workers, [&] {
+    check_names(optimizer, parameters);
     return std::string();
   });
   return parameters;

@@ -31,12 +31,8 @@ void add_communication(Json& event, const allreduce::CommunicationTimes& times, 
 }
 
 Json device_of(const Placement& place) {
-  Json device = {{"replica", place.replica},
-                 {"rank", place.rank},
-                 {"host", place.host},
-                 {"local_rank", place.local_rank},
-                 {"device", place.device},
-                 {"cores", place.cores}};
+  Json device = {{"replica", place.replica},       {"rank", place.rank},     {"host", place.host},
+                 {"local_rank", place.local_rank}, {"device", place.device}, {"cores", place.cores}};
   if (!place.interface.empty()) device["interface"] = place.interface;
   if (!place.is_on_gpu()) return device;
   device["gpu"] = place.gpu.name;
