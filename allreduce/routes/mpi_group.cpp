@@ -14,7 +14,40 @@ namespace {
 
 constexpr int kTag = 0;
 constexpr std::size_t kLongestNotice = 2000;                 // short enough to be sent without waiting for a receiver
-constexpr std::size_t kLargestPiece = std::size_t{1} << 30;  // MPI counts in int
+constexpr std::size_t kLargestPiece = std::size_t{1} << 26;  // of a broadcast
+constexpr std::chrono::milliseconds kCancellation(100);      // that a message under way may take to end
+
+/// What a collective of MPI works on. It cannot be cancelled: where it fails, its memory is left to it for ever, since
+/// it may still write there.
+template <typename Memory>
+class Lent {
+ public:
+  Lent() : memory_(std::make_unique<Memory>()) {}
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  ~Lent() {
+    if (!is_back_) static_cast<void>(memory_.release());
+  }
+  Memory* operator->() const { return memory_.get(); }
+  void give_back() { is_back_ = true; }
+
+ private:
+  std::unique_ptr<Memory> memory_;
+  bool is_back_ = false;
+};
+
+struct Gathering {
+  std::vector<std::byte> mine;
+  std::vector<int> counts;
+  std::vector<int> offsets;
+  std::vector<std::byte> all;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+struct Piece {
+  std::vector<std::byte> bytes;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
 
 std::string pack(const Failure& failure) {
   return fmt::format("{}\n{}\n{}", failure.where, failure.needed, failure.given).substr(0, kLongestNotice);
@@ -43,11 +76,15 @@ MPI_Comm duplicate(MPI_Comm ranks) {
 
 }  // namespace
 
+// A message that is on its way cannot be cancelled, and goes on writing where it was to go: it has a moment to end.
 PendingRequests::~PendingRequests() {
+  for (MPI_Request& request : requests_)
+    if (request != MPI_REQUEST_NULL) MPI_Cancel(&request);
+  const auto deadline = std::chrono::steady_clock::now() + kCancellation;
   for (MPI_Request& request : requests_) {
-    if (request == MPI_REQUEST_NULL) continue;
-    MPI_Cancel(&request);
-    MPI_Request_free(&request);
+    int is_over = request == MPI_REQUEST_NULL ? 1 : 0;
+    while (is_over == 0 && std::chrono::steady_clock::now() < deadline) MPI_Test(&request, &is_over, MPI_STATUS_IGNORE);
+    if (is_over == 0) MPI_Request_free(&request);
   }
 }
 
@@ -125,11 +162,11 @@ void MpiGroup::spread(const Failure& failure) {
   if (failure_) return;
   failure_ = failure;
   tell_failure(failure);
-  notice_ = pack(failure);
+  const std::string& notice = *new std::string(pack(failure));  // left to MPI, which may still send it
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     MPI_Request request = MPI_REQUEST_NULL;
-    if (MPI_Isend(notice_.data(), static_cast<int>(notice_.size()), MPI_BYTE, rank, kTag, failures_, &request) ==
+    if (MPI_Isend(notice.data(), static_cast<int>(notice.size()), MPI_BYTE, rank, kTag, failures_, &request) ==
         MPI_SUCCESS)
       MPI_Request_free(&request);
   }
@@ -231,35 +268,39 @@ void MpiGroup::broadcast(std::span<std::byte> values, int root) {
   const Operation operation(*this);
   compare(Call::broadcast(values.size(), root));
   for (std::size_t begin = 0; begin < values.size(); begin += kLargestPiece) {
-    const auto piece = values.subspan(begin, std::min(kLargestPiece, values.size() - begin));
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ibcast(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, root, comm_, &request), "MPI_Ibcast");
-    wait(request);
+    const auto part = values.subspan(begin, std::min(kLargestPiece, values.size() - begin));
+    Lent<Piece> piece;
+    piece->bytes.assign(part.begin(), part.end());
+    check(MPI_Ibcast(piece->bytes.data(), static_cast<int>(part.size()), MPI_BYTE, root, comm_, &piece->request),
+          "MPI_Ibcast");
+    wait(piece->request);
+    piece.give_back();
+    std::ranges::copy(piece->bytes, part.begin());
   }
 }
 
 std::vector<std::vector<std::byte>> MpiGroup::all_gather(std::span<const std::byte> mine) {
   const Operation operation(*this);
   const std::vector<Call>& calls = compare(Call::all_gather(mine.size()));
-  std::vector<int> counts;
-  std::vector<int> offsets;
+  Lent<Gathering> gathering;
+  gathering->mine.assign(mine.begin(), mine.end());
   std::size_t total = 0;
   for (const Call& call : calls) {
-    offsets.push_back(static_cast<int>(total));
-    counts.push_back(static_cast<int>(call.count));
+    gathering->offsets.push_back(static_cast<int>(total));
+    gathering->counts.push_back(static_cast<int>(call.count));
     total += call.count;
     LOCKSTEP_CHECK_OP(total, <=, static_cast<std::size_t>(INT_MAX));
   }
-  std::vector<std::byte> gathered(total);
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallgatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, gathered.data(), counts.data(),
-                        offsets.data(), MPI_BYTE, comm_, &request),
+  gathering->all.resize(total);
+  check(MPI_Iallgatherv(gathering->mine.data(), static_cast<int>(mine.size()), MPI_BYTE, gathering->all.data(),
+                        gathering->counts.data(), gathering->offsets.data(), MPI_BYTE, comm_, &gathering->request),
         "MPI_Iallgatherv");
-  wait(request);
+  wait(gathering->request);
+  gathering.give_back();
   std::vector<std::vector<std::byte>> all;
   for (std::size_t rank = 0; rank < calls.size(); ++rank) {
-    const auto begin = gathered.begin() + offsets[rank];
-    all.emplace_back(begin, begin + counts[rank]);
+    const auto begin = gathering->all.begin() + gathering->offsets[rank];
+    all.emplace_back(begin, begin + gathering->counts[rank]);
   }
   return all;
 }

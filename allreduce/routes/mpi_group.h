@@ -146,7 +146,6 @@ class MpiGroup : public Communicator::Impl {
   std::unique_ptr<std::vector<Call>> calls_;
   MPI_Request exchange_ = MPI_REQUEST_NULL;
   std::optional<Failure> failure_;
-  std::string notice_;  // the failure as sent; MPI may still read it
   std::chrono::steady_clock::time_point announced_;
   std::chrono::duration<double> waited_{0};
   std::mutex inside_;
@@ -155,8 +154,8 @@ class MpiGroup : public Communicator::Impl {
   std::optional<Failure> left_over_;  // by a thread that could not tell it to the others itself
 };
 
-/// Non-blocking operations on buffers of the caller. The destructor cancels what is not complete: only after a failure
-/// is there any.
+/// Non-blocking operations on buffers of the caller. The destructor cancels what is not complete, or waits a moment for
+/// what cannot be cancelled any more: only after a failure is there any.
 class PendingRequests {
  public:
   explicit PendingRequests(std::size_t count) : requests_(count, MPI_REQUEST_NULL) {}
