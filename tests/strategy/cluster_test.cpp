@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "device/error.h"
+#include "tests/strategy/refusal.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -21,17 +22,6 @@ Cluster cluster_of(const std::string& jobs, const std::string& type, int index) 
   const auto cluster =
       Cluster::parse("{" + jobs + R"(, "task": {"type": ")" + type + R"(", "index": )" + std::to_string(index) + "}}");
   return cluster.value();
-}
-
-/// The message of the Error (input) that `call` throws.
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.category(), ErrorCategory::input);
-    return error.what();
-  }
-  return "no error";
 }
 
 std::string parse_refusal(const std::string& text) {

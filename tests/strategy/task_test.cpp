@@ -7,6 +7,7 @@
 
 #include "device/error.h"
 #include "strategy/slurm_list.h"
+#include "tests/strategy/refusal.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -25,17 +26,6 @@ Environment environment_of(const Variables& variables) {
 }
 
 Task task_in(const Variables& variables) { return find_task(environment_of(variables)).value(); }
-
-/// The message of the Error (input) that `call` throws.
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.category(), ErrorCategory::input);
-    return error.what();
-  }
-  return "no error";
-}
 
 std::string refusal_in(const Variables& variables) {
   return refusal([&] { find_task(environment_of(variables)); });
