@@ -5,9 +5,9 @@ target_include_directories(lockstep_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
                                                   -Wnon-virtual-dtor -Woverloaded-virtual)
 # GCC 12 calls the undefined registers of its own AVX-512 intrinsics uninitialized (GCC bug 105593), and sees an overlap in "text" + string
-# (GCC bug 105651).
+# (GCC bug 105651) and an endless one in a string that is copied.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(lockstep_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict)
+  target_compile_options(lockstep_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow)
 endif()
 if(LOCKSTEP_WERROR)
   target_compile_options(lockstep_options INTERFACE -Werror)
@@ -28,18 +28,18 @@ if(LOCKSTEP_SANITIZE)
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 
-# One room: a static library of the given sources that sees the rooms in DEPENDS and nothing above it.
+# One room: a static library of the given sources that sees the rooms in DEPENDS and nothing above it. PRECOMPILE: headers that many of its
+# files include.
 # Our own flags stay ours: who links an installed Lockstep gets its headers and libraries, not our warnings.
 function(lockstep_room NAME)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;PRIVATE;PRECOMPILE" ${ARGN})
   # Libraries of headers that none of ours include: who links an installed room does without them.
   list(TRANSFORM ROOM_PRIVATE REPLACE "^(Eigen3::Eigen|lockstep_protozero|lockstep_random123)$" "$<BUILD_INTERFACE:\\1>")
   add_library(lockstep_${NAME} STATIC ${ROOM_SOURCES})
   target_link_libraries(lockstep_${NAME} PUBLIC $<BUILD_INTERFACE:lockstep_options> ${ROOM_DEPENDS} PRIVATE ${ROOM_PRIVATE})
   target_include_directories(lockstep_${NAME} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)
   set_target_properties(lockstep_${NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON EXPORT_NAME ${NAME})
-  if(LOCKSTEP_PRECOMPILED)
-    cmake_language(EVAL CODE "cmake_language(DEFER CALL lockstep_precompile lockstep_${NAME})")
-  endif()
+  # Once its folder is read, which may add sources.
+  cmake_language(EVAL CODE "cmake_language(DEFER CALL lockstep_precompile lockstep_${NAME} ${ROOM_PRECOMPILE})")
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_ROOMS lockstep_${NAME})
 endfunction()

@@ -1,25 +1,25 @@
-# Builds with sanitizers compile the headers that nearly all files include once. The release build does not, and so holds every file to
-# its own includes.
-set(LOCKSTEP_PRECOMPILED FALSE)
-if(LOCKSTEP_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  set(LOCKSTEP_PRECOMPILED TRUE)
-  if(CCACHE)
-    # ccache keeps no results that come from precompiled headers unless it is told that these two do not matter.
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
-  endif()
+# The headers that nearly all files include are compiled once. Files still name what they use: scripts/lint looks at them without.
+set(precompile_by_default OFF)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(precompile_by_default ON)
+endif()
+option(LOCKSTEP_PRECOMPILE "Precompile headers: a third less time for a whole build" ${precompile_by_default})
+if(LOCKSTEP_PRECOMPILE AND CCACHE)
+  # ccache keeps no results that come from precompiled headers unless it is told that these two do not matter.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 set(lockstep_precompiled_headers
   <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <mutex> <numeric>
   <optional> <random> <span> <sstream> <string> <string_view> <thread> <tuple> <variant> <vector> <fmt/format.h>)
 
-# lockstep_precompile(TARGET): for a room, once its folder is read.
+# lockstep_precompile(TARGET [HEADER…]): these beside those of all; for a target whose sources are all told.
 function(lockstep_precompile TARGET)
   get_target_property(sources ${TARGET} SOURCES)
   list(LENGTH sources files)
-  if(files LESS 8)  # it would take longer than it saves
+  if(NOT LOCKSTEP_PRECOMPILE OR files LESS 8)  # of few it would take longer than it saves
     return()
   endif()
-  target_precompile_headers(${TARGET} PRIVATE ${lockstep_precompiled_headers})
+  target_precompile_headers(${TARGET} PRIVATE ${lockstep_precompiled_headers} ${ARGN})
   # A file with options of its own cannot use what was compiled without them.
   foreach(source ${sources})
     get_property(options SOURCE ${source} PROPERTY COMPILE_OPTIONS)
