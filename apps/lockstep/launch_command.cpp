@@ -99,7 +99,12 @@ int launch_task(const LaunchArguments& arguments) {
   }
   require_meeting_point(task);
   if (task.rank == 0) return launch::FirstTask(arguments.options, task).run();
-  return leave(launch::OtherTask(arguments.options, task).run(), task);
+  try {
+    return leave(launch::OtherTask(arguments.options, task).run(), task);
+  } catch (const Error& error) {  // of this task alone: rank 0 does not say it
+    fmt::print(stderr, "lockstep: error: {}\n", error.what());
+    return exit_status(error.category());
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -61,6 +62,8 @@ Call parse_call(const std::string& text) {
 }
 
 int run_agent(const std::vector<std::string>& words) {
+  // mpirun, which starts it with the signal unblocked, takes its end for that of the daemon.
+  std::signal(SIGTERM, SIG_IGN);
   const char* given = std::getenv(kAgentVariable);
   const std::string address = given == nullptr ? "" : given;
   const std::size_t space = address.find(' ');

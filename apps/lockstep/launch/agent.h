@@ -27,7 +27,7 @@ std::string to_text(const Call& call);
 Call parse_call(const std::string& text);
 
 /// `words`: the host, then the command, as ssh takes them. Prints what the command prints, and returns its exit status;
-/// 255 where it cannot be run.
+/// 255 where it cannot be run. Does not hear SIGTERM, as mpirun does not (child.h).
 int run_agent(const std::vector<std::string>& words);
 
 }  // namespace lockstep::apps::launch

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <system_error>
@@ -88,9 +89,16 @@ void run_on(const std::vector<int>& processors) {
   _exit(kCannotExecute);
 }
 
+/// The system lists them by thread, and mpirun starts many ranks from several.
 std::vector<pid_t> children_of(pid_t process) {
-  std::ifstream list(fmt::format("/proc/{0}/task/{0}/children", process));
-  return {std::istream_iterator<pid_t>(list), {}};
+  std::vector<pid_t> children;
+  std::error_code gone;
+  std::filesystem::directory_iterator thread(fmt::format("/proc/{}/task", process), gone);
+  for (; thread != std::filesystem::directory_iterator(); thread.increment(gone)) {
+    std::ifstream list(thread->path() / "children");
+    children.insert(children.end(), std::istream_iterator<pid_t>(list), {});
+  }
+  return children;
 }
 
 bool is_rank(pid_t process) {

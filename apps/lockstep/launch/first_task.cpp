@@ -131,7 +131,7 @@ void FirstTask::gather() {
   }
 }
 
-void FirstTask::admit(Visitor& visitor, const Arrival& task) {
+void FirstTask::admit(Visitor& visitor, Arrival task) {
   const Arrival& mine = tasks_.at(0);
   if (task.job != mine.job) {
     visitor.link.send(
@@ -142,6 +142,8 @@ void FirstTask::admit(Visitor& visitor, const Arrival& task) {
                                     mine.job, task.job)})});
     return;
   }
+  task.towards = device::way_to(visitor.link.peer()).interface;
+  visitor.task = task;  // it is of the job from now on, and is told where that fails
   if (task.ranks != mine.ranks)
     throw Error(ErrorCategory::input, "launch", "needed tasks that know the same number of tasks",
                 fmt::format("rank 0 on host {} knows {}, rank {} on host {} knows {}", mine.host, mine.ranks, task.rank,
@@ -149,8 +151,7 @@ void FirstTask::admit(Visitor& visitor, const Arrival& task) {
   if (const auto found = tasks_.find(task.rank); found != tasks_.end())
     throw Error(ErrorCategory::input, "launch", "needed one task for each rank",
                 fmt::format("rank {} came from host {} and from host {}", task.rank, found->second.host, task.host));
-  visitor.task = task;
-  tasks_.emplace(task.rank, task);
+  tasks_.emplace(task.rank, std::move(task));
   visitor.link.send({FrameKind::welcome});
 }
 
@@ -292,9 +293,10 @@ void FirstTask::take_signal(int signal, Child& mpirun) {
   if (stops_ > 0 && now - last_stop_ < (stops_ == 1 ? kSameStop : kEndTime)) return;
   last_stop_ = now;
   ++stops_;
-  // mpirun itself would give its ranks no time: they are asked first, and may save what they have.
+  // mpirun itself would give its ranks no time: they are asked first, and may save what they have. A training does so
+  // on SIGTERM and SIGINT.
   const std::vector<pid_t> ranks = stops_ == 1 ? mpirun.ranks() : std::vector<pid_t>{};
-  for (const pid_t rank : ranks) kill(rank, signal);
+  for (const pid_t rank : ranks) kill(rank, signal == SIGHUP ? SIGTERM : signal);
   if (!ranks.empty()) return;
   if (stops_ <= 2)
     mpirun.signal(kEndSignal);

@@ -27,7 +27,7 @@ class FirstTask {
   using Clock = Meeting::Clock;
 
   void gather();
-  void admit(Visitor& visitor, const Arrival& task);
+  void admit(Visitor& visitor, Arrival task);
   void probe();
   std::vector<Target> targets_of(std::size_t host) const;
   int run_mpirun();

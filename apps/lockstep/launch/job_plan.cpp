@@ -46,11 +46,11 @@ void add_runs(JobPlan& plan, const std::vector<std::size_t>& hosts, const std::v
   }
 }
 
-/// The interface of all that came from other hosts, where it is one.
+/// The interface at both ends of all ways from other hosts, where it is one.
 std::string common_interface(const std::vector<Arrival>& tasks) {
   std::set<std::string> interfaces;
   for (const Arrival& task : tasks)
-    if (task.place != tasks.front().place) interfaces.insert(task.interface);
+    if (task.place != tasks.front().place) interfaces.insert({task.interface, task.towards});
   return interfaces.size() == 1 ? *interfaces.begin() : "";
 }
 

@@ -15,7 +15,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Arrival task_on(const std::string& host, std::vector<int> processors = {}) {
-  return {.host = host, .place = host, .processors = std::move(processors), .interface = "eth0"};
+  return {.host = host, .place = host, .processors = std::move(processors)};
+}
+
+/// A task that has come from another host than that of rank 0.
+Arrival came_by(const std::string& interface, const std::string& host, const std::string& towards = "eth0") {
+  Arrival task = task_on(host);
+  task.interface = interface;
+  task.towards = towards;
+  return task;
 }
 
 std::string line(const JobPlan& plan, const MpirunOptions& options = {.command = {"c"}}, const MpirunHere& here = {}) {
@@ -75,16 +83,15 @@ TEST(JobPlan, RefusesAHostWithoutItsTasks) {
 }
 
 TEST(MpirunCommand, KeepsToTheInterfaceByWhichAllHostsCame) {
-  const JobPlan plan = plan_job({task_on("a"), task_on("b"), task_on("c")});
+  const JobPlan plan = plan_job({task_on("a"), came_by("eth0", "b"), came_by("eth0", "c")});
   EXPECT_THAT(line(plan), HasSubstr("--mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0"));
   EXPECT_THAT(line(plan, {.interface = "10.0.0.0/8"}), HasSubstr("--mca btl_tcp_if_include 10.0.0.0/8"));
   EXPECT_THAT(line(plan, {.interface = "any"}), ::testing::Not(HasSubstr("if_include")));
 }
 
 TEST(MpirunCommand, LeavesTheInterfaceToMpiWhereHostsDifferOrThereIsOne) {
-  Arrival other = task_on("c");
-  other.interface = "ib0";
-  EXPECT_EQ(plan_job({task_on("a"), task_on("b"), other}).interface, "");
+  EXPECT_EQ(plan_job({task_on("a"), came_by("eth0", "b"), came_by("ib0", "c", "ib0")}).interface, "");
+  EXPECT_EQ(plan_job({task_on("a"), came_by("eth0", "b", "eno1")}).interface, "") << "rank 0's host has no eth0";
   EXPECT_EQ(plan_job({task_on("a"), task_on("a")}).interface, "");
 }
 

@@ -159,13 +159,21 @@ TEST_F(LaunchTest, NamesBothHostsAddressAndInterfaceWhereTheFirstTaskIsNotThere)
                         port_, device::host_name()));
 }
 
+TEST_F(LaunchTest, ATaskOfSrunTellsWhatItAloneSees) {
+  const Result result = run({"env", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM, "launch", "--meet",
+                             fmt::format("127.0.0.1:{}", port_), "--timeout", "1", "--", "true"});
+  EXPECT_EQ(result.status, 4);
+  EXPECT_THAT(result.errors, HasSubstr("[launch] needed the task of rank 0 at 127.0.0.1:"));
+}
+
 TEST_F(LaunchTest, RefusesTasksThatContradictEachOther) {
   Process other(task(1, {}, shell("true"), 3));
   const Result first = run(task(0, {}, shell("true"), 2));
   EXPECT_EQ(first.status, 2);
   EXPECT_THAT(first.errors, HasSubstr("[launch] needed tasks that know the same number of tasks; rank 0 on host "));
-  other.kill(SIGTERM);
-  other.finish();
+  const Result second = other.finish();
+  EXPECT_EQ(second.status, 2);
+  EXPECT_EQ(second.errors, first.errors);
 }
 
 TEST_F(LaunchTest, RefusesTheTaskOfAnotherJob) {
@@ -248,15 +256,42 @@ TEST_F(LaunchTest, ASignalToAnyTaskLeadsToACheckpoint) {
   Process first(task_elsewhere(0, {}, program(train)));
   Process other(task_elsewhere(1, {}, program(train)));
   ASSERT_TRUE(first.wait_for(R"("event":"step","step":5)"));
-  // Schedulers send it to mpirun and its daemons as well, which would end their ranks at once.
+  // Schedulers send it to mpirun, its agents and its daemons as well, whose end would end the ranks at once.
   for (const Process* task : {&first, &other})
-    for (const pid_t child : task->children()) ::kill(child, SIGTERM);
+    for (const pid_t process : task->descendants()) ::kill(process, SIGTERM);
   other.kill(SIGTERM);
   const Result result = first.finish();
   EXPECT_EQ(result.status, 143) << result.errors;
   EXPECT_EQ(other.finish().status, 143);
   EXPECT_EQ(result.event("checkpoint")["step"], result.event("end")["steps"]);
   EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(LaunchTest, ATerminalThatClosesAsksRanksToStop) {
+  const Words command = shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done");
+  Process first(task(0, {}, command));
+  Process other(task(1, {}, command));
+  ASSERT_TRUE(first.wait_for("ready\nready"));
+  first.kill(SIGHUP);
+  const Result result = first.finish();
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.output, HasSubstr("asked\nasked"));
+  EXPECT_EQ(other.finish().status, 0);
+}
+
+TEST_F(LaunchTest, ASignalReachesRanksThatThreadsOfMpirunHaveStarted) {
+  // As mpirun does by itself where there are more ranks on a host.
+  const Words options = {"--mpirun", "--oversubscribe --mca odls_base_num_threads 2"};
+  const Words command = shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done");
+  Process first(task(0, options, command, 4));
+  Process second(task(1, options, command, 4));
+  Process third(task(2, options, command, 4));
+  Process fourth(task(3, options, command, 4));
+  ASSERT_TRUE(first.wait_for("ready\nready\nready\nready"));
+  first.kill(SIGTERM);
+  const Result result = first.finish();
+  EXPECT_EQ(result.status, 0) << "mpirun has ended them";
+  EXPECT_THAT(result.output, HasSubstr("asked\nasked\nasked\nasked"));
 }
 
 TEST_F(LaunchTest, ASecondSignalEndsWhatDoesNotHear) {
