@@ -9,7 +9,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/lockstep/launch/link.h"
@@ -50,7 +49,7 @@ int relay(Link& link) {
 
 std::string agent_address(std::uint16_t port, const std::string& token) { return fmt::format("{} {}", port, token); }
 
-std::string agent_command() { return std::filesystem::read_symlink("/proc/self/exe").string() + " " + kAgentCommand; }
+std::string agent_command() { return fmt::format("/proc/{}/exe {}", getpid(), kAgentCommand); }
 
 std::string to_text(const Call& call) { return nlohmann::json({call.token, call.host, call.command}).dump(); }
 

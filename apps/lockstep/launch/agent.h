@@ -13,7 +13,8 @@ inline constexpr const char* kAgentVariable = "LOCKSTEP_LAUNCH_AGENT";
 inline constexpr const char* kAgentCommand = "launch-agent";
 
 std::string agent_address(std::uint16_t port, const std::string& token);
-/// For mpirun's plm_rsh_agent: this program, as an agent.
+/// For mpirun's plm_rsh_agent, while this process lives: its program, as an agent. mpirun would cut the program's own
+/// path at spaces.
 std::string agent_command();
 
 /// What an agent asks for.
