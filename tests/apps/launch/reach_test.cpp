@@ -1,12 +1,13 @@
 #include "apps/lockstep/launch/reach.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+
+#include <algorithm>
 
 #include "allreduce/watch/socket.h"
 
