@@ -124,9 +124,10 @@ std::vector<std::string> try_to_reach(const std::vector<Target>& targets, std::c
   std::vector<std::string> failures;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (reached[i]) continue;
-    const auto own = std::ranges::equal_range(attempts, i, {}, &Attempt::target);
-    failures.push_back(own.empty() ? targets[i].host + ": it has no address"
-                                   : describe(targets[i], *std::ranges::min_element(own, {}, vagueness)));
+    const auto first = std::ranges::lower_bound(attempts, i, {}, &Attempt::target);
+    const auto last = std::ranges::upper_bound(attempts, i, {}, &Attempt::target);
+    failures.push_back(first == last ? targets[i].host + ": it has no address"
+                                     : describe(targets[i], *std::ranges::min_element(first, last, {}, vagueness)));
   }
   return failures;
 }

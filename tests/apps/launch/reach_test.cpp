@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "allreduce/watch/socket.h"
 
@@ -30,10 +31,9 @@ class Silence {
     inet_pton(AF_INET, "127.0.0.2", &place.sin_addr);
     auto* address = reinterpret_cast<sockaddr*>(&place);
     socklen_t size = sizeof(place);
-    bind(listener_.get(), address, size);
-    listen(listener_.get(), 0);
-    getsockname(listener_.get(), address, &size);
-    connect(visitor_.get(), address, size);
+    if (bind(listener_.get(), address, size) != 0 || listen(listener_.get(), 0) != 0 ||
+        getsockname(listener_.get(), address, &size) != 0 || connect(visitor_.get(), address, size) != 0)
+      throw std::runtime_error("no port of 127.0.0.2");
     port_ = ntohs(place.sin_port);
   }
   std::uint16_t port() const { return port_; }
