@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <string_view>
@@ -16,6 +17,7 @@ namespace {
 // Below the ports that systems give to outgoing connections.
 constexpr int kFirstPort = 15000;
 constexpr int kPorts = 15000;
+constexpr unsigned char kDelete = 0x7f;
 
 [[noreturn]] void refuse(std::string_view needed, std::string_view given) {
   throw Error(ErrorCategory::input, "launch", needed, given);
@@ -146,7 +148,9 @@ MeetingPoint parse_address(const std::string& where, const std::string& address)
     port = std::string_view(address).substr(colon + 1);
     if (port.empty()) throw wrong();
   }
-  if (point.host.empty() || point.host.find_first_of(" \t/,") != std::string::npos) throw wrong();
+  // A name with a line's end would begin a new line in what is printed for a shell.
+  const auto is_of_no_name = [](unsigned char c) { return c <= ' ' || c == kDelete || c == '/' || c == ','; };
+  if (point.host.empty() || std::ranges::any_of(point.host, is_of_no_name)) throw wrong();
   if (port.empty()) return point;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), point.port);
   if (error != std::errc{} || end != port.data() + port.size() || point.port == 0) throw wrong();

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 #include <span>
 #include <utility>
+
+#include "allreduce/watch/token.h"
 
 namespace lockstep::allreduce {
 namespace {
@@ -15,11 +16,6 @@ using Link = RankView::Link;
 
 constexpr double kStrangersPatience = 5;  // seconds to say who one is
 constexpr std::size_t kMostStrangers = 256;
-
-std::string random_token() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-}
 
 std::optional<Finding> loud(const std::optional<Verdict>& verdict) {
   if (!verdict) return std::nullopt;

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <sstream>
 
 #include "apps/lockstep/launch/first_task.h"
@@ -27,9 +28,10 @@ the first of these that the environment has:
   3. Slurm's step, where srun does not speak PMIx: SLURM_PROCID, SLURM_STEP_NUM_TASKS and SLURM_STEP_NODELIST. Tasks meet
      at the first node, at port 15000 + SLURM_JOB_ID modulo 15000.
 
-Exit status: the command's, as mpirun reports it; 2 where the environment contradicts itself; 4 where a task does not
-come, is lost, or cannot reach another host. The first SIGTERM, SIGINT or SIGHUP goes to ranks, which may save what they
-have; the next ends the job.)";
+Exit status: the command's, as mpirun reports it (128 + N where signal N ended it); 2 where the environment contradicts
+itself or there is no mpirun; 4 where a task does not come, is lost, or cannot reach another host; 128 + N on signal N
+before the command runs. The first SIGTERM, SIGINT or SIGHUP goes to ranks, which may save what they have; the next of the
+same task ends the job.)";
 
 struct LaunchArguments {
   launch::LaunchOptions options;
@@ -70,12 +72,33 @@ void require_meeting_point(const strategy::Task& task) {
               fmt::format("got \"{}\" and {}", task.meeting.host, task.meeting.port));
 }
 
+/// "HOST:PORT", or one of them alone (":PORT"), with the other of `told`.
+strategy::MeetingPoint meeting_point(const std::string& given, const strategy::MeetingPoint& told) {
+  if (given.starts_with(':')) return {.host = told.host, .port = strategy::parse_address("launch", "any" + given).port};
+  strategy::MeetingPoint point = strategy::parse_address("launch", given);
+  if (point.port == 0) point.port = told.port;
+  return point;
+}
+
+/// mpirun takes "a:2" and "a,b" for more than a name.
+void require_host_name(const std::string& name) {
+  const bool is_name = std::ranges::all_of(
+      name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_'; });
+  if (is_name && !name.starts_with('-')) return;
+  throw Error(ErrorCategory::input, "launch", "needed a name of letters, digits, dots and dashes for --host",
+              fmt::format("got \"{}\"", name));
+}
+
 /// The roles as comments of a shell, then the line.
 void print_line(const strategy::Task& task, const launch::MpirunOptions& options) {
   if (task.hosts.empty())
     throw Error(ErrorCategory::input, "launch",
                 "needed the host of every rank for --print, as TF_CONFIG and srun tell them",
-                fmt::format("{} does not tell", task.source));
+                fmt::format("got none from {}", task.source));
+  for (const std::string& host : task.hosts)
+    if (host.find(':') != std::string::npos)
+      throw Error(ErrorCategory::input, "launch", "needed names or IPv4 addresses of hosts for --print",
+                  fmt::format("got \"{}\", which mpirun takes for a host and its number of ranks", host));
   for (std::size_t rank = 0; rank < task.names.size(); ++rank)
     fmt::print("# rank {}: {} on {}{}\n", rank, task.names[rank], task.hosts[rank],
                rank == 0 ? ", writes checkpoints" : "");
@@ -90,16 +113,21 @@ int leave(const launch::Ending& ending, const strategy::Task& task) {
 
 int launch_task(const LaunchArguments& arguments) {
   strategy::Task task = require_task(strategy::process_environment());
-  if (!arguments.meet.empty()) {
-    task.meeting = strategy::parse_address("launch", arguments.meet);
-  }
+  require_host_name(arguments.options.host);
+  if (!arguments.meet.empty()) task.meeting = meeting_point(arguments.meet, task.meeting);
   if (arguments.print) {
-    print_line(task, arguments.options.mpirun);
+    if (task.source != "srun" || task.rank == 0)
+      print_line(task, arguments.options.mpirun);  // it starts this everywhere
     return 0;
   }
   require_meeting_point(task);
   if (task.rank == 0) return launch::FirstTask(arguments.options, task).run();
-  return leave(launch::OtherTask(arguments.options, task).run(), task);
+  try {
+    return leave(launch::OtherTask(arguments.options, task).run(), task);
+  } catch (const Error& error) {  // of this task alone: rank 0 does not say it
+    fmt::print(stderr, "lockstep: error: {}\n", error.what());
+    return exit_status(error.category());
+  }
 }
 
 }  // namespace
@@ -113,7 +141,8 @@ void add_launch_command(CLI::App& program, const Invocation& invocation, int& st
       ->add_option("--timeout", options.timeout, "Seconds for all tasks to come, and for mpirun to reach their hosts")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
-  command->add_option("--meet", arguments->meet, "HOST:PORT of rank 0, in place of what the environment says");
+  command->add_option("--meet", arguments->meet,
+                      "HOST:PORT of rank 0, in place of what the environment says; or one of them, as :PORT");
   command->add_option(
       "--job", options.job,
       "A name that all tasks of the job give, and no others do; by default of what the environment says");
@@ -123,7 +152,7 @@ void add_launch_command(CLI::App& program, const Invocation& invocation, int& st
   command
       ->add_option("--interface", options.mpirun.interface,
                    "Network interfaces or networks (eth0, 10.0.0.0/8) of MPI; any: its own choice; auto: the one by "
-                   "which the tasks met, where it has the same name on all hosts")
+                   "which the tasks met, where it has the same name on all hosts and Open MPI is told of no other")
       ->capture_default_str();
   command->add_option("--mpirun", arguments->mpirun,
                       "More options of mpirun, separated by spaces, such as \"--map-by slot:PE=8\"; ranks are bound to "

@@ -32,6 +32,18 @@ std::vector<std::string> words(const std::string& text) {
   return all;
 }
 
+/// Of all its threads.
+std::vector<pid_t> children_of(pid_t process) {
+  std::vector<pid_t> children;
+  std::error_code gone;
+  std::filesystem::directory_iterator thread(fmt::format("/proc/{}/task", process), gone);
+  for (; thread != std::filesystem::directory_iterator(); thread.increment(gone)) {
+    std::ifstream list(thread->path() / "children");
+    for (pid_t child = 0; list >> child;) children.push_back(child);
+  }
+  return children;
+}
+
 [[noreturn]] void become(const std::vector<std::string>& command, int output, const std::filesystem::path& errors) {
   dup2(output, STDOUT_FILENO);
   const int file = open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -91,11 +103,15 @@ Process::~Process() {
   std::filesystem::remove(errors_);
 }
 
-std::vector<pid_t> Process::children() const {
-  std::vector<pid_t> children;
-  std::ifstream list(fmt::format("/proc/{0}/task/{0}/children", id_));
-  for (pid_t child = 0; list >> child;) children.push_back(child);
-  return children;
+std::vector<pid_t> Process::children() const { return children_of(id_); }
+
+std::vector<pid_t> Process::descendants() const {
+  std::vector<pid_t> found = children();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::vector<pid_t> more = children_of(found[i]);
+    found.insert(found.end(), more.begin(), more.end());
+  }
+  return found;
 }
 
 bool Process::wait_for(const std::string& text) {

@@ -36,6 +36,8 @@ class Process {
   pid_t id() const { return id_; }
   /// Processes that it started.
   std::vector<pid_t> children() const;
+  /// Those, and the processes that they started.
+  std::vector<pid_t> descendants() const;
   /// Reads standard output until a line contains `text`. False where it ended before.
   bool wait_for(const std::string& text);
   void kill(int signal) const;

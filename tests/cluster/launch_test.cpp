@@ -55,6 +55,16 @@ TEST_F(LaunchOnHosts, TrainsAsOneJob) {
   EXPECT_EQ(results[0].event("end")["steps"], 8);
 }
 
+TEST_F(LaunchOnHosts, TrainsWhereHostsCallTheirInterfacesDifferently) {
+  stand(2);
+  const std::string change = "ip link set eth0 down && ip link set eth0 name eno1 && ip link set eno1 up";
+  ASSERT_EQ(on(0, {"sh", "-c", change}).status, 0);
+  const auto results = job(2, "", lockstep("train --model mlp --data synthetic:8x8x1:4:512 --log-format json"));
+  for (const Result& result : results) ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(results[0].event("start")["devices"][0]["interface"], "eno1");
+  EXPECT_EQ(results[0].event("start")["devices"][1]["interface"], "eth0");
+}
+
 TEST_F(LaunchOnHosts, NamesAHostThatCannotBeReached) {
   stand(2);
   ASSERT_EQ(run(cluster({"cut", "--name", name(), "1"})).status, 0);

@@ -162,8 +162,8 @@ TEST(ParseAddress, TakesNamesAndAddresses) {
 }
 
 TEST(ParseAddress, RefusesWhatIsNone) {
-  for (const char* address :
-       {"", ":1", "a:", "a:0", "a:65536", "a:-1", "a:1x", "a b:1", "http://a:1", "[::1", "[::1]:", "[::1]2"})
+  for (const char* address : {"", ":1", "a:", "a:0", "a:65536", "a:-1", "a:1x", "a b:1", "http://a:1", "[::1",
+                              "[::1]:", "[::1]2", "a\nb:1", "a\x7f:1"})
     EXPECT_THAT(refusal([&] { parse_address("x", address); }), HasSubstr("[x] needed an address \"host:port\"; got "))
         << address;
 }

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/lockstep/launch/link.h"
@@ -49,7 +49,7 @@ int relay(Link& link) {
 
 std::string agent_address(std::uint16_t port, const std::string& token) { return fmt::format("{} {}", port, token); }
 
-std::string agent_command() { return std::filesystem::read_symlink("/proc/self/exe").string() + " " + kAgentCommand; }
+std::string agent_command() { return fmt::format("/proc/{}/exe {}", getpid(), kAgentCommand); }
 
 std::string to_text(const Call& call) { return nlohmann::json({call.token, call.host, call.command}).dump(); }
 
@@ -61,6 +61,8 @@ Call parse_call(const std::string& text) {
 }
 
 int run_agent(const std::vector<std::string>& words) {
+  // mpirun, which starts it with the signal unblocked, takes its end for that of the daemon.
+  std::signal(SIGTERM, SIG_IGN);
   const char* given = std::getenv(kAgentVariable);
   const std::string address = given == nullptr ? "" : given;
   const std::size_t space = address.find(' ');

@@ -13,7 +13,8 @@ inline constexpr const char* kAgentVariable = "LOCKSTEP_LAUNCH_AGENT";
 inline constexpr const char* kAgentCommand = "launch-agent";
 
 std::string agent_address(std::uint16_t port, const std::string& token);
-/// For mpirun's plm_rsh_agent: this program, as an agent.
+/// For mpirun's plm_rsh_agent, while this process lives: its program, as an agent. mpirun would cut the program's own
+/// path at spaces.
 std::string agent_command();
 
 /// What an agent asks for.
@@ -27,7 +28,7 @@ std::string to_text(const Call& call);
 Call parse_call(const std::string& text);
 
 /// `words`: the host, then the command, as ssh takes them. Prints what the command prints, and returns its exit status;
-/// 255 where it cannot be run.
+/// 255 where it cannot be run. Does not hear SIGTERM, as mpirun does not (child.h).
 int run_agent(const std::vector<std::string>& words);
 
 }  // namespace lockstep::apps::launch

@@ -19,6 +19,7 @@ struct Arrival {
   std::vector<int> processors = {};         ///< that it may run on
   std::string gpus = {};                    ///< CUDA_VISIBLE_DEVICES
   std::string interface = {};               ///< by which it came
+  std::string towards = {};                 ///< the first task's interface to it, which that one finds out
   std::vector<std::string> addresses = {};  ///< of its host
   std::uint16_t port = 0;                   ///< where its host can be tried to be reached
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -11,6 +12,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <system_error>
@@ -19,9 +22,6 @@
 
 namespace lockstep::apps::launch {
 namespace {
-
-constexpr int kCannotExecute = 127;
-constexpr int kSignalStatus = 128;
 
 sigset_t watched_signals() {
   sigset_t set;
@@ -37,7 +37,8 @@ struct Pipe {
 
 Pipe make_pipe() {
   std::array<int, 2> ends{-1, -1};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw Error(ErrorCategory::communication, "launch", "needed a pipe", std::generic_category().message(errno));
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {allreduce::FileDescriptor(ends[0]), allreduce::FileDescriptor(ends[1])};
 }
@@ -65,9 +66,10 @@ void run_on(const std::vector<int>& processors) {
   sched_setaffinity(0, sizeof(mask), &mask);
 }
 
-/// Between fork and exec of a process of one thread.
+/// Between fork and exec of a process of one thread. `failure`: for the number of the error where there is none.
 [[noreturn]] void become(const std::vector<char*>& words, const std::vector<char*>& environment,
-                         const ChildOptions& options, const Pipe& output, const Pipe& errors, pid_t parent) {
+                         const ChildOptions& options, const Pipe& output, const Pipe& errors, const Pipe& failure,
+                         pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, kEndSignal);
   if (getppid() != parent) _exit(kSignalStatus + kEndSignal);
@@ -82,15 +84,30 @@ void run_on(const std::vector<int>& processors) {
     dup2(errors.writing.get(), STDERR_FILENO);
   }
   execvpe(words[0], words.data(), environment.data());
-  const std::string why = fmt::format("lockstep: error: [launch] needed {} in PATH; {}\n", words[0],
-                                      std::generic_category().message(errno));
-  static_cast<void>(!write(STDERR_FILENO, why.data(), why.size()));
-  _exit(kCannotExecute);
+  const int error = errno;
+  static_cast<void>(!write(failure.writing.get(), &error, sizeof(error)));
+  _exit(EXIT_FAILURE);
 }
 
+/// Why `started` has not become what it was to be; 0: it has, which closed its end.
+int error_of(Pipe& started) {
+  started.writing = allreduce::FileDescriptor();
+  pollfd told{.fd = started.reading.get(), .events = POLLIN, .revents = 0};
+  poll(&told, 1, -1);
+  int error = 0;
+  return read(started.reading.get(), &error, sizeof(error)) == static_cast<ssize_t>(sizeof(error)) ? error : 0;
+}
+
+/// The system lists them by thread, and mpirun starts many ranks from several.
 std::vector<pid_t> children_of(pid_t process) {
-  std::ifstream list(fmt::format("/proc/{0}/task/{0}/children", process));
-  return {std::istream_iterator<pid_t>(list), {}};
+  std::vector<pid_t> children;
+  std::error_code gone;
+  std::filesystem::directory_iterator thread(fmt::format("/proc/{}/task", process), gone);
+  for (; thread != std::filesystem::directory_iterator(); thread.increment(gone)) {
+    std::ifstream list(thread->path() / "children");
+    children.insert(children.end(), std::istream_iterator<pid_t>(list), {});
+  }
+  return children;
 }
 
 bool is_rank(pid_t process) {
@@ -119,19 +136,25 @@ Child::Child(const std::vector<std::string>& command, const ChildOptions& option
   const std::vector<char*> environment_pointers = pointers(environment);
   Pipe output = options.captured ? make_pipe() : Pipe{};
   Pipe errors = options.captured ? make_pipe() : Pipe{};
+  Pipe failure = make_pipe();
   const pid_t parent = getpid();
   id_ = fork();
   if (id_ < 0)
     throw Error(ErrorCategory::communication, "launch", "needed a process", std::generic_category().message(errno));
-  if (id_ == 0) become(word_pointers, environment_pointers, options, output, errors, parent);
+  if (id_ == 0) become(word_pointers, environment_pointers, options, output, errors, failure, parent);
   setpgid(id_, id_);  // whoever comes first
+  if (const int error = error_of(failure); error != 0) {
+    waitpid(id_, nullptr, 0);
+    throw Error(ErrorCategory::input, "launch", fmt::format("needed {} in PATH", command.front()),
+                std::generic_category().message(error));
+  }
   output_ = std::move(output.reading);
   errors_ = std::move(errors.reading);
 }
 
 Child::~Child() {
   if (status()) return;
-  signal_group(SIGKILL);
+  end_by_force();
   waitpid(id_, nullptr, 0);
 }
 
@@ -148,6 +171,11 @@ void Child::signal(int signal) const {
 
 void Child::signal_group(int signal) const {
   if (!status_) kill(-id_, signal);
+}
+
+void Child::end_by_force() const {
+  for (const pid_t rank : ranks()) kill(rank, SIGKILL);
+  signal_group(SIGKILL);
 }
 
 std::vector<pid_t> Child::ranks() const {

@@ -21,13 +21,19 @@ struct ChildOptions {
 /// would then give its ranks no time to save what they have.
 inline constexpr int kEndSignal = SIGINT;
 
+/// Of a process that a signal ended: this and the signal.
+inline constexpr int kSignalStatus = 128;
+
+/// Whether a signal is the wish that a job ends.
+inline bool asks_to_stop(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
+
 /// Runs in a process group of its own, with SIGTERM blocked, and without the variables that tell which of the tasks of
 /// a job a process is. Where this process is killed it is told to end.
 class Child {
  public:
-  /// Throws Error (communication) where the system has no process to give.
+  /// Throws Error: (input) where there is no such program, (communication) where the system has no process to give.
   Child(const std::vector<std::string>& command, const ChildOptions& options);
-  /// Ends it, and all of its group.
+  /// Ends it by force.
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -37,6 +43,8 @@ class Child {
   std::optional<int> status();
   void signal(int signal) const;
   void signal_group(int signal) const;
+  /// With its group, and with its ranks, which have groups of their own and would stay.
+  void end_by_force() const;
   /// The ranks of MPI that it, or a process that it started, has started.
   std::vector<pid_t> ranks() const;
 

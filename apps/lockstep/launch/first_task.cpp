@@ -7,10 +7,9 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <random>
 
+#include "allreduce/watch/token.h"
 #include "apps/lockstep/launch/agent.h"
 #include "device/cpu.h"
 #include "device/error.h"
@@ -19,17 +18,16 @@
 namespace lockstep::apps::launch {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int kSignalStatus = 128;
+constexpr const char* kNotOurs = "it speaks otherwise";
 constexpr int kSshFailed = 255;        // what ssh says of itself
 constexpr std::size_t kMostNamed = 8;  // ranks and pairs in a message
 constexpr seconds kProbeTime(5);       // for a host to answer another
 constexpr seconds kProbeReportTime(15);
 constexpr seconds kLeaveTime(7);  // for the others to leave
 constexpr seconds kEndTime(10);   // for mpirun to end its ranks, after it was told to
-constexpr seconds kSameStop(2);   // schedulers signal all tasks of a job at once: that is one wish
+constexpr seconds kSameStop(2);   // whoever signals a task twice at once has one wish
 constexpr seconds kLook(1);
 
 Error lost(const Visitor& visitor) {
@@ -37,21 +35,19 @@ Error lost(const Visitor& visitor) {
           fmt::format("rank {} on host {} is gone: {}", visitor.task->rank, visitor.task->host, visitor.link.reason())};
 }
 
-/// Without mpirun its ranks would stay.
-void end_by_force(const Child& mpirun) {
-  for (const pid_t rank : mpirun.ranks()) kill(rank, SIGKILL);
-  mpirun.signal_group(SIGKILL);
+bool environment_chooses_networks() {
+  constexpr std::string_view kOption = "OMPI_MCA_";
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view whole = *entry;
+    if (whole.starts_with(kOption) && chooses_networks(whole.substr(0, whole.find('=')))) return true;
+  }
+  return false;
 }
 
 /// Left before mpirun was there because of a signal.
 struct Stopped {
   int signal = 0;
 };
-
-std::string random_token() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
-}
 
 /// "rank 1, worker:1, of host b", as far as that is known.
 std::string describe(const strategy::Task& task, int rank) {
@@ -77,7 +73,8 @@ FirstTask::FirstTask(const LaunchOptions& options, const strategy::Task& task)
     : options_(options),
       task_(task),
       meeting_(task.ranks > 1 ? task.meeting.port : std::uint16_t{0}),
-      token_(random_token()) {
+      token_(allreduce::random_token()) {
+  allow_connections(task.ranks);
   Arrival mine = describe_this_task(task, options.job, options.host);
   mine.port = meeting_.port();
   mine.host = device::host_name();  // by which mpirun knows where it is
@@ -121,7 +118,7 @@ void FirstTask::gather() {
         try {
           admit(visitor, parse_arrival(event.frame->text));
         } catch (const nlohmann::json::exception&) {
-          visitor.link.close("it speaks otherwise");
+          visitor.link.close(kNotOurs);
         }
       } else if (!event.frame && visitor.task) {
         tasks_.erase(visitor.task->rank);  // it may come again: started anew, for example
@@ -131,7 +128,7 @@ void FirstTask::gather() {
   }
 }
 
-void FirstTask::admit(Visitor& visitor, const Arrival& task) {
+void FirstTask::admit(Visitor& visitor, Arrival task) {
   const Arrival& mine = tasks_.at(0);
   if (task.job != mine.job) {
     visitor.link.send(
@@ -142,6 +139,9 @@ void FirstTask::admit(Visitor& visitor, const Arrival& task) {
                                     mine.job, task.job)})});
     return;
   }
+  if (task.rank < 0 || task.rank >= task.ranks) return visitor.link.close(kNotOurs);
+  task.towards = device::way_to(visitor.link.peer()).interface;
+  visitor.task = task;  // it is of the job from now on, and is told where that fails
   if (task.ranks != mine.ranks)
     throw Error(ErrorCategory::input, "launch", "needed tasks that know the same number of tasks",
                 fmt::format("rank 0 on host {} knows {}, rank {} on host {} knows {}", mine.host, mine.ranks, task.rank,
@@ -149,8 +149,7 @@ void FirstTask::admit(Visitor& visitor, const Arrival& task) {
   if (const auto found = tasks_.find(task.rank); found != tasks_.end())
     throw Error(ErrorCategory::input, "launch", "needed one task for each rank",
                 fmt::format("rank {} came from host {} and from host {}", task.rank, found->second.host, task.host));
-  visitor.task = task;
-  tasks_.emplace(task.rank, task);
+  tasks_.emplace(task.rank, std::move(task));
   visitor.link.send({FrameKind::welcome});
 }
 
@@ -163,7 +162,7 @@ std::string FirstTask::missing_ranks() const {
 
 void FirstTask::stop_on_signals() {
   for (const int signal : signals_.take())
-    if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) throw Stopped{signal};
+    if (asks_to_stop(signal)) throw Stopped{signal};
 }
 
 std::vector<Target> FirstTask::targets_of(std::size_t host) const {
@@ -179,7 +178,7 @@ std::vector<Target> FirstTask::targets_of(std::size_t host) const {
 void FirstTask::probe() {
   if (plan_.hosts.size() == 1) return;
   for (std::size_t host = 1; host < plan_.hosts.size(); ++host)
-    visitor_of(plan_.hosts[host].ranks.front())->link.send({FrameKind::probe, to_text(targets_of(host))});
+    visitor_of(plan_.hosts[host].ranks.front()).link.send({FrameKind::probe, to_text(targets_of(host))});
   std::vector<std::string> failures;
   const auto add = [&](const std::string& from, const std::vector<std::string>& found) {
     for (const std::string& one : found) failures.push_back(fmt::format("host {} does not reach {}", from, one));
@@ -197,7 +196,13 @@ void FirstTask::probe() {
       if (!event.frame && task) throw lost(*event.visitor);
       if (!event.frame || event.frame->kind != FrameKind::probed || !task) continue;
       const auto host = std::ranges::find(plan_.hosts, task->rank, [](const Host& one) { return one.ranks.front(); });
-      add(host->name, nlohmann::json::parse(event.frame->text).get<std::vector<std::string>>());
+      if (host == plan_.hosts.end()) continue;  // nobody has asked it
+      try {
+        add(host->name, nlohmann::json::parse(event.frame->text).get<std::vector<std::string>>());
+      } catch (const nlohmann::json::exception&) {
+        event.visitor->link.close(kNotOurs);
+        throw lost(*event.visitor);
+      }
       ++reports;
     }
     stop_on_signals();
@@ -209,7 +214,9 @@ void FirstTask::probe() {
 // ---- While mpirun runs
 
 int FirstTask::run_mpirun() {
-  MpirunHere here{.as_root = geteuid() == 0, .within_slurm = std::getenv("SLURM_JOB_ID") != nullptr};
+  MpirunHere here{.as_root = geteuid() == 0,
+                  .within_slurm = std::getenv("SLURM_JOB_ID") != nullptr,
+                  .on_chosen_networks = environment_chooses_networks()};
   const std::vector<int> processors = plan_.hosts[0].processors;
   if (plan_.hosts.size() == 1) {
     plan_.hosts[0].name = "localhost";
@@ -222,7 +229,7 @@ int FirstTask::run_mpirun() {
   auto deadline = Clock::time_point::max();
   while (!mpirun.status()) {
     for (const Event& event : meeting_.wait(signals_, Clock::now() + kLook)) serve(event, mpirun);
-    for (const int signal : signals_.take()) take_signal(signal, mpirun);
+    for (const int signal : signals_.take()) take_signal(signal, task_.rank, mpirun);
     // mpirun waits for its daemons for ever. Ranks that have come and gone unseen do not keep it for long.
     started_ = started_ || plan_.hosts.size() == 1 || !mpirun.ranks().empty();
     if (!started_ && !failure_ && Clock::now() >= start_deadline) failure_ = unstarted();
@@ -230,7 +237,7 @@ int FirstTask::run_mpirun() {
       mpirun.signal(kEndSignal);
       deadline = Clock::now() + kEndTime;
     }
-    if (Clock::now() >= deadline) end_by_force(mpirun);
+    if (Clock::now() >= deadline) mpirun.end_by_force();
   }
   return *mpirun.status();
 }
@@ -261,7 +268,7 @@ void FirstTask::serve(const Event& event, Child& mpirun) {
       started_ = true;
       return;
     case FrameKind::signal:
-      if (visitor.task) take_signal(std::atoi(event.frame->text.c_str()), mpirun);
+      if (visitor.task) take_signal(std::atoi(event.frame->text.c_str()), visitor.task->rank, mpirun);
       return;
     default:
       return;
@@ -276,7 +283,7 @@ void FirstTask::answer_call(Visitor& agent, const std::string& text) {
     return;
   }
   agent.agent_of = static_cast<std::size_t>(host - plan_.hosts.begin());
-  visitor_of(host->ranks.front())->link.send({FrameKind::run, nlohmann::json({call.command, host->processors}).dump()});
+  visitor_of(host->ranks.front()).link.send({FrameKind::run, nlohmann::json({call.command, host->processors}).dump()});
 }
 
 void FirstTask::pass_to_agent(const Visitor& visitor, const Frame& frame) {
@@ -285,26 +292,29 @@ void FirstTask::pass_to_agent(const Visitor& visitor, const Frame& frame) {
     if (other.agent_of && plan_.hosts[*other.agent_of].ranks.front() == visitor.task->rank) other.link.send(frame);
 }
 
-void FirstTask::take_signal(int signal, Child& mpirun) {
+void FirstTask::take_signal(int signal, int rank, Child& mpirun) {
   if (signal == SIGUSR1 || signal == SIGUSR2) return mpirun.signal(signal);  // which hands it on to all ranks
-  if (signal != SIGTERM && signal != SIGINT && signal != SIGHUP) return;
+  if (!asks_to_stop(signal)) return;
   const auto now = Clock::now();
+  const bool first_of_task = wished_.insert(rank).second;
+  if (stops_ > 0 && first_of_task) return;
   if (stops_ > 0 && now - last_stop_ < (stops_ == 1 ? kSameStop : kEndTime)) return;
   last_stop_ = now;
   ++stops_;
-  // mpirun itself would give its ranks no time: they are asked first, and may save what they have.
+  // mpirun itself would give its ranks no time: they are asked first, and may save what they have. A training does so
+  // on SIGTERM and SIGINT.
   const std::vector<pid_t> ranks = stops_ == 1 ? mpirun.ranks() : std::vector<pid_t>{};
-  for (const pid_t rank : ranks) kill(rank, signal);
+  for (const pid_t one : ranks) kill(one, signal == SIGHUP ? SIGTERM : signal);
   if (!ranks.empty()) return;
   if (stops_ <= 2)
     mpirun.signal(kEndSignal);
   else
-    end_by_force(mpirun);
+    mpirun.end_by_force();
 }
 
-Visitor* FirstTask::visitor_of(int rank) {
+Visitor& FirstTask::visitor_of(int rank) {
   for (Visitor& visitor : meeting_.visitors())
-    if (visitor.task && visitor.task->rank == rank) return &visitor;
+    if (visitor.task && visitor.task->rank == rank) return visitor;
   throw Error(ErrorCategory::communication, "launch", "needed every task until the end of the job",
               fmt::format("rank {} is gone", rank));
 }
@@ -315,8 +325,10 @@ void FirstTask::dismiss(const Ending& ending, FrameKind kind) {
   for (Visitor& visitor : meeting_.visitors())
     if (visitor.task) visitor.link.send({kind, to_text(ending)});
   while (Clock::now() < deadline &&
-         std::ranges::any_of(meeting_.visitors(), [](const Visitor& one) { return one.task && !one.left; }))
+         std::ranges::any_of(meeting_.visitors(), [](const Visitor& one) { return one.task && !one.left; })) {
     meeting_.wait(signals_, deadline);
+    signals_.take();  // one that stays would end every wait
+  }
 }
 
 }  // namespace lockstep::apps::launch

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ class FirstTask {
   using Clock = Meeting::Clock;
 
   void gather();
-  void admit(Visitor& visitor, const Arrival& task);
+  void admit(Visitor& visitor, Arrival task);
   void probe();
   std::vector<Target> targets_of(std::size_t host) const;
   int run_mpirun();
@@ -35,10 +36,10 @@ class FirstTask {
   void serve(const Event& event, Child& mpirun);
   void answer_call(Visitor& agent, const std::string& text);
   void pass_to_agent(const Visitor& visitor, const Frame& frame);
-  void take_signal(int signal, Child& mpirun);
+  void take_signal(int signal, int rank, Child& mpirun);
   void stop_on_signals();
   void dismiss(const Ending& ending, FrameKind kind);
-  Visitor* visitor_of(int rank);
+  Visitor& visitor_of(int rank);
   std::string missing_ranks() const;
 
   const LaunchOptions& options_;
@@ -47,8 +48,9 @@ class FirstTask {
   Meeting meeting_;
   std::map<int, Arrival> tasks_;  // by rank
   JobPlan plan_;
-  std::string token_;  // that agents of our mpirun know
-  int stops_ = 0;      // signals that asked the job to end
+  std::string token_;     // that agents of our mpirun know
+  int stops_ = 0;         // wishes that the job ends
+  std::set<int> wished_;  // the ranks whose tasks were sent such a signal
   Clock::time_point last_stop_{};
   bool started_ = false;          // whether ranks have been seen
   std::optional<Error> failure_;  // why the job is ended before its time

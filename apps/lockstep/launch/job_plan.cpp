@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "allreduce/watch/socket.h"
 #include "device/error.h"
 
 namespace lockstep::apps::launch {
@@ -38,6 +39,11 @@ std::vector<std::size_t> add_hosts(JobPlan& plan, const std::vector<std::string>
   return host_of_rank;
 }
 
+/// What mpirun takes for the host that it runs on.
+bool means_this_host(const std::string& name) {
+  return name == "localhost" || name.starts_with("localhost.") || allreduce::is_loopback(name);
+}
+
 void add_runs(JobPlan& plan, const std::vector<std::size_t>& hosts, const std::vector<std::string>& gpus) {
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     if (plan.runs.empty() || plan.runs.back().host != hosts[rank] || plan.runs.back().gpus != gpus[rank])
@@ -46,11 +52,11 @@ void add_runs(JobPlan& plan, const std::vector<std::size_t>& hosts, const std::v
   }
 }
 
-/// The interface of all that came from other hosts, where it is one.
+/// The interface at both ends of all ways from other hosts, where it is one.
 std::string common_interface(const std::vector<Arrival>& tasks) {
   std::set<std::string> interfaces;
   for (const Arrival& task : tasks)
-    if (task.place != tasks.front().place) interfaces.insert(task.interface);
+    if (task.place != tasks.front().place) interfaces.insert({task.interface, task.towards});
   return interfaces.size() == 1 ? *interfaces.begin() : "";
 }
 
@@ -75,6 +81,14 @@ bool says_where(const std::vector<std::string>& words) {
     const std::string_view name = std::string_view(word).substr(std::min(word.size(), word.find_first_not_of('-')));
     return word.starts_with('-') && std::ranges::find(kBinding, name) != std::end(kBinding);
   });
+}
+
+/// Those that Open MPI is told to use; empty: none.
+std::string networks(const JobPlan& plan, const MpirunOptions& options, const MpirunHere& here) {
+  if (plan.hosts.size() == 1 || options.interface == "any") return "";
+  if (options.interface != "auto") return options.interface;
+  // Together with those that are left out, or others, ours would be refused.
+  return here.on_chosen_networks || std::ranges::any_of(options.more, chooses_networks) ? "" : plan.interface;
 }
 
 void add(std::vector<std::string>& words, std::initializer_list<std::string> more) {
@@ -109,7 +123,8 @@ JobPlan plan_job(const std::vector<Arrival>& tasks) {
   std::vector<std::string> names;
   for (const Arrival& task : tasks) {
     places.push_back(task.place);
-    names.push_back(task.host);
+    const bool misleads = task.place != tasks.front().place && means_this_host(task.host);
+    names.push_back(misleads ? fmt::format("host-of-rank-{}", task.rank) : task.host);
   }
   const std::vector<std::size_t> hosts = add_hosts(plan, places, names);
   for (Host& host : plan.hosts) {
@@ -141,6 +156,10 @@ JobPlan plan_job_on(const std::vector<std::string>& hosts) {
   return plan;
 }
 
+bool chooses_networks(std::string_view name) {
+  return name.ends_with("tcp_if_include") || name.ends_with("tcp_if_exclude");
+}
+
 std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options) {
   return mpirun_command(plan, options, {});
 }
@@ -153,13 +172,13 @@ std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions
   if (here.within_slurm) add(words, {"--mca", "ras", "^slurm", "--mca", "plm", "^slurm"});
   if (!here.agent.empty() && plan.hosts.size() > 1) {
     add(words, {"--mca", "plm_rsh_agent", here.agent});
+    add(words, {"--mca", "plm_rsh_args", ""});                  // the environment's are for ssh
     add(words, {"--mca", "plm_rsh_no_tree_spawn", "1"});        // only here is there an agent to be asked
     add(words, {"--mca", "orte_leave_session_attached", "1"});  // a daemon's end is to be seen
     add(words, {"--mca", "orte_keep_fqdn_hostnames", "1"});     // names are ours
   }
-  const std::string interface = options.interface == "auto" ? plan.interface : options.interface;
-  if (interface != "any" && !interface.empty() && plan.hosts.size() > 1)
-    add(words, {"--mca", "oob_tcp_if_include", interface, "--mca", "btl_tcp_if_include", interface});
+  if (const std::string chosen = networks(plan, options, here); !chosen.empty())
+    add(words, {"--mca", "oob_tcp_if_include", chosen, "--mca", "btl_tcp_if_include", chosen});
   words.insert(words.end(), options.more.begin(), options.more.end());
   add_ranks(words, plan, options);
   return words;

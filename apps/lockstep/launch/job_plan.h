@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/lockstep/launch/arrival.h"
@@ -40,15 +41,20 @@ JobPlan plan_job_on(const std::vector<std::string>& hosts);
 struct MpirunOptions {
   std::vector<std::string> command = {};  ///< of every rank
   std::vector<std::string> more = {};     ///< options of mpirun
-  std::string interface = "auto";         ///< "auto": the plan's; "any": mpirun's own choice; or names or networks
+  std::string interface = "auto";         ///< names or networks; "any": mpirun's own choice; "auto": the plan's, unless
+                                          ///< something else chooses
 };
 
 /// What it takes to start mpirun here, beside what people see with --print.
 struct MpirunHere {
-  std::string agent = {};     ///< what mpirun is to start daemons with; empty: ssh
-  bool as_root = false;       ///< this user is root
-  bool within_slurm = false;  ///< mpirun is to leave Slurm alone
+  std::string agent = {};           ///< what mpirun is to start daemons with; empty: ssh
+  bool as_root = false;             ///< this user is root
+  bool within_slurm = false;        ///< mpirun is to leave Slurm alone
+  bool on_chosen_networks = false;  ///< the environment says which networks mpirun is to use
 };
+
+/// Whether Open MPI's option or variable of this name says which networks to use: "btl_tcp_if_include".
+bool chooses_networks(std::string_view name);
 
 /// The words of mpirun's command line.
 std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options);

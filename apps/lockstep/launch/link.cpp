@@ -73,17 +73,6 @@ std::vector<Frame> Link::receive() {
   return frames;
 }
 
-void Link::flush(std::chrono::milliseconds limit) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (is_open() && !outgoing_.empty()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-    if (left <= 0) return;
-    pollfd ready{.fd = socket_.get(), .events = POLLOUT, .revents = 0};
-    poll(&ready, 1, static_cast<int>(left));
-    send_more();
-  }
-}
-
 void Link::close(const std::string& reason) {
   socket_ = allreduce::FileDescriptor();
   reason_ = reason;

@@ -3,7 +3,6 @@
 
 #include <poll.h>
 
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -27,8 +26,6 @@ class Link {
   void send(const Frame& frame);
   /// Sends what has been left over, and returns what has arrived.
   std::vector<Frame> receive();
-  /// Sends what has been left over, for `limit` at most.
-  void flush(std::chrono::milliseconds limit);
   void close(const std::string& reason);
 
   /// The numeric address of the other end.

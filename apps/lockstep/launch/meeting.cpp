@@ -11,7 +11,10 @@ std::vector<Event> Meeting::wait(const SignalQueue& signals, Clock::time_point d
   std::vector<pollfd> interests = {{.fd = signals.descriptor(), .events = POLLIN, .revents = 0},
                                    {.fd = listener_.descriptor(), .events = POLLIN, .revents = 0}};
   for (const Visitor& visitor : visitors_) interests.push_back(visitor.link.interest());
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  // What was closed here is told of at once.
+  const bool all_open = std::ranges::all_of(visitors_, [](const Visitor& visitor) { return visitor.link.is_open(); });
+  const auto left =
+      all_open ? std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count() : std::int64_t{0};
   poll(interests.data(), interests.size(), static_cast<int>(std::max<std::int64_t>(0, left)));
   while (true) {
     allreduce::FileDescriptor socket = listener_.accept();

@@ -18,7 +18,6 @@ struct Visitor {
   Link link;
   std::optional<Arrival> task = {};  ///< what it told of itself; none for an agent of mpirun, and for a stranger
   std::optional<std::size_t> agent_of = {};  ///< the host that an agent of mpirun stands for
-  bool probed = false;                       ///< whether it has told which hosts it cannot reach
   bool left = false;                         ///< its connection is over, and that has been told
 };
 

@@ -4,11 +4,9 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <csignal>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "device/error.h"
 #include "device/network.h"
@@ -19,14 +17,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int kSignalStatus = 128;
 constexpr milliseconds kAttempt(2000);  // for one address to answer
 constexpr milliseconds kPause(200);     // between attempts
 constexpr milliseconds kProbeTime(5000);
 constexpr seconds kDaemonEnds(2);    // by itself, once mpirun is gone
 constexpr seconds kDaemonLeaves(6);  // once it is told to
-
-bool asks_to_stop(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
 
 /// Waits for the descriptors, or `limit`.
 void wait_for(std::vector<pollfd> interests, milliseconds limit) {
@@ -39,6 +34,7 @@ pollfd to_read(int descriptor) { return {.fd = descriptor, .events = POLLIN, .re
 
 OtherTask::OtherTask(const LaunchOptions& options, const strategy::Task& task)
     : options_(options), task_(task), arrival_(describe_this_task(task, options.job, options.host)) {
+  allow_connections(task.ranks);
   arrival_.port = reachable_.port();
 }
 
@@ -64,8 +60,7 @@ bool OtherTask::arrive() {
     failure_.clear();
     for (const std::string& address : addresses_of(task_.meeting.host, failure_))
       if (come_to(address, deadline) || ending_) return !ending_;
-    for (const int signal : signals_.take())
-      if (asks_to_stop(signal)) ending_ = Ending{.status = kSignalStatus + signal};
+    leave_on_signals();
     if (!ending_) wait_for({to_read(signals_.descriptor())}, kPause);
   } while (!ending_ && Clock::now() < deadline);
   return false;
@@ -98,10 +93,14 @@ bool OtherTask::is_welcome(Clock::time_point deadline) {
       take(frame);  // more may have come with the welcome
     }
     if (welcome && !ending_) return true;
-    for (const int signal : signals_.take())
-      if (asks_to_stop(signal)) ending_ = Ending{.status = kSignalStatus + signal};
+    leave_on_signals();
   }
   return false;
+}
+
+void OtherTask::leave_on_signals() {
+  for (const int signal : signals_.take())
+    if (asks_to_stop(signal)) ending_ = Ending{.status = kSignalStatus + signal};
 }
 
 void OtherTask::stay() {
@@ -164,7 +163,7 @@ bool OtherTask::pass_on(allreduce::FileDescriptor& from, FrameKind kind) {
   return got > 0;
 }
 
-/// Without mpirun it ends by itself, and ends its ranks; by force it would leave them behind.
+/// Without mpirun it ends by itself, and gives its ranks the time that mpirun gives them.
 void OtherTask::let_daemon_end() {
   const auto start = Clock::now();
   bool told = false;

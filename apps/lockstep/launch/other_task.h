@@ -26,6 +26,7 @@ class OtherTask {
   bool arrive();
   bool come_to(const std::string& address, Clock::time_point deadline);
   bool is_welcome(Clock::time_point deadline);
+  void leave_on_signals();
   void stay();
   void take(const Frame& frame);
   void start_daemon(const std::string& text);

@@ -15,7 +15,16 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Arrival task_on(const std::string& host, std::vector<int> processors = {}) {
-  return {.host = host, .place = host, .processors = std::move(processors), .interface = "eth0"};
+  return {.host = host, .place = host, .processors = std::move(processors)};
+}
+
+/// A task that has come from another host than that of rank 0.
+Arrival came_by(const std::string& interface, const std::string& host, const std::string& towards = "eth0") {
+  Arrival task = task_on(host);
+  task.rank = 1;
+  task.interface = interface;
+  task.towards = towards;
+  return task;
 }
 
 std::string line(const JobPlan& plan, const MpirunOptions& options = {.command = {"c"}}, const MpirunHere& here = {}) {
@@ -42,6 +51,14 @@ TEST(JobPlan, TellsHostsOfOneNameApart) {
   const JobPlan plan = plan_job({task_on("a"), other});
   ASSERT_EQ(plan.hosts.size(), 2U);
   EXPECT_EQ(plan.hosts[1].name, "a-2");
+}
+
+TEST(JobPlan, GivesAnotherHostNoNameOfThisOne) {
+  const JobPlan plan = plan_job({task_on("localhost"), came_by("eth0", "127.0.0.2"), task_on("localhost")});
+  ASSERT_EQ(plan.hosts.size(), 2U);
+  EXPECT_EQ(plan.hosts[0].name, "localhost");
+  EXPECT_EQ(plan.hosts[1].name, "host-of-rank-1");
+  EXPECT_EQ(plan_job({task_on("a"), came_by("eth0", "localhost")}).hosts[1].name, "host-of-rank-1");
 }
 
 TEST(JobPlan, LetsEveryRankSeeTheGpusOfItsTask) {
@@ -75,16 +92,23 @@ TEST(JobPlan, RefusesAHostWithoutItsTasks) {
 }
 
 TEST(MpirunCommand, KeepsToTheInterfaceByWhichAllHostsCame) {
-  const JobPlan plan = plan_job({task_on("a"), task_on("b"), task_on("c")});
+  const JobPlan plan = plan_job({task_on("a"), came_by("eth0", "b"), came_by("eth0", "c")});
   EXPECT_THAT(line(plan), HasSubstr("--mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0"));
   EXPECT_THAT(line(plan, {.interface = "10.0.0.0/8"}), HasSubstr("--mca btl_tcp_if_include 10.0.0.0/8"));
   EXPECT_THAT(line(plan, {.interface = "any"}), ::testing::Not(HasSubstr("if_include")));
 }
 
+TEST(MpirunCommand, LeavesTheInterfaceToThoseWhoChooseIt) {
+  const JobPlan plan = plan_job({task_on("a"), came_by("eth0", "b")});
+  const auto without = ::testing::Not(HasSubstr("eth0"));
+  EXPECT_THAT(line(plan, {.command = {"c"}, .more = {"--mca", "btl_tcp_if_exclude", "docker0"}}), without);
+  EXPECT_THAT(line(plan, {.command = {"c"}}, {.on_chosen_networks = true}), without);
+  EXPECT_THAT(line(plan, {.command = {"c"}, .interface = "eth1"}, {.on_chosen_networks = true}), HasSubstr("eth1"));
+}
+
 TEST(MpirunCommand, LeavesTheInterfaceToMpiWhereHostsDifferOrThereIsOne) {
-  Arrival other = task_on("c");
-  other.interface = "ib0";
-  EXPECT_EQ(plan_job({task_on("a"), task_on("b"), other}).interface, "");
+  EXPECT_EQ(plan_job({task_on("a"), came_by("eth0", "b"), came_by("ib0", "c", "ib0")}).interface, "");
+  EXPECT_EQ(plan_job({task_on("a"), came_by("eth0", "b", "eno1")}).interface, "") << "rank 0's host has no eth0";
   EXPECT_EQ(plan_job({task_on("a"), task_on("a")}).interface, "");
 }
 
@@ -102,8 +126,9 @@ TEST(MpirunCommand, BindsNothingUnlessAsked) {
 TEST(MpirunCommand, StartsDaemonsByTheAgentAndOutsideOfSlurm) {
   const MpirunHere here{.agent = "/x/lockstep launch-agent", .as_root = true, .within_slurm = true};
   const std::string two = line(plan_job_on({"a", "b"}), {.command = {"c"}}, here);
-  for (const char* part : {"mpirun --allow-run-as-root ", "--mca ras ^slurm --mca plm ^slurm",
-                           "--mca plm_rsh_agent '/x/lockstep launch-agent'", "--mca plm_rsh_no_tree_spawn 1"})
+  for (const char* part :
+       {"mpirun --allow-run-as-root ", "--mca ras ^slurm --mca plm ^slurm",
+        "--mca plm_rsh_agent '/x/lockstep launch-agent' --mca plm_rsh_args ''", "--mca plm_rsh_no_tree_spawn 1"})
     EXPECT_THAT(two, HasSubstr(part));
   EXPECT_THAT(line(plan_job_on({"a"}), {.command = {"c"}}, here), ::testing::Not(HasSubstr("agent")));
 }

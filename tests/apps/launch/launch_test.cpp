@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -12,6 +14,8 @@
 #include <thread>
 
 #include "allreduce/watch/socket.h"
+#include "apps/lockstep/launch/arrival.h"
+#include "apps/lockstep/launch/link.h"
 #include "device/cpu.h"
 #include "tests/apps/program.h"
 #include "tests/strategy/checkpoint_fixture.h"
@@ -77,6 +81,26 @@ class LaunchTest : public ::testing::Test {
     return false;
   }
 
+  /// A stranger's connection to the first task, which has told of itself what `arrival` says.
+  launch::Link come(const launch::Arrival& arrival) const {
+    is_listening();
+    std::string why;
+    launch::Link link(allreduce::connect_to("127.0.0.1", port_, std::chrono::seconds(1), why));
+    link.send({launch::FrameKind::arrive, to_text(arrival)});
+    return link;
+  }
+
+  /// Waits for a frame of this kind; false where the connection ends without one.
+  static bool hears(launch::Link& link, launch::FrameKind kind) {
+    while (link.is_open()) {
+      pollfd ready = link.interest();
+      if (poll(&ready, 1, 10000) <= 0) return false;
+      for (const launch::Frame& frame : link.receive())
+        if (frame.kind == kind) return true;
+    }
+    return false;
+  }
+
   const std::uint16_t port_ = allreduce::Listener().port();
   const std::string mark_ = fmt::format("launch-test-{}-{}", getpid(), port_);
 
@@ -137,6 +161,55 @@ TEST_F(LaunchTest, GivesRanksNoVariablesOfTasks) {
   other.finish();
 }
 
+TEST_F(LaunchTest, LeavesMpirunsNetworksToTheEnvironmentAndTakesNoArgumentsOfSshFromIt) {
+  const Words command = shell("echo by ${OMPI_MCA_btl_tcp_if_include:-any}");
+  const auto line = [&](int rank) {
+    Words words = task_elsewhere(rank, {}, command);
+    words.insert(words.begin() + 1, {"OMPI_MCA_btl_tcp_if_exclude=docker9", "OMPI_MCA_plm_rsh_args=-p 2222"});
+    return words;
+  };
+  Process other(line(1));
+  EXPECT_EQ(run(line(0)).output, "by any\nby any\n");
+  EXPECT_EQ(other.finish().status, 0);
+}
+
+TEST_F(LaunchTest, RunsFromAFolderWithASpaceInItsName) {
+  const ScratchDirectory directory;
+  const std::filesystem::path program = directory.path() / "a b" / "lockstep";
+  std::filesystem::create_directories(program.parent_path());
+  std::filesystem::copy_file(LOCKSTEP_PROGRAM, program);
+  const auto line = [&](int rank) {
+    Words words = task_elsewhere(rank, {"--timeout", "10"}, shell("true"));
+    std::ranges::replace(words, std::string(LOCKSTEP_PROGRAM), program.string());
+    return words;
+  };
+  Process other(line(1));
+  const Result first = run(line(0));
+  EXPECT_EQ(first.status, 0) << first.errors;
+  EXPECT_EQ(other.finish().status, 0);
+}
+
+TEST_F(LaunchTest, MeetsWhereTheCommandLineSaysInPlaceOfAPartOfTheEnvironment) {
+  const auto line = [&](int rank) {
+    return Words{"env",
+                 fmt::format("RANK={}", rank),
+                 "WORLD_SIZE=2",
+                 "MASTER_ADDR=127.0.0.1",
+                 "MASTER_PORT=1",
+                 LOCKSTEP_PROGRAM,
+                 "launch",
+                 "--meet",
+                 fmt::format(":{}", port_),
+                 "--",
+                 "true"};
+  };
+  Process other(line(1));
+  EXPECT_EQ(run(line(0)).status, 0);
+  EXPECT_EQ(other.finish().status, 0);
+  const Result elsewhere = run(task(1, {"--meet", "127.0.0.2", "--timeout", "1"}, {"true"}));
+  EXPECT_THAT(elsewhere.errors, HasSubstr(fmt::format("needed the task of rank 0 at 127.0.0.2:{} ", port_)));
+}
+
 TEST_F(LaunchTest, NamesTheTasksThatDoNotCome) {
   Process other(task(2, {"--timeout", "20"}, shell("true"), 3));
   const Result first = run(task(0, {"--timeout", "2"}, shell("true"), 3));
@@ -159,13 +232,38 @@ TEST_F(LaunchTest, NamesBothHostsAddressAndInterfaceWhereTheFirstTaskIsNotThere)
                         port_, device::host_name()));
 }
 
+TEST_F(LaunchTest, ATaskOfSrunTellsWhatItAloneSees) {
+  const Result result = run({"env", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM, "launch", "--meet",
+                             fmt::format("127.0.0.1:{}", port_), "--timeout", "1", "--", "true"});
+  EXPECT_EQ(result.status, 4);
+  EXPECT_THAT(result.errors, HasSubstr("[launch] needed the task of rank 0 at 127.0.0.1:"));
+}
+
 TEST_F(LaunchTest, RefusesTasksThatContradictEachOther) {
   Process other(task(1, {}, shell("true"), 3));
   const Result first = run(task(0, {}, shell("true"), 2));
   EXPECT_EQ(first.status, 2);
   EXPECT_THAT(first.errors, HasSubstr("[launch] needed tasks that know the same number of tasks; rank 0 on host "));
-  other.kill(SIGTERM);
-  other.finish();
+  const Result second = other.finish();
+  EXPECT_EQ(second.status, 2);
+  EXPECT_EQ(second.errors, first.errors);
+}
+
+TEST_F(LaunchTest, HearsNoTaskThatCannotBe) {
+  const Process first(task(0, {}, shell("true")));
+  launch::Link stranger = come({.rank = 2, .ranks = 2});
+  EXPECT_FALSE(hears(stranger, launch::FrameKind::welcome));
+  EXPECT_FALSE(stranger.is_open());
+}
+
+TEST_F(LaunchTest, NamesATaskThatAnswersOtherwise) {
+  Process first(task(0, {}, shell("true")));
+  launch::Link stranger = come({.rank = 1, .ranks = 2, .host = "b", .place = "b"});
+  ASSERT_TRUE(hears(stranger, launch::FrameKind::probe));
+  stranger.send({launch::FrameKind::probed, "[1"});
+  const Result result = first.finish();
+  EXPECT_EQ(result.status, 4);
+  EXPECT_THAT(result.errors, HasSubstr("rank 1 on host b is gone: it speaks otherwise"));
 }
 
 TEST_F(LaunchTest, RefusesTheTaskOfAnotherJob) {
@@ -217,7 +315,32 @@ TEST_F(LaunchTest, PrintsNoLineWithoutKnowingTheHosts) {
   const Result result = run(task(0, {"--print"}, {"true"}));
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.errors, HasSubstr("[launch] needed the host of every rank for --print, as TF_CONFIG and srun tell "
-                                       "them; RANK and WORLD_SIZE does not tell"));
+                                       "them; got none from RANK and WORLD_SIZE"));
+}
+
+TEST_F(LaunchTest, PrintsOneLineForAStepOfSrun) {
+  const auto line = [](int rank, const std::string& hosts) {
+    return run({"env", fmt::format("SLURM_PROCID={}", rank), "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NODELIST=" + hosts,
+                "SLURM_STEP_TASKS_PER_NODE=1(x2)", LOCKSTEP_PROGRAM, "launch", "--print", "--", "true"});
+  };
+  EXPECT_EQ(line(0, "a,b").output, "mpirun --bind-to none -np 2 -H a:1,b:1 true\n");
+  EXPECT_EQ(line(1, "a,b").output, "");
+}
+
+TEST_F(LaunchTest, PrintsNoLineThatMpirunWouldMisread) {
+  const Result result =
+      run({"env", R"(TF_CONFIG={"cluster": {"worker": ["[::1]:1"]}, "task": {"type": "worker", "index": 0}})",
+           LOCKSTEP_PROGRAM, "launch", "--print", "--", "true"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("[launch] needed names or IPv4 addresses of hosts for --print; got \"::1\""));
+}
+
+TEST_F(LaunchTest, RefusesWhatIsNoNameOfAHost) {
+  for (const char* name : {"a:2", "a,b", "-a"}) {
+    const Result result = run(task(0, {std::string("--host=") + name}, {"true"}));
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.errors, HasSubstr(fmt::format("for --host; got \"{}\"", name)));
+  }
 }
 
 TEST_F(LaunchTest, ATaskOfSeveralIsNotTrainedAlone) {
@@ -248,9 +371,9 @@ TEST_F(LaunchTest, ASignalToAnyTaskLeadsToACheckpoint) {
   Process first(task_elsewhere(0, {}, program(train)));
   Process other(task_elsewhere(1, {}, program(train)));
   ASSERT_TRUE(first.wait_for(R"("event":"step","step":5)"));
-  // Schedulers send it to mpirun and its daemons as well, which would end their ranks at once.
+  // Schedulers send it to mpirun, its agents and its daemons as well, whose end would end the ranks at once.
   for (const Process* task : {&first, &other})
-    for (const pid_t child : task->children()) ::kill(child, SIGTERM);
+    for (const pid_t process : task->descendants()) ::kill(process, SIGTERM);
   other.kill(SIGTERM);
   const Result result = first.finish();
   EXPECT_EQ(result.status, 143) << result.errors;
@@ -259,13 +382,42 @@ TEST_F(LaunchTest, ASignalToAnyTaskLeadsToACheckpoint) {
   EXPECT_TRUE(nothing_is_left());
 }
 
+TEST_F(LaunchTest, ATerminalThatClosesAsksRanksToStop) {
+  const Words command = shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done");
+  Process first(task(0, {}, command));
+  Process other(task(1, {}, command));
+  ASSERT_TRUE(first.wait_for("ready\nready"));
+  first.kill(SIGHUP);
+  const Result result = first.finish();
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.output, HasSubstr("asked\nasked"));
+  EXPECT_EQ(other.finish().status, 0);
+}
+
+TEST_F(LaunchTest, ASignalReachesRanksThatThreadsOfMpirunHaveStarted) {
+  // As mpirun does by itself where there are more ranks on a host.
+  const Words options = {"--mpirun", "--oversubscribe --mca odls_base_num_threads 2"};
+  const Words command = shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done");
+  Process first(task(0, options, command, 4));
+  Process second(task(1, options, command, 4));
+  Process third(task(2, options, command, 4));
+  Process fourth(task(3, options, command, 4));
+  ASSERT_TRUE(first.wait_for("ready\nready\nready\nready"));
+  first.kill(SIGTERM);
+  const Result result = first.finish();
+  EXPECT_EQ(result.status, 0) << "mpirun has ended them";
+  EXPECT_THAT(result.output, HasSubstr("asked\nasked\nasked\nasked"));
+}
+
 TEST_F(LaunchTest, ASecondSignalEndsWhatDoesNotHear) {
   const Words command = shell("trap '' TERM; echo ready; while :; do sleep 0.1; done");
   Process first(task(0, {}, command));
   Process other(task(1, {}, command));
   ASSERT_TRUE(first.wait_for("ready\nready"));
   first.kill(SIGTERM);
-  EXPECT_FALSE(Watched(first.id()).ends_within(3));  // what comes sooner is one wish: schedulers tell every task
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // what comes sooner is one wish
+  other.kill(SIGTERM);
+  EXPECT_FALSE(Watched(first.id()).ends_within(3)) << "that is the same wish: schedulers tell one task after the other";
   first.kill(SIGTERM);
   EXPECT_NE(first.finish().status, 0);
   EXPECT_NE(other.finish().status, 0);
@@ -291,10 +443,13 @@ TEST_F(LaunchTest, SaysWhereMpirunAndADaemonDoNotFindEachOther) {
 }
 
 TEST_F(LaunchTest, NeedsMpirun) {
-  Words words = {"env", "PATH=/nowhere", "RANK=0", "WORLD_SIZE=1", LOCKSTEP_PROGRAM, "launch", "--", "true"};
-  const Result result = run(words);
-  EXPECT_EQ(result.status, 127);
-  EXPECT_EQ(result.errors, "lockstep: error: [launch] needed mpirun in PATH; No such file or directory\n");
+  Words words = task(0, {}, shell("true"));
+  words.insert(words.begin() + 1, "PATH=/nowhere");
+  Process other(task(1, {}, shell("true")));
+  for (const Result& result : {run(words), other.finish()}) {
+    EXPECT_EQ(result.status, 2);
+    EXPECT_EQ(result.errors, "lockstep: error: [launch] needed mpirun in PATH; No such file or directory\n");
+  }
 }
 
 TEST_F(LaunchTest, ALostTaskEndsTheJobAndIsNamed) {

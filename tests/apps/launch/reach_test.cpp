@@ -1,7 +1,14 @@
 #include "apps/lockstep/launch/reach.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <stdexcept>
 
 #include "allreduce/watch/socket.h"
 
@@ -10,9 +17,55 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 std::uint16_t port_of_nobody() { return allreduce::Listener().port(); }
+
+/// A port of 127.0.0.2 where those who come get no answer: it takes one connection, which it has.
+class Silence {
+ public:
+  Silence() {
+    sockaddr_in place{};
+    place.sin_family = AF_INET;
+    inet_pton(AF_INET, "127.0.0.2", &place.sin_addr);
+    auto* address = reinterpret_cast<sockaddr*>(&place);
+    socklen_t size = sizeof(place);
+    if (bind(listener_.get(), address, size) != 0 || listen(listener_.get(), 0) != 0 ||
+        getsockname(listener_.get(), address, &size) != 0 || connect(visitor_.get(), address, size) != 0)
+      throw std::runtime_error("no port of 127.0.0.2");
+    port_ = ntohs(place.sin_port);
+  }
+  std::uint16_t port() const { return port_; }
+
+ private:
+  allreduce::FileDescriptor listener_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  allreduce::FileDescriptor visitor_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  std::uint16_t port_ = 0;
+};
+
+/// While it lives, this process may open files of numbers below `count` only.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t count) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit limit{.rlim_cur = count, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  ~FileLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+  static rlim_t now() {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur;
+  }
+  rlim_t most() const { return before_.rlim_max; }
+
+ private:
+  rlimit before_{};
+};
 
 TEST(Reach, NeedsOneAddressThatAnswers) {
   const allreduce::Listener listener;
@@ -26,6 +79,27 @@ TEST(Reach, NamesHostAddressAndInterfaceThatDoNot) {
       try_to_reach({{"b", {"127.0.0.1"}, listener.port()}, {"c", {"127.0.0.1"}, port_of_nobody()}, {"d", {}, 1}},
                    milliseconds(2000)),
       ElementsAre("c at 127.0.0.1 by lo: Connection refused", "d: it has no address"));
+}
+
+TEST(Reach, NamesTheAddressThatTellsMost) {
+  const Silence silence;
+  EXPECT_THAT(try_to_reach({{"b", {"127.0.0.1", "no address", "127.0.0.2"}, silence.port()}}, milliseconds(100)),
+              ElementsAre("b at 127.0.0.2 by lo: Connection timed out"))
+      << "127.0.0.1 is this host's own address";
+}
+
+TEST(Reach, SaysWhereThereIsNoSocket) {
+  const FileLimit none(3);
+  EXPECT_THAT(try_to_reach({{"b", {"127.0.0.1"}, 1}}, milliseconds(100)),
+              ElementsAre(HasSubstr("Too many open files")));
+}
+
+TEST(AllowConnections, RaisesTheLimitWhereAJobNeedsIt) {
+  const FileLimit few(64);
+  allow_connections(1000);
+  EXPECT_EQ(FileLimit::now(), std::min<rlim_t>(10128, few.most()));
+  allow_connections(1);
+  EXPECT_EQ(FileLimit::now(), std::min<rlim_t>(10128, few.most())) << "never lowered";
 }
 
 TEST(Reach, TargetsAreReadAsTheyWereSent) {

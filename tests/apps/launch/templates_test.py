@@ -101,6 +101,7 @@ class Manifests(unittest.TestCase):
         self.assertEqual(job["spec"]["parallelism"], job["spec"]["completions"])
         self.assertEqual(env["MASTER_ADDR"], f"{job['metadata']['name']}-0.{pod['subdomain']}")
         self.assertEqual(service["metadata"]["name"], pod["subdomain"])
+        self.assertGreater(job["spec"]["backoffLimit"], job["spec"]["completions"], "all pods start anew after a failure")
 
     def test_volumes_that_are_mounted_are_there(self):
         specs = self.load("mpijob.yaml")[0]["spec"]["mpiReplicaSpecs"]
@@ -190,6 +191,14 @@ class Image(unittest.TestCase):
         self.assertEqual(text.count("scripts/setup"), 2, "of the image that builds, and of the one that runs")
         installed = re.findall(r"apt-get install (?:-\S+ )*([a-z0-9 .+-]+?) &&", text)
         self.assertEqual(" ".join(installed).split(), ["openssh-server", "openssh-client"])
+
+    def test_installs_where_sessions_of_sshd_find_it(self):
+        instructions = self.instructions()
+        installed = [words for name, words in instructions if name == "RUN" and "cmake --install" in words]
+        self.assertEqual(re.findall(r"DESTDIR=(\S+) cmake --install \S+ --prefix (\S+)", installed[0]), [("/image", "/usr/local")])
+        self.assertIn(["COPY", "--from=build /image/usr/local /usr/local"], instructions)
+        self.assertIn(["RUN", "ldconfig"], instructions)
+        self.assertFalse([words for name, words in instructions if name == "ENV"], "sshd does not hand it on")
 
     def test_has_the_user_of_the_manifests(self):
         text = (LAUNCH / "Dockerfile").read_text()
