@@ -1,5 +1,6 @@
 #include "apps/lockstep/doctor/versions.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string_view>
@@ -67,9 +68,15 @@ VersionFacts measure_versions() {
   return facts;
 }
 
+bool is_one_program(const Reports<VersionFacts>& reports) {
+  return std::ranges::all_of(reports.answered, [&](const Reported<VersionFacts>& report) {
+    return look_up(report.facts, "lockstep") == look_up(reports.answered.front().facts, "lockstep");
+  });
+}
+
 Outcome judge_versions(const Reports<VersionFacts>& reports) {
   Outcome outcome{.check = "versions"};
-  add_late(outcome, reports.late, "look for a driver or a network folder that does not answer: nvidia-smi, df");
+  add_missing(outcome, reports.missing, "look for a driver or a network folder that does not answer: nvidia-smi, df");
   if (reports.answered.empty()) return outcome;
   const auto& first = reports.answered.front();
   outcome.summary = fmt::format("lockstep {}, {}, oneDNN {}, CUDA {}, NCCL {}", look_up(first.facts, "lockstep"),

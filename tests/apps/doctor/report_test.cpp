@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <future>
+#include <system_error>
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -72,6 +74,22 @@ TEST(WorkWithin, IsLeftWhereItDoesNotEnd) {
   auto never = std::make_shared<std::promise<int>>();
   EXPECT_EQ(within<int>(std::chrono::milliseconds(1), [never] { return never->get_future().get(); }), std::nullopt);
   never->set_value(0);  // its thread may end
+}
+
+TEST(WorkWithin, SaysWhyThereIsNothing) {
+  EXPECT_EQ(measured_within<int>(std::chrono::seconds(60), [] { return 7; }).facts, 7);
+  EXPECT_EQ(measured_within<int>(std::chrono::seconds(60),
+                                 []() -> int { throw std::system_error(EAGAIN, std::generic_category()); })
+                .why_none,
+            "this check failed: Resource temporarily unavailable");
+  auto never = std::make_shared<std::promise<int>>();
+  EXPECT_EQ(measured_within<int>(std::chrono::milliseconds(1), [never] { return never->get_future().get(); }).why_none,
+            "this check did not end in its time, 0 s");
+  never->set_value(0);
+}
+
+TEST(Facts, OfAnotherVersionLackSome) {
+  EXPECT_EQ(nlohmann::json::parse(R"({"rank": 3, "color": "red"})").get<Place>().rank, 3);
 }
 
 }  // namespace

@@ -1,15 +1,17 @@
-// The part of folders.h that looks at the data.
+#include "apps/lockstep/doctor/data.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "apps/lockstep/doctor/folders.h"
 #include "data/dataset.h"
 #include "device/error.h"
+#include "strategy/files.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -18,18 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kRead = std::size_t{32} << 20;
 constexpr double kSlowRead = 50;  // MB/s
-
-/// FNV-1a, for a comparison within one job.
-class Fingerprint {
- public:
-  void add(std::string_view text) {
-    for (const char letter : text) value_ = (value_ ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;
-  }
-  std::string text() const { return fmt::format("{:016x}", value_); }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325ULL;
-};
 
 /// Why `file` cannot be read; empty where it can. `megabytes_per_second` is measured where it is not null.
 std::string read_file(const fs::path& file, double* megabytes_per_second) {
@@ -52,65 +42,125 @@ std::string read_file(const fs::path& file, double* megabytes_per_second) {
   return why;
 }
 
-/// Adds what `path`, a file or the folder of a class, is. Throws Error (data) where it is not there.
-void add_entry(DataFacts& facts, Fingerprint& fingerprint, const fs::path& path) {
+std::uintmax_t size_of(const fs::path& file) {
   std::error_code error;
-  const bool is_folder = fs::is_directory(path, error);
-  const auto bytes = is_folder ? 0 : fs::file_size(path, error);
-  if (error) throw Error(ErrorCategory::data, path.string(), "needed a file that can be read", error.message());
-  fingerprint.add(fmt::format("{} {};", path.filename().string(), bytes));
-  facts.bytes += static_cast<std::int64_t>(bytes);
-  ++facts.files;
+  const auto bytes = fs::file_size(file, error);
+  if (error) throw Error(ErrorCategory::data, file.string(), "needed a file that can be read", error.message());
+  return bytes;
 }
+
+/// The files in `folder` and below, sorted; hidden ones may differ.
+std::vector<fs::path> files_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (std::error_code ignored; !entry->path().filename().native().starts_with('.') && !entry->is_directory(ignored))
+      files.push_back(entry->path());
+  if (error) throw Error(ErrorCategory::data, folder.string(), "needed a folder that can be read", error.message());
+  std::ranges::sort(files);
+  return files;
+}
+
+/// What data consist of, as it is found.
+class Survey {
+ public:
+  /// Throws Error (data) where the file is not there.
+  void add_file(const fs::path& file) {
+    const auto bytes = size_of(file);
+    hash_.add(fmt::format("{} {};", file.filename().string(), bytes));
+    facts_.bytes += static_cast<std::int64_t>(bytes);
+    ++facts_.files;
+    files_.push_back(file);
+  }
+
+  /// The folder of a class: the names of all files, and of the sizes, for which each would have to be asked about,
+  /// those of the first and the last.
+  void add_folder(const fs::path& folder) {
+    const std::vector<fs::path> files = files_below(folder);
+    hash_.add(fmt::format("{} {};", folder.filename().string(), files.size()));
+    for (const fs::path& file : files) hash_.add(file.lexically_relative(folder).string() + ';');
+    facts_.files += static_cast<std::int64_t>(files.size());
+    ++facts_.folders;
+    if (files.empty()) return;
+    for (const fs::path& file : {files.front(), files.back()}) {
+      hash_.add(fmt::format("{};", size_of(file)));
+      files_.push_back(file);
+    }
+  }
+
+  /// The files by their paths: all, or some that stand for all.
+  const std::vector<fs::path>& files() const { return files_; }
+  DataFacts facts() const {
+    DataFacts facts = facts_;
+    facts.fingerprint = strategy::hex16(hash_.value());
+    return facts;
+  }
+
+ private:
+  DataFacts facts_;
+  strategy::Hasher hash_;
+  std::vector<fs::path> files_;
+};
 
 /// Of many files the first and the last stand for all.
 void read_some(DataFacts& facts, const std::vector<fs::path>& files, bool measures) {
   for (const fs::path& file : files) {
     const bool is_first = &file == &files.front();
-    if ((!is_first && &file != &files.back()) || fs::is_directory(file)) continue;
+    if (!is_first && &file != &files.back()) continue;
     const std::string why = read_file(file, measures && is_first ? &facts.megabytes_per_second : nullptr);
     if (!why.empty()) facts.failure = fmt::format("{} cannot be read: {}", file.string(), why);
   }
 }
 
-DataFacts look_at_data(const std::string& spec, const std::string& data_dir, bool measures) {
-  DataFacts facts;
-  Fingerprint fingerprint;
-  try {
-    data::DataSpecOptions options;
-    options.data_dir = data_dir;
-    const std::vector<fs::path> files = data::data_files(spec, options);
-    for (const fs::path& file : files) add_entry(facts, fingerprint, file);
-    read_some(facts, files, measures);
-  } catch (const std::exception& error) {
-    facts.failure = error.what();
-  }
-  facts.fingerprint = fingerprint.text();
-  return facts;
+std::string count_text(const DataFacts& facts) {
+  const std::string files = fmt::format("{} file{}", facts.files, facts.files == 1 ? "" : "s");
+  if (facts.folders > 0) return fmt::format("{} in {} folder{}", files, facts.folders, facts.folders == 1 ? "" : "s");
+  return fmt::format("{} of {}", files, human_bytes(static_cast<double>(facts.bytes)));
 }
 
-std::string count_text(const DataFacts& facts) {
-  return facts.bytes == 0 ? fmt::format("{} folders or empty files", facts.files)
-                          : fmt::format("{} file{} of {}", facts.files, facts.files == 1 ? "" : "s",
-                                        human_bytes(static_cast<double>(facts.bytes)));
+/// Throws on all ranks alike where `spec` means nothing on any of them: no copying of files helps.
+void require_meaning(const Reports<DataFacts>& reports) {
+  const bool means_nothing = reports.missing.empty() && std::ranges::all_of(reports.answered, [](const auto& report) {
+                               return report.facts.is_unknown;
+                             });
+  if (!means_nothing) return;
+  // Taken apart along the grammar of Error, which puts it together again.
+  const std::string& text = reports.answered.front().facts.failure;
+  const std::size_t begin = text.find("] ");
+  const std::size_t middle = text.find("; ", begin);
+  throw Error(ErrorCategory::input, text.substr(1, begin - 1), text.substr(begin + 2, middle - begin - 2),
+              text.substr(middle + 2));
 }
 
 }  // namespace
 
+DataFacts look_at_data(const std::string& spec, const std::string& data_dir, bool measures) {
+  try {
+    data::DataSpecOptions options;
+    options.data_dir = data_dir;
+    Survey survey;
+    for (const fs::path& entry : data::data_files(spec, options))
+      fs::is_directory(entry) ? survey.add_folder(entry) : survey.add_file(entry);
+    DataFacts facts = survey.facts();
+    read_some(facts, survey.files(), measures);
+    return facts;
+  } catch (const Error& error) {
+    return {.failure = error.what(), .is_unknown = error.category() == ErrorCategory::input};
+  }
+}
+
 Reports<DataFacts> measure_data(Ranks& ranks, const std::string& spec, const std::string& data_dir) {
-  return ranks.measure<DataFacts>("data", [spec, data_dir, measures = ranks.mine().local_rank == 0] {
+  auto reports = ranks.measure<DataFacts>("data", [spec, data_dir, measures = ranks.mine().local_rank == 0] {
     return look_at_data(spec, data_dir, measures);
   });
+  require_meaning(reports);
+  return reports;
 }
 
 Outcome judge_data(const Reports<DataFacts>& reports, const std::string& spec) {
+  if (spec.empty()) return not_asked_for("data", "--data SPEC");
   Outcome outcome{.check = "data"};
-  outcome.skipped = spec.empty();
-  if (outcome.skipped) {
-    outcome.summary = "not asked for: --data SPEC";
-    return outcome;
-  }
-  add_late(outcome, reports.late, "the disk or file server does not answer: look at df, mount and dmesg of that host");
+  add_missing(outcome, reports.missing, kLookAtTheDisk);
   const Reported<DataFacts>* first = nullptr;
   for (const auto& report : reports.answered) {
     const DataFacts& facts = report.facts;
