@@ -127,11 +127,11 @@ class Examination {
 
   /// The exit status, the same on all ranks.
   int run() {
-    if (examine_versions()) {
-      examine_host();
-      examine_folders();
-      examine_network();
-      examine_speed();
+    try {
+      examine();
+    } catch (...) {
+      say("");  // what failed is told on a line of its own
+      throw;
     }
     // Some figures come to the chief alone.
     const bool problem = ranks_.gather("report", report_.level() == Level::problem ? "problem" : "").front() != "";
@@ -142,6 +142,14 @@ class Examination {
   }
 
  private:
+  void examine() {
+    if (!examine_versions()) return;
+    examine_host();
+    examine_folders();
+    examine_network();
+    examine_speed();
+  }
+
   /// Where ranks cannot be watched from rank 0, each watches itself, and gives rank 0, which has the table, time to
   /// speak first.
   void start_watchdog(bool between_ranks) {

@@ -152,12 +152,12 @@ FolderFacts try_folder(const fs::path& folder, std::size_t bytes) {
 Reports<FolderFacts> measure_checkpoint_folder(Ranks& ranks, const std::string& folder) {
   constexpr const char* kCheck = "checkpoints";
   const bool is_chief = ranks.mine().rank == 0;
-  std::optional<std::string> marker = "";
+  Measured<std::string> marker;
   if (is_chief)
-    marker = within<std::string>(ranks.limit(), [folder, name = own_name("marker"), limit = ranks.limit()] {
+    marker = measured_within<std::string>(ranks.limit(), [folder, name = own_name("marker"), limit = ranks.limit()] {
       return leave_marker(folder, name, limit);
     });
-  const std::string file = ranks.gather(kCheck, marker.value_or("")).front();
+  const std::string file = ranks.gather(kCheck, marker.facts.value_or("")).front();
   const auto reports = ranks.measure<FolderFacts>(
       kCheck,
       [folder, file, is_chief] {
@@ -167,7 +167,7 @@ Reports<FolderFacts> measure_checkpoint_folder(Ranks& ranks, const std::string& 
         return facts;
       },
       kAppears + Ranks::kLeast);
-  if (is_chief && !file.empty()) within<int>(ranks.limit(), [file] { return ::unlink(file.c_str()); });
+  if (is_chief && !file.empty()) measured_within<int>(ranks.limit(), [file] { return ::unlink(file.c_str()); });
   ranks.activity().tick();  // what comes next may take as long again
   return reports;
 }

@@ -88,6 +88,30 @@ TEST(WorkWithin, SaysWhyThereIsNothing) {
   never->set_value(0);
 }
 
+TEST(Measurement, IsAsShortAsOthersLeaveItButNotShorterThanItMustBe) {
+  strategy::Session session;
+  const Ranks ranks(session);
+  EXPECT_EQ(ranks.limit(), Ranks::kLimit);
+  EXPECT_EQ(ranks.limit(std::chrono::seconds(20)), std::chrono::seconds(20));
+}
+
+TEST(Measurement, ThatFailsIsOfItsRankAlone) {
+  strategy::Session session;
+  Ranks ranks(session);
+  const auto reports = ranks.measure<Place>("test", []() -> Place { throw std::runtime_error("out of order"); });
+  ASSERT_EQ(reports.missing.size(), 1U);
+  EXPECT_EQ(reports.missing.front().why, "this check failed: out of order");
+}
+
+TEST(Measurement, MayMeetNamesThatAreNoUtf8) {
+  strategy::Session session;
+  Ranks ranks(session);
+  const auto reports = ranks.measure<Place>("test", [] { return Place{.rank = 3, .host = "\xff"}; });
+  ASSERT_EQ(reports.answered.size(), 1U);
+  EXPECT_EQ(reports.answered.front().facts.rank, 3);
+  EXPECT_EQ(reports.answered.front().facts.host, "\xef\xbf\xbd") << "the replacement character";
+}
+
 TEST(Facts, OfAnotherVersionLackSome) {
   EXPECT_EQ(nlohmann::json::parse(R"({"rank": 3, "color": "red"})").get<Place>().rank, 3);
 }
