@@ -112,8 +112,8 @@ std::vector<InterfaceAddress> interface_addresses() {
                    .network = network_of(entry->ifa_addr, entry->ifa_netmask),
                    .is_loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0});
   }
-  std::ranges::stable_partition(all,
-                                [](const InterfaceAddress& one) { return one.address.find(':') == std::string::npos; });
+  std::stable_partition(all.begin(), all.end(),
+                        [](const InterfaceAddress& one) { return one.address.find(':') == std::string::npos; });
   return all;
 }
 

@@ -134,7 +134,7 @@ class Examination {
       throw;
     }
     // Some figures come to the chief alone.
-    const bool problem = ranks_.gather("report", report_.level() == Level::problem ? "problem" : "").front() != "";
+    const bool problem = !ranks_.gather("report", report_.level() == Level::problem ? "problem" : "").front().empty();
     watchdog_.reset();
     say("");
     if (session_.is_chief()) print();

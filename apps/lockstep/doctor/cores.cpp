@@ -145,8 +145,9 @@ Outcome judge_cores(const Reports<CoreFacts>& reports) {
       most = std::max(most, report->facts.processors.size());
     }
   }
-  outcome.summary = fmt::format("each rank may use {} processors",
-                                fewest == most ? std::to_string(most) : fmt::format("{} to {}", fewest, most));
+  outcome.summary =
+      fmt::format("each rank may use {} processor{}",
+                  fewest == most ? std::to_string(most) : fmt::format("{} to {}", fewest, most), most == 1 ? "" : "s");
   return outcome;
 }
 

@@ -33,7 +33,7 @@ std::string read_file(const fs::path& file, double* megabytes_per_second) {
   ssize_t got = 1;
   while (total < limit && (got = ::read(descriptor, buffer.data(), std::min(limit, buffer.size()))) > 0)
     total += static_cast<std::size_t>(got);
-  const std::string why = got < 0 ? std::strerror(errno) : "";
+  std::string why = got < 0 ? std::strerror(errno) : "";
   ::close(descriptor);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   constexpr std::size_t kTelling = 1'000'000;

@@ -158,7 +158,7 @@ Reports<FolderFacts> measure_checkpoint_folder(Ranks& ranks, const std::string& 
       return leave_marker(folder, name, limit);
     });
   const std::string file = ranks.gather(kCheck, marker.facts.value_or("")).front();
-  const auto reports = ranks.measure<FolderFacts>(
+  auto reports = ranks.measure<FolderFacts>(
       kCheck,
       [folder, file, is_chief] {
         FolderFacts facts;

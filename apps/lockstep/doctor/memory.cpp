@@ -121,7 +121,7 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
     offered.failure = given_of(error);
   }
   const auto offers = ranks.share<OfferedSegment>(kCheck, {.facts = offered});
-  const auto reports = ranks.measure<MemoryFacts>(kCheck, [place = ranks.mine(), offers, offered] {
+  return ranks.measure<MemoryFacts>(kCheck, [place = ranks.mine(), offers, offered] {
     MemoryFacts facts{.offer_failure = offered.failure};
     look_at_others(place, offers, facts);
     facts.available_bytes = device::available_host_memory();
@@ -132,7 +132,6 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
     }
     return facts;
   });
-  return reports;
 }
 
 Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted, const std::set<int>& nodes_with_gpus) {

@@ -88,7 +88,7 @@ std::vector<Reported<Calling>> others_of(const Reports<Calling>& all, const Plac
 
 std::vector<Attempt> call_all(const std::vector<Reported<Calling>>& others) {
   std::vector<Attempt> attempts;
-  std::vector<int> ports;
+  std::map<int, int> ports;  // by rank
   for (const auto& [place, calling] : others) {
     if (calling.port == 0 || calling.addresses.empty())
       attempts.push_back({.rank = place.rank, .failure = calling.port == 0 ? kNoPort : kNoAddress});
@@ -98,13 +98,13 @@ std::vector<Attempt> call_all(const std::vector<Reported<Calling>>& others) {
                             .interface = address.interface,
                             .address = address.address,
                             .network = address.network});
-    ports.resize(attempts.size(), calling.port);
+    ports[place.rank] = calling.port;
   }
   std::vector<std::jthread> calls;
-  for (std::size_t i = 0; i < attempts.size(); ++i)
-    if (attempts[i].failure.empty())
+  for (Attempt& attempt : attempts)
+    if (attempt.failure.empty())
       calls.emplace_back(
-          [&attempt = attempts[i], port = ports[i]] { attempt.failure = call(attempt.address, port, attempt.rank); });
+          [&attempt, port = ports[attempt.rank]] { attempt.failure = call(attempt.address, port, attempt.rank); });
   calls.clear();  // waits for them
   return attempts;
 }
