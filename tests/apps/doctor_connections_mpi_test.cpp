@@ -11,8 +11,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(MpirunDoctorFault, RankZeroThatCannotListen) {
-  const Examined examined(run(
-      mpirun(2, {"env", "LD_PRELOAD=" LOCKSTEP_PRETEND_NO_PORTS, LOCKSTEP_PROGRAM, "doctor", "--quick", "--json"})));
+  const std::string preload = "LD_PRELOAD=" LOCKSTEP_PRETEND_NO_PORTS;
+  const Examined examined(run(mpirun(2, {"env", preload, LOCKSTEP_PROGRAM, "doctor", "--quick", "--json"})));
   EXPECT_THAT(only_problem(examined, "connections"),
               AllOf(HasSubstr("needed a TCP port to listen on"), HasSubstr(" -> let the hosts open TCP connections")));
   EXPECT_NE(examined.level_of("routes"), "missing") << "the rest is checked as well";
