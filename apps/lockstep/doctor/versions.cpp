@@ -61,7 +61,8 @@ VersionFacts measure_versions() {
   for (const auto& [name, value] : versions.items()) {
     const std::string key = name == "version" ? "lockstep" : name;
     if (value.is_object())
-      for (const auto& [when, version] : value.items()) facts[key + " " + when] = version.get<std::string>();
+      for (const auto& [when, version] : value.items())
+        facts[fmt::format("{} {}", key, when)] = version.get<std::string>();
     else
       facts[key] = value.is_string() ? value.get<std::string>() : value.dump();
   }
