@@ -1,32 +1,31 @@
 #include "device/cpu.h"
 
 #include <omp.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <fstream>
 #include <thread>
+#include <vector>
+
+#include "device/processors.h"
 
 namespace lockstep::device {
 
 int available_cores() {
-  cpu_set_t mask;
-  if (sched_getaffinity(0, sizeof(mask), &mask) == 0) return std::max(1, CPU_COUNT(&mask));
+  if (const auto processors = allowed_processors(); !processors.empty()) return static_cast<int>(processors.size());
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
 std::string processor_list() {
-  cpu_set_t mask;
-  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return "";
+  const std::vector<int> processors = allowed_processors();
   std::string list;
-  for (int first = 0, end = 0; first < CPU_SETSIZE; first = end + 1) {
-    for (end = first; end < CPU_SETSIZE && CPU_ISSET(end, &mask);) ++end;
-    if (end == first) continue;
+  for (std::size_t begin = 0, end = 0; begin < processors.size(); begin = end) {
+    for (end = begin + 1; end < processors.size() && processors[end] == processors[end - 1] + 1;) ++end;
     if (!list.empty()) list += ',';
-    list += std::to_string(first);
-    if (end - first > 1) list += '-' + std::to_string(end - 1);
+    list += std::to_string(processors[begin]);
+    if (end - begin > 1) list += '-' + std::to_string(processors[end - 1]);
   }
   return list;
 }

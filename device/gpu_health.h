@@ -8,8 +8,8 @@
 namespace lockstep::device {
 
 struct GpuHealth {
-  std::string name;
-  std::string uuid;  ///< "GPU-xxxxxxxx-xxxx-…"
+  std::string name = {};
+  std::string uuid = {};  ///< "GPU-xxxxxxxx-xxxx-…"
   std::int64_t total_bytes = 0;
   std::int64_t used_bytes = 0;  ///< by all processes
   std::int64_t uncorrected_errors =

@@ -12,7 +12,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <memory>
+#include <span>
 
 namespace lockstep::device {
 namespace {
@@ -55,36 +58,75 @@ class Questions {
   int socket_;
 };
 
-/// Empty for what is no address of the internet, or means something on one link alone.
-std::string numeric(const sockaddr* address) {
-  const socklen_t size = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-  std::array<char, NI_MAXHOST> text{};
-  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "";
-  const std::string whole = text.data();
-  return whole.find('%') == std::string::npos ? whole : "";
+/// The bytes of an address, in the order in which they are written.
+std::span<unsigned char> bytes_of(sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    auto* bytes = reinterpret_cast<unsigned char*>(&reinterpret_cast<sockaddr_in*>(&address)->sin_addr);
+    return {bytes, sizeof(in_addr)};
+  }
+  return {reinterpret_cast<sockaddr_in6*>(&address)->sin6_addr.s6_addr, sizeof(in6_addr)};
+}
+
+sockaddr_storage copy_of(const sockaddr* address) {
+  sockaddr_storage copy{};
+  std::memcpy(&copy, address, address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+  return copy;
+}
+
+/// "10.0.0.0/24" of 10.0.0.7 and 255.255.255.0; empty without a mask.
+std::string network_of(const sockaddr* address, const sockaddr* mask) {
+  if (mask == nullptr) return "";
+  sockaddr_storage network = copy_of(address);
+  sockaddr_storage ones = copy_of(mask);
+  ones.ss_family = network.ss_family;  // some interfaces leave it out
+  const auto bits = bytes_of(network);
+  int prefix = 0;
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    bits[i] &= bytes_of(ones)[i];
+    prefix += std::popcount(bytes_of(ones)[i]);
+  }
+  return numeric_address(reinterpret_cast<const sockaddr*>(&network)) + '/' + std::to_string(prefix);
 }
 
 }  // namespace
 
-std::vector<NetworkAddress> network_addresses() {
+std::string numeric_address(const sockaddr* address) {
+  if (address->sa_family != AF_INET && address->sa_family != AF_INET6) return "";
+  const socklen_t size = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  std::array<char, NI_MAXHOST> text{};
+  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  return text.data();
+}
+
+std::vector<InterfaceAddress> interface_addresses() {
   ifaddrs* first = nullptr;
   if (getifaddrs(&first) != 0) return {};
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(first, freeifaddrs);
-  const Questions questions;
-  std::vector<NetworkAddress> all;
+  std::vector<InterfaceAddress> all;
   for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_LOOPBACK) != 0)
-      continue;
-    const int family = entry->ifa_addr->sa_family;
-    const std::string text = family == AF_INET || family == AF_INET6 ? numeric(entry->ifa_addr) : "";
-    if (text.empty()) continue;
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    const std::string text = numeric_address(entry->ifa_addr);
+    if (text.empty() || text.find('%') != std::string::npos) continue;
     all.push_back({.interface = entry->ifa_name,
                    .address = text,
-                   .mtu = questions.mtu(entry->ifa_name),
-                   .bits_per_second = questions.bits_per_second(entry->ifa_name)});
+                   .network = network_of(entry->ifa_addr, entry->ifa_netmask),
+                   .is_loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0});
   }
-  std::ranges::stable_partition(
-      all, [](const NetworkAddress& address) { return address.address.find(':') == std::string::npos; });
+  std::stable_partition(all.begin(), all.end(),
+                        [](const InterfaceAddress& one) { return one.address.find(':') == std::string::npos; });
+  return all;
+}
+
+std::vector<NetworkAddress> network_addresses() {
+  const Questions questions;
+  std::vector<NetworkAddress> all;
+  for (const InterfaceAddress& one : interface_addresses())
+    if (!one.is_loopback)
+      all.push_back({.interface = one.interface,
+                     .address = one.address,
+                     .network = one.network,
+                     .mtu = questions.mtu(one.interface.c_str()),
+                     .bits_per_second = questions.bits_per_second(one.interface.c_str())});
   return all;
 }
 

@@ -1,26 +1,27 @@
 #include "strategy/core_share.h"
 
-#include <sched.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <sstream>
+
+#include "device/control_group.h"
+#include "device/processors.h"
 
 namespace lockstep::strategy {
 namespace {
 
 std::string processors_of_this_process() {
-  cpu_set_t mask;
-  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return "1";
-  std::string processors;
-  for (int i = 0; i < CPU_SETSIZE; ++i) processors.push_back(CPU_ISSET(i, &mask) ? '1' : '0');
-  return processors;
+  const std::vector<int> processors = device::allowed_processors();
+  if (processors.empty()) return "1";
+  std::string text(static_cast<std::size_t>(processors.back()) + 1, '0');
+  for (const int processor : processors) text[static_cast<std::size_t>(processor)] = '1';
+  return text;
 }
 
 CoreClaim parse_claim(const std::string& text) {
   CoreClaim claim;
-  const std::size_t space = text.find(' ');
-  std::from_chars(text.data(), text.data() + space, claim.node);
-  claim.processors = text.substr(space + 1);
+  std::istringstream(text) >> claim.node >> claim.quota >> claim.processors;
   return claim;
 }
 
@@ -28,15 +29,20 @@ CoreClaim parse_claim(const std::string& text) {
 
 int share_of_cores(const std::vector<CoreClaim>& claims, int rank) {
   const CoreClaim& mine = claims[static_cast<std::size_t>(rank)];
-  const auto cores = std::count(mine.processors.begin(), mine.processors.end(), '1');
-  return std::max(1, static_cast<int>(cores / std::count(claims.begin(), claims.end(), mine)));
+  const auto same_cores = std::ranges::count_if(
+      claims, [&](const CoreClaim& claim) { return claim.node == mine.node && claim.processors == mine.processors; });
+  const auto cores = static_cast<int>(std::ranges::count(mine.processors, '1') / same_cores);
+  if (mine.quota <= 0) return std::max(1, cores);
+  const auto same_quota = std::ranges::count_if(
+      claims, [&](const CoreClaim& claim) { return claim.node == mine.node && claim.quota == mine.quota; });
+  return std::max(1, std::min(cores, static_cast<int>(mine.quota / static_cast<double>(same_quota))));
 }
 
 int share_of_cores(const Session& session) {
+  const std::string mine =
+      fmt::format("{} {} {}", session.node(), device::processor_quota(), processors_of_this_process());
   std::vector<CoreClaim> claims;
-  for (const std::string& text :
-       session.all_gather(std::to_string(session.node()) + " " + processors_of_this_process()))
-    claims.push_back(parse_claim(text));
+  for (const std::string& text : session.all_gather(mine)) claims.push_back(parse_claim(text));
   return share_of_cores(claims, session.rank());
 }
 

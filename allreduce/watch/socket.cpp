@@ -1,8 +1,6 @@
 #include "allreduce/watch/socket.h"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -17,6 +15,7 @@
 #include <system_error>
 
 #include "device/error.h"
+#include "device/network_interfaces.h"
 
 namespace lockstep::allreduce {
 namespace {
@@ -60,13 +59,6 @@ std::uint16_t port_of(const FileDescriptor& socket) {
   return ntohs(reinterpret_cast<const sockaddr_in*>(&own)->sin_port);
 }
 
-std::string numeric(const sockaddr* address) {
-  const socklen_t size = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-  std::array<char, NI_MAXHOST> text{};
-  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "";
-  return text.data();
-}
-
 /// Waits until the connection attempt under way has ended; 0 or its error.
 int await_connection(int descriptor, std::chrono::milliseconds limit) {
   pollfd ready{.fd = descriptor, .events = POLLOUT, .revents = 0};
@@ -99,23 +91,12 @@ FileDescriptor Listener::accept() const {
 }
 
 std::vector<std::string> host_addresses() {
-  ifaddrs* first = nullptr;
-  if (getifaddrs(&first) != 0) return {"127.0.0.1"};
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(first, freeifaddrs);
   std::vector<std::string> loopback;
-  std::vector<std::string> v4;
-  std::vector<std::string> v6;
-  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
-    const int family = entry->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    const std::string text = numeric(entry->ifa_addr);
-    // A link-local address means something only together with an interface of the host that uses it.
-    if (text.empty() || text.find('%') != std::string::npos) continue;
-    (is_loopback(text) ? loopback : family == AF_INET ? v4 : v6).push_back(text);
-  }
-  std::vector<std::string> all;
-  for (const auto* group : {&loopback, &v4, &v6}) all.insert(all.end(), group->begin(), group->end());
+  std::vector<std::string> others;
+  for (const device::InterfaceAddress& one : device::interface_addresses())
+    (is_loopback(one.address) ? loopback : others).push_back(one.address);
+  std::vector<std::string> all = loopback.empty() && others.empty() ? std::vector<std::string>{"127.0.0.1"} : loopback;
+  all.insert(all.end(), others.begin(), others.end());
   all.resize(std::min(all.size(), kMostAddresses));
   return all;
 }

@@ -9,10 +9,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +19,7 @@
 #include "apps/lockstep/allreduce_bench.h"
 #include "apps/lockstep/doctor/clocks.h"
 #include "apps/lockstep/doctor/cores.h"
+#include "apps/lockstep/doctor/data.h"
 #include "apps/lockstep/doctor/devices.h"
 #include "apps/lockstep/doctor/folders.h"
 #include "apps/lockstep/doctor/limits.h"
@@ -28,6 +27,7 @@
 #include "apps/lockstep/doctor/memory.h"
 #include "apps/lockstep/doctor/network.h"
 #include "apps/lockstep/doctor/report.h"
+#include "apps/lockstep/doctor/routes.h"
 #include "apps/lockstep/doctor/speed.h"
 #include "apps/lockstep/doctor/versions.h"
 #include "apps/lockstep/terminal.h"
@@ -51,7 +51,8 @@ struct DoctorArguments {
   std::string data;
   std::string data_dir;
   std::string checkpoint_dir;
-  std::string routes;
+  std::string route_list;
+  std::vector<allreduce::Route> routes;  ///< that the list names
   double seconds = 6;
   bool quick = false;
   bool json = false;
@@ -59,11 +60,13 @@ struct DoctorArguments {
   double measuring_seconds() const { return quick ? 1 : seconds; }
 };
 
-/// Ends the process where the ranks do not come together: MPI has no limit of its own for that. Rank 0 speaks, and the
-/// others only where it could not.
+/// Ends the process where the ranks do not come together in time: MPI has no limit of its own for that. Rank 0 speaks,
+/// and the others only where it could not.
 class StartLimit {
  public:
-  StartLimit() : thread_([this](const std::stop_token& stop) { wait(stop); }) {}
+  explicit StartLimit(std::chrono::seconds limit)
+      : limit_(strategy::detect_launch().rank == 0 ? limit : limit + std::chrono::seconds(3)),
+        thread_([this](const std::stop_token& stop) { wait(stop); }) {}
   StartLimit(const StartLimit&) = delete;
   StartLimit& operator=(const StartLimit&) = delete;
   ~StartLimit() {
@@ -73,19 +76,18 @@ class StartLimit {
 
  private:
   void wait(const std::stop_token& stop) {
-    constexpr auto kLimit = std::chrono::seconds(25);
-    const auto limit = strategy::detect_launch().rank == 0 ? kLimit : kLimit + std::chrono::seconds(3);
     std::unique_lock held(lock_);
-    if (come_.wait_for(held, stop, limit, [&] { return stop.stop_requested(); }) || stop.stop_requested()) return;
+    if (come_.wait_for(held, stop, limit_, [&] { return stop.stop_requested(); }) || stop.stop_requested()) return;
     fmt::print(stderr,
                "lockstep: error: [doctor] needed the ranks to come together within {} s; host {} waits: let the hosts "
                "open TCP connections to each other, and name the interface that works: mpirun --mca btl_tcp_if_include "
                "IF --mca oob_tcp_if_include IF\n",
-               kLimit.count(), device::host_name());
+               limit_.count(), device::host_name());
     std::fflush(nullptr);
     ::_exit(exit_status(ErrorCategory::communication));
   }
 
+  const std::chrono::seconds limit_;
   std::mutex lock_;
   std::condition_variable_any come_;
   std::jthread thread_;  // last: it ends before what it uses
@@ -105,15 +107,34 @@ class Examination {
   Examination(strategy::Session& session, const DoctorArguments& arguments)
       : arguments_(arguments), session_(session), ranks_(session), report_(ranks_.places()) {}
 
+  /// To be called first, and by all ranks. From then on a rank that hangs ends the examination: what is known by then
+  /// is printed.
+  void watch() {
+    doctor::Outcome outcome{.check = "connections"};
+    try {
+      start_watchdog(session_.ranks() != MPI_COMM_NULL);
+      outcome.summary = session_.size() == 1 ? "one rank" : "all ranks reach rank 0 by TCP";
+    } catch (const Error& error) {
+      start_watchdog(false);
+      outcome.summary = "not all ranks reach rank 0 by TCP";
+      outcome.add({.level = Level::problem,
+                   .what = error.what(),
+                   .remedy = "let the hosts open TCP connections to each other on all ports: look at routes and "
+                             "firewall"});
+    }
+    report_.add(std::move(outcome));
+  }
+
   /// The exit status, the same on all ranks.
   int run() {
-    watch();
-    examine_host();
-    examine_folders();
-    examine_network();
-    examine_speed();
+    try {
+      examine();
+    } catch (...) {
+      say("");  // what failed is told on a line of its own
+      throw;
+    }
     // Some figures come to the chief alone.
-    const bool problem = ranks_.gather("report", report_.level() == Level::problem ? "problem" : "").front() != "";
+    const bool problem = !ranks_.gather("report", report_.level() == Level::problem ? "problem" : "").front().empty();
     watchdog_.reset();
     say("");
     if (session_.is_chief()) print();
@@ -121,56 +142,63 @@ class Examination {
   }
 
  private:
-  /// From here on a rank that hangs ends the examination: what is known by then is printed.
-  void watch() {
-    const allreduce::WatchdogOptions options{
+  void examine() {
+    if (!examine_versions()) return;
+    examine_host();
+    examine_folders();
+    examine_network();
+    examine_speed();
+  }
+
+  /// Where ranks cannot be watched from rank 0, each watches itself, and gives rank 0, which has the table, time to
+  /// speak first.
+  void start_watchdog(bool between_ranks) {
+    constexpr double kForRankZero = 3;
+    const std::vector<const allreduce::Activity*> replicas = {&ranks_.activity()};
+    allreduce::WatchdogOptions options{
         .stall_timeout = kStallSeconds,
         .advice = kLookThere,
         .on_failure = [this](const allreduce::WatchdogReport& found) { give_up(found); }};
-    doctor::Outcome outcome{.check = "connections"};
-    try {
-      if (session_.ranks() == MPI_COMM_NULL)
-        watchdog_ =
-            std::make_unique<allreduce::Watchdog>(std::vector<const allreduce::Activity*>{&ranks_.activity()}, options);
-      else
-        watchdog_ = std::make_unique<allreduce::Watchdog>(
-            session_.ranks(), std::vector<const allreduce::Activity*>{&ranks_.activity()}, options);
-      outcome.summary = session_.size() == 1 ? "one rank" : "all ranks reach rank 0 by TCP";
-    } catch (const Error& error) {
-      outcome.summary = "not all ranks reach rank 0 by TCP";
-      outcome.add({.level = Level::problem,
-                   .what = error.what(),
-                   .remedy = "let the hosts open TCP connections to each other on all ports: look at routes and "
-                             "firewall"});
-    }
+    if (!between_ranks && !session_.is_chief()) options.stall_timeout += kForRankZero;
+    watchdog_ = between_ranks ? std::make_unique<allreduce::Watchdog>(session_.ranks(), replicas, options)
+                              : std::make_unique<allreduce::Watchdog>(replicas, options);
     ranks_.activity().set_phase(allreduce::Phase::compute);
-    report_.add(std::move(outcome));
   }
 
   [[noreturn]] void give_up(const allreduce::WatchdogReport& found) {
+    const std::string check = now_.load();
+    say("");
     if (found.speaks && session_.is_chief()) {
       report_.add({.check = "progress",
-                   .summary = fmt::format("what comes after {} was not checked", now_.load()),
+                   .summary = fmt::format("what comes after {} was not checked", check),
                    .findings = {{.level = Level::problem, .what = without_frame(found.text), .remedy = kLookThere}}});
       print();
     } else if (found.speaks) {
-      fmt::print(stderr, "lockstep: error: {}\n", found.text);
+      fmt::print(stderr, "lockstep: error: [doctor] needed the ranks to go on; rank {}, host {}, waits in {}: {}\n",
+                 session_.rank(), ranks_.mine().host, check, without_frame(found.text));
     }
     std::fflush(nullptr);
     ::_exit(exit_status(ErrorCategory::communication));
   }
 
-  void examine_host() {
+  /// Whether the ranks understand each other further.
+  bool examine_versions() {
     say("versions");
-    report_.add(doctor::judge_versions(ranks_.measure<doctor::VersionFacts>("versions", doctor::measure_versions)));
+    const auto versions = ranks_.measure<doctor::VersionFacts>("versions", doctor::measure_versions);
+    report_.add(doctor::judge_versions(versions));
+    return doctor::is_one_program(versions);
+  }
+
+  void examine_host() {
     say("devices");
-    report_.add(doctor::judge_devices(ranks_.measure<doctor::DeviceFacts>("devices", doctor::measure_devices)));
+    const auto devices = ranks_.measure<doctor::DeviceFacts>("devices", doctor::measure_devices);
+    report_.add(doctor::judge_devices(devices));
     say("shared-memory");
     const auto memory = doctor::measure_memory(ranks_);
-    const bool wanted = std::ranges::any_of(routes(), [](allreduce::Route route) {
+    const bool wanted = std::ranges::any_of(arguments_.routes, [](allreduce::Route route) {
       return route == allreduce::Route::shared_memory || route == allreduce::Route::hierarchical;
     });
-    report_.add(doctor::judge_shared_memory(memory, wanted));
+    report_.add(doctor::judge_shared_memory(memory, wanted, doctor::nodes_with_gpus(devices)));
     report_.add(doctor::judge_memory(memory));
     say("cores");
     const auto limits = ranks_.measure<doctor::LimitFacts>("open-files", doctor::measure_limits);
@@ -189,9 +217,8 @@ class Examination {
     if (!arguments_.checkpoint_dir.empty())
       folder = doctor::measure_checkpoint_folder(ranks_, arguments_.checkpoint_dir);
     report_.add(doctor::judge_checkpoint_folder(folder, arguments_.checkpoint_dir));
-    std::error_code ignored;
-    report_.add(doctor::judge_temporary_folder(doctor::measure_temporary_folder(ranks_),
-                                               std::filesystem::temp_directory_path(ignored).string()));
+    say("temporary-files");
+    report_.add(doctor::judge_temporary_folder(doctor::measure_temporary_folder(ranks_)));
   }
 
   void examine_network() {
@@ -213,16 +240,10 @@ class Examination {
     const auto links = doctor::measure_links(ranks_, 0.1 * seconds);
     report_.add(doctor::judge_links(links, network_));
     say("routes");
-    const auto readings = doctor::measure_routes(ranks_, routes(), 0.65 * seconds);
-    double copied = 0;
-    for (const auto& report : speed.answered)
-      if (copied == 0 || report.facts.copied_gigabytes < copied) copied = report.facts.copied_gigabytes;
+    const auto readings = doctor::measure_routes(ranks_, arguments_.routes, 0.65 * seconds);
     const double wire = session_.nodes() > 1 ? doctor::slowest_link(links) : 0;
-    report_.add(doctor::judge_routes(readings, {.copied_gigabytes = copied, .wire_gigabytes = wire}));
-  }
-
-  std::vector<allreduce::Route> routes() const {
-    return arguments_.routes.empty() ? std::vector<allreduce::Route>{} : parse_routes(arguments_.routes);
+    report_.add(
+        doctor::judge_routes(readings, {.copied_gigabytes = doctor::slowest_copy(speed), .wire_gigabytes = wire}));
   }
 
   /// What is being checked, for who watches a terminal.
@@ -250,20 +271,24 @@ class Examination {
   std::unique_ptr<allreduce::Watchdog> watchdog_;  // last: its thread reads the others
 };
 
-void check(const DoctorArguments& arguments) {
+/// Throws Error (input) for what an option does not take.
+void check(DoctorArguments& arguments) {
   constexpr double kMostSeconds = 30;
   if (!(arguments.seconds >= 1 && arguments.seconds <= kMostSeconds))
     throw Error(ErrorCategory::input, "command line", fmt::format("--seconds needs 1 to {}", kMostSeconds),
                 fmt::format("got {}", arguments.seconds));
-  if (!arguments.routes.empty()) parse_routes(arguments.routes);
+  if (!arguments.route_list.empty()) arguments.routes = parse_routes(arguments.route_list);
 }
 
-int examine(const Invocation& invocation, const DoctorArguments& arguments) {
+int examine(const Invocation& invocation, DoctorArguments arguments) {
   check(arguments);
-  auto limit = std::make_unique<StartLimit>();
+  auto limit = std::make_unique<StartLimit>(std::chrono::seconds(25));
   strategy::Session session(invocation.argc, invocation.argv, {.quiet = true});
   return session.guard([&] {
     Examination examination(session, arguments);
+    // The watchdog tries all addresses of rank 0, the ones that do not answer for some seconds each.
+    limit = std::make_unique<StartLimit>(std::chrono::seconds(50));
+    examination.watch();
     limit.reset();
     return examination.run();
   });
@@ -285,7 +310,7 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
                       "Where to look for named data sets before the places of the system");
   command->add_option("--checkpoint-dir", arguments->checkpoint_dir,
                       "Folder that rank 0 must be able to write to; it is left as it was");
-  command->add_option("--allreduce", arguments->routes,
+  command->add_option("--allreduce", arguments->route_list,
                       "ROUTE[,ROUTE...] to time: shared-memory, ring, hierarchical or mpi between ranks, in-process in "
                       "one process; else all that connect these ranks");
   command

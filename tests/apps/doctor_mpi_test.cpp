@@ -1,11 +1,15 @@
 // lockstep doctor on the ranks that mpirun started.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 
 #include "tests/apps/doctor_program.h"
+#include "tests/strategy/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
@@ -17,6 +21,26 @@ std::vector<std::string> behind(std::vector<std::string> words, const std::vecto
   words.insert(words.end(), command.begin(), command.end());
   return words;
 }
+
+/// Waits for the first file that appears in a folder.
+class FolderWatch {
+ public:
+  explicit FolderWatch(const std::filesystem::path& folder) : descriptor_(inotify_init1(IN_CLOEXEC)) {
+    inotify_add_watch(descriptor_, folder.c_str(), IN_CREATE);
+  }
+  FolderWatch(const FolderWatch&) = delete;
+  FolderWatch& operator=(const FolderWatch&) = delete;
+  ~FolderWatch() { close(descriptor_); }
+
+  bool sees_a_file() const {
+    constexpr int kMilliseconds = 30000;
+    pollfd ready{.fd = descriptor_, .events = POLLIN, .revents = 0};
+    return poll(&ready, 1, kMilliseconds) == 1;
+  }
+
+ private:
+  int descriptor_;
+};
 
 TEST(MpirunDoctor, FindsNothingWrongAndSaysSoOnce) {
   const Examined examined(run(mpirun(2, "doctor --quick --json")));
@@ -52,6 +76,26 @@ TEST(MpirunDoctorFault, RanksThatDoNotSeeEachOthersMemory) {
   EXPECT_EQ(findings.front()["ranks"], (std::vector<int>{0, 1}));
   EXPECT_THAT(std::string(findings.front()["what"]), HasSubstr("cannot map the memory of 1 other of its host: "));
   EXPECT_THAT(std::string(findings.front()["remedy"]), HasSubstr("--pid=host"));
+}
+
+TEST(MpirunDoctorFault, ARankThatIsKilled) {
+  const strategy::ScratchDirectory scratch;
+  const FolderWatch watch(scratch.path());
+  Process process(mpirun(2, "doctor --seconds 30 --json --checkpoint-dir " + scratch.path().string()));
+  ASSERT_TRUE(watch.sees_a_file());
+  const std::vector<pid_t> ranks = process.children();
+  ASSERT_EQ(ranks.size(), 2U);
+  const auto begin = std::chrono::steady_clock::now();
+  ::kill(ranks[1], SIGKILL);
+  const Examined examined(process.finish());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+  // mpirun passes on how the killed one ended, or rank 0's 4, whichever it sees first.
+  EXPECT_THAT(examined.status(), ::testing::AnyOf(4, 128 + SIGKILL));
+  const auto findings = examined.of_check("progress");
+  ASSERT_EQ(findings.size(), 1U) << examined.report();
+  EXPECT_THAT(std::string(findings.front()["what"]), AllOf(HasSubstr("; rank 1, host "), HasSubstr(" is gone")));
+  EXPECT_EQ(findings.front()["remedy"], "look at that host (dmesg, top), or leave it out");
+  EXPECT_EQ(examined.level_of("connections"), "ok") << "what was known by then";
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ class Examined {
   }
 
   int status() const { return result_.status; }
+  const std::string& errors() const { return result_.errors; }
   const nlohmann::json& report() const { return report_; }
   /// All problems: a test's machine may be busy, of which there are warnings.
   std::vector<nlohmann::json> problems() const { return findings("level", "problem"); }

@@ -59,6 +59,11 @@ TEST(DoctorFault, ACheckpointFolderThatCannotBe) {
       AllOf(HasSubstr("/file is not a folder"), HasSubstr(" -> name a folder with --checkpoint-dir that ")));
 }
 
+TEST(DoctorFault, AFolderForTemporaryFilesThatIsNotThere) {
+  EXPECT_THAT(only_problem(examine_after("TMPDIR=/nowhere"), "temporary-files"),
+              AllOf(HasSubstr("/nowhere is not there on "), HasSubstr(" -> name a folder with room in TMPDIR")));
+}
+
 TEST(DoctorFault, DataThatAreMissing) {
   EXPECT_THAT(
       only_problem(examine_after("", "--data /nowhere/train.tfrecord"), "data"),
@@ -78,7 +83,9 @@ TEST(DoctorFault, AFullDisk) {
   const std::string mount = "mount -t tmpfs -o size=1m none " + folder;
   if (run({"unshare", "--mount", "sh", "-c", mount}).status != 0) GTEST_SKIP() << "root may not mount here";
   const Examined examined(run({"unshare", "--mount", "sh", "-c",
-                               mount + " && exec " + LOCKSTEP_PROGRAM + " " + kQuick + "--checkpoint-dir " + folder}));
+                               mount + " && " + LOCKSTEP_PROGRAM + " " + kQuick + "--checkpoint-dir " + folder +
+                                   "; status=$?; ls -A " + folder + " >&2; exit $status"}));
+  EXPECT_EQ(examined.errors(), "") << "nothing stays there";
   EXPECT_THAT(only_problem(examined, "checkpoints"),
               HasSubstr("cannot be written: No space left on device -> name a folder with --checkpoint-dir that "));
 }
@@ -88,6 +95,9 @@ TEST(DoctorCommandLine, IsChecked) {
               HasSubstr("lockstep: error: [command line] --seconds needs 1 to 30; got 90"));
   EXPECT_EQ(run_lockstep("doctor --seconds 90").status, 2);
   EXPECT_EQ(run_lockstep("doctor --allreduce pigeon").status, 2);
+  const Result misspelt = run_lockstep("doctor --quick --data fashon-mnist");
+  EXPECT_EQ(misspelt.status, 2) << misspelt.output;
+  EXPECT_THAT(misspelt.errors, HasSubstr("lockstep: error: [--data fashon-mnist] needed "));
   EXPECT_THAT(run_lockstep("doctor --help").output, HasSubstr("Exit status: 0 nothing is wrong"));
 }
 

@@ -1,39 +1,25 @@
 #include "device/host_memory.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <fstream>
 #include <limits>
 #include <string>
+
+#include "tests/device/kernel_files.h"
 
 namespace lockstep::device {
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-/// A directory that stands for the kernel's files.
-class HostMemory : public ::testing::Test {
+class HostMemory : public KernelFiles {
  protected:
-  HostMemory() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-memory-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "cannot make " << name;
-    root_ = name;
-  }
-  ~HostMemory() override { std::filesystem::remove_all(root_); }
-
-  void write(const std::string& path, const std::string& text) const {
-    std::filesystem::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
   void write_group(const std::string& group, const std::string& most, std::int64_t used, std::int64_t droppable) const {
     const std::string directory = "sys/fs/cgroup" + group;
     write(directory + "/memory.max", most + "\n");
     write(directory + "/memory.current", std::to_string(used) + "\n");
     write(directory + "/memory.stat", "anon 5\ninactive_file " + std::to_string(droppable) + "\nslab 7\n");
   }
-
-  std::filesystem::path root_;
 };
 
 TEST_F(HostMemory, IsWhatTheKernelSays) {
@@ -57,6 +43,15 @@ TEST_F(HostMemory, IsLessWhereTheWholeContainerMayHaveLess) {
   write("proc/meminfo", "MemAvailable: 102400 kB\n");
   write_group("", std::to_string(20 * kMiB), 5 * kMiB, 0);
   EXPECT_EQ(available_host_memory(root_), 15 * kMiB);
+}
+
+TEST_F(HostMemory, IsLessWhereAGroupOfVersion1AllowsLess) {
+  write("proc/meminfo", "MemAvailable: 102400 kB\n");
+  write("proc/self/cgroup", "4:cpu,cpuacct:/other\n3:memory:/job\n0::/\n");
+  write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", std::to_string(50 * kMiB));
+  write("sys/fs/cgroup/memory/job/memory.usage_in_bytes", std::to_string(30 * kMiB));
+  write("sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file " + std::to_string(5 * kMiB));
+  EXPECT_EQ(available_host_memory(root_), 25 * kMiB);
 }
 
 TEST(HostMemoryHere, IsKnown) {

@@ -24,5 +24,14 @@ TEST(NetworkAddresses, KnowTheirLargestPacketAndPutIPv4First) {
       addresses, [](const NetworkAddress& address) { return address.address.find(':') == std::string::npos; }));
 }
 
+TEST(InterfaceAddresses, KnowTheirNetwork) {
+  const auto addresses = interface_addresses();
+  const auto loopback = std::ranges::find(addresses, "127.0.0.1", &InterfaceAddress::address);
+  ASSERT_NE(loopback, addresses.end());
+  EXPECT_EQ(loopback->interface, "lo");
+  EXPECT_EQ(loopback->network, "127.0.0.0/8");
+  EXPECT_TRUE(loopback->is_loopback);
+}
+
 }  // namespace
 }  // namespace lockstep::device

@@ -17,6 +17,15 @@ TEST(CoreShare, DividesWhatRanksOfANodeWereGivenAlike) {
   EXPECT_EQ(share_of_cores(claims, 2), 4);
 }
 
+TEST(CoreShare, IsNoMoreThanTheTimeThatAControlGroupGrants) {
+  EXPECT_EQ(share_of_cores({{0, "11111111", 2.5}}, 0), 2);
+  EXPECT_EQ(share_of_cores({{0, "11111111", 100}}, 0), 8);
+  const std::vector<CoreClaim> claims{{0, "11110000", 4}, {0, "00001111", 4}, {1, "11110000", 4}};
+  EXPECT_EQ(share_of_cores(claims, 0), 2) << "which both ranks of the node spend";
+  EXPECT_EQ(share_of_cores(claims, 2), 4);
+  EXPECT_EQ(share_of_cores({{0, "11", 0.5}}, 0), 1);
+}
+
 TEST(CoreShare, IsAtLeastOne) { EXPECT_EQ(share_of_cores({{0, "1"}, {0, "1"}, {0, "1"}}, 1), 1); }
 
 }  // namespace

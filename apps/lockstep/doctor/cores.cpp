@@ -1,13 +1,13 @@
 #include "apps/lockstep/doctor/cores.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
+
+#include "device/control_group.h"
+#include "device/processors.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -20,28 +20,16 @@ std::string first_word(const std::filesystem::path& file) {
   return word;
 }
 
-/// What the control groups of this process grant, in processors; 0 for no limit. Version 2 of control groups alone.
-double processor_quota() {
-  std::ifstream groups("/proc/self/cgroup");
-  double least = 0;
-  for (std::string line; std::getline(groups, line);) {
-    if (!line.starts_with("0::")) continue;
-    const std::filesystem::path root = "/sys/fs/cgroup";
-    for (std::filesystem::path group = root / line.substr(4); group >= root; group = group.parent_path()) {
-      std::string quota;
-      double period = 0;
-      if (!(std::ifstream(group / "cpu.max") >> quota >> period) || quota == "max") continue;
-      const double granted = std::strtod(quota.c_str(), nullptr) / period;
-      least = least == 0 ? granted : std::min(least, granted);
-    }
-  }
-  return least;
-}
-
 std::vector<int> ranks_of(const std::vector<const Report*>& reports) {
   std::vector<int> ranks;
   for (const Report* report : reports) ranks.push_back(report->place.rank);
   return ranks;
+}
+
+std::set<int> processors_of(const std::vector<const Report*>& reports) {
+  std::set<int> all;
+  for (const Report* report : reports) all.insert(report->facts.processors.begin(), report->facts.processors.end());
+  return all;
 }
 
 std::string processor_list(const std::vector<int>& processors) {
@@ -75,18 +63,40 @@ bool judge_sharing(Outcome& outcome, const std::vector<const Report*>& node) {
   return found;
 }
 
+/// How mpirun gives each rank `processors` of them, also where several are one core.
+std::string binding(int processors) {
+  return fmt::format("mpirun --use-hwthread-cpus --map-by slot:PE={}", processors);
+}
+
 /// Processors of one host that no rank may use.
 void judge_idle(Outcome& outcome, const std::vector<const Report*>& node) {
-  std::set<int> used;
-  for (const Report* report : node) used.insert(report->facts.processors.begin(), report->facts.processors.end());
+  const auto used = static_cast<int>(processors_of(node).size());
   const int online = node.front()->facts.online;
-  if (used.empty() || 2 * static_cast<int>(used.size()) >= online) return;
-  outcome.add({.ranks = ranks_of(node),
-               .level = Level::warning,
-               .what = fmt::format("the ranks of {} may use {} of its {} processors", node.front()->place.host,
-                                   used.size(), online),
-               .remedy = fmt::format("mpirun --map-by slot:PE={} --bind-to core, or --bind-to none",
-                                     std::max(1, online / static_cast<int>(node.size())))});
+  if (used == 0 || 2 * used >= online) return;
+  outcome.add(
+      {.ranks = ranks_of(node),
+       .level = Level::warning,
+       .what = fmt::format("the ranks of {} may use {} of its {} processors", node.front()->place.host, used, online),
+       .remedy = fmt::format("{}, or --bind-to none", binding(std::max(1, online / static_cast<int>(node.size()))))});
+}
+
+/// Ranks of one host that are granted less time than the processors have that they run on. Those with the same quota
+/// are of one control group, and spend it together.
+void judge_quota(Outcome& outcome, const std::vector<const Report*>& node) {
+  std::map<double, std::vector<const Report*>> by_quota;
+  for (const Report* report : node)
+    if (report->facts.quota > 0) by_quota[report->facts.quota].push_back(report);
+  for (const auto& [quota, sharers] : by_quota) {
+    const std::size_t processors = processors_of(sharers).size();
+    if (quota >= 0.9 * static_cast<double>(processors)) continue;
+    outcome.add({.ranks = ranks_of(sharers),
+                 .level = Level::warning,
+                 .what = fmt::format("the control group grants the ranks of {} the time of {:.1f} processors, and they "
+                                     "run on {}: all of them pause when it is spent",
+                                     sharers.front()->place.host, quota, processors),
+                 .remedy = "ask the container or batch system for whole processors, one for each rank or more (--cpus, "
+                           "cpu.max), or bind the ranks to as many as it grants"});
+  }
 }
 
 void judge_rank(Outcome& outcome, const Report& report) {
@@ -96,16 +106,7 @@ void judge_rank(Outcome& outcome, const Report& report) {
     outcome.add({.ranks = {report.place.rank},
                  .level = Level::warning,
                  .what = fmt::format("OMP_NUM_THREADS asks for {} threads on {} processors", facts.threads, cores),
-                 .remedy = fmt::format("unset OMP_NUM_THREADS, or give each rank as many: mpirun --map-by slot:PE={}",
-                                       facts.threads)});
-  if (facts.quota > 0 && facts.quota < 0.9 * cores)
-    outcome.add({.ranks = {report.place.rank},
-                 .level = Level::warning,
-                 .what = fmt::format("the control group grants the time of {:.1f} processors, and {} may be used: all "
-                                     "of them pause when it is spent",
-                                     facts.quota, cores),
-                 .remedy = "ask the container or batch system for whole processors (--cpus, cpu.max), or bind the "
-                           "ranks to as many as it grants"});
+                 .remedy = "unset OMP_NUM_THREADS, or give each rank as many: " + binding(facts.threads)});
   // The driver intel_pstate calls a governor powersave that goes to full speed under load.
   if (facts.governor == "powersave" && !facts.driver.starts_with("intel_pstate") &&
       !facts.driver.starts_with("amd-pst"))
@@ -118,15 +119,10 @@ void judge_rank(Outcome& outcome, const Report& report) {
 }  // namespace
 
 CoreFacts measure_cores() {
-  CoreFacts facts;
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (::sched_getaffinity(0, sizeof(mask), &mask) == 0)
-    for (int processor = 0; processor < CPU_SETSIZE; ++processor)
-      if (CPU_ISSET(processor, &mask)) facts.processors.push_back(processor);
-  facts.online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  CoreFacts facts{.processors = device::allowed_processors()};
+  facts.online = static_cast<int>(device::processors_of_cpu_set().size());
   if (const char* threads = std::getenv("OMP_NUM_THREADS")) facts.threads = std::atoi(threads);
-  facts.quota = processor_quota();
+  facts.quota = device::processor_quota();
   const std::filesystem::path clock = "/sys/devices/system/cpu/cpu0/cpufreq";
   facts.governor = first_word(clock / "scaling_governor");
   facts.driver = first_word(clock / "scaling_driver");
@@ -135,21 +131,23 @@ CoreFacts measure_cores() {
 
 Outcome judge_cores(const Reports<CoreFacts>& reports) {
   Outcome outcome{.check = "cores"};
-  add_late(outcome, reports.late, "log in to that host and look what its processes wait for");
+  add_missing(outcome, reports.missing, "log in to that host and look what its processes wait for");
   std::map<int, std::vector<const Report*>> nodes;
   for (const Report& report : reports.answered) nodes[report.place.node].push_back(&report);
   std::size_t fewest = reports.answered.empty() ? 0 : reports.answered.front().facts.processors.size();
   std::size_t most = fewest;
   for (const auto& [number, node] : nodes) {
     if (!judge_sharing(outcome, node)) judge_idle(outcome, node);
+    judge_quota(outcome, node);
     for (const Report* report : node) {
       judge_rank(outcome, *report);
       fewest = std::min(fewest, report->facts.processors.size());
       most = std::max(most, report->facts.processors.size());
     }
   }
-  outcome.summary = fmt::format("each rank may use {} processors",
-                                fewest == most ? std::to_string(most) : fmt::format("{} to {}", fewest, most));
+  outcome.summary =
+      fmt::format("each rank may use {} processor{}",
+                  fewest == most ? std::to_string(most) : fmt::format("{} to {}", fewest, most), most == 1 ? "" : "s");
   return outcome;
 }
 

@@ -3,7 +3,6 @@
 #include <map>
 
 #include "device/gpu.h"
-#include "device/gpu_health.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -19,7 +18,7 @@ std::string describe(const std::vector<std::string>& gpus) {
   return text.empty() ? "no GPU" : text;
 }
 
-void judge_health(Outcome& outcome, const Place& place, std::size_t index, const HealthFacts& gpu) {
+void judge_health(Outcome& outcome, const Place& place, std::size_t index, const device::GpuHealth& gpu) {
   const auto add = [&](Level level, const std::string& what, const std::string& remedy) {
     outcome.add({.ranks = {place.rank},
                  .level = level,
@@ -64,42 +63,48 @@ void judge_rank(Outcome& outcome, const Reported<DeviceFacts>& report, const Rep
 
 DeviceFacts measure_devices() {
   DeviceFacts facts;
-  for (const device::GpuInfo& gpu : device::list_gpus()) facts.gpus.push_back(gpu.name);
+  for (const device::GpuInfo& gpu : device::list_gpus()) {
+    facts.gpus.push_back(gpu.name);
+    facts.uuids.push_back(gpu.uuid);
+  }
   facts.unavailable = device::gpu_unavailable_reason();
   facts.has_cuda = device::cuda_built_version() != "absent";
-  for (const device::GpuHealth& gpu : device::list_gpu_health())
-    facts.health.push_back({.name = gpu.name,
-                            .uuid = gpu.uuid,
-                            .total_bytes = gpu.total_bytes,
-                            .used_bytes = gpu.used_bytes,
-                            .uncorrected_errors = gpu.uncorrected_errors,
-                            .wants_reset = gpu.wants_reset,
-                            .lacks_spare_rows = gpu.lacks_spare_rows,
-                            .is_slowed = gpu.is_slowed});
+  facts.health = device::list_gpu_health();
   return facts;
+}
+
+std::set<int> nodes_with_gpus(const Reports<DeviceFacts>& reports) {
+  std::set<int> nodes;
+  for (const auto& [place, facts] : reports.answered)
+    if (!facts.gpus.empty() || !facts.health.empty()) nodes.insert(place.node);
+  return nodes;
 }
 
 Outcome judge_devices(const Reports<DeviceFacts>& reports) {
   Outcome outcome{.check = "devices"};
-  add_late(outcome, reports.late, "a GPU or its driver does not answer: look at dmesg for Xid, and restart the host");
+  add_missing(outcome, reports.missing,
+              "a GPU or its driver does not answer: look at dmesg for Xid, and restart the host");
   if (reports.answered.empty()) return outcome;
   const auto& first = reports.answered.front();
-  std::map<int, int> ranks_of_node;
+  // Of a launcher that sets CUDA_VISIBLE_DEVICES for each rank, they see different ones.
+  std::map<std::pair<int, std::vector<std::string>>, int> ranks_of_gpus;
   for (const auto& report : reports.answered) {
-    ++ranks_of_node[report.place.node];
+    ++ranks_of_gpus[{report.place.node, report.facts.uuids}];
     judge_rank(outcome, report, first);
     if (report.place.local_rank != 0) continue;
     for (std::size_t i = 0; i < report.facts.health.size(); ++i)
       judge_health(outcome, report.place, i, report.facts.health[i]);
   }
   for (const auto& report : reports.answered) {
-    const auto gpus = static_cast<int>(report.facts.gpus.size());
-    if (gpus == 0 || ranks_of_node[report.place.node] <= gpus) continue;
-    outcome.add(
-        {.ranks = {report.place.rank},
-         .level = Level::problem,
-         .what = fmt::format("{} has {} ranks and {} GPUs", report.place.host, ranks_of_node[report.place.node], gpus),
-         .remedy = "start one rank for each GPU: mpirun -np, or slots in the hostfile; or --devices cpu:0"});
+    const auto gpus = static_cast<int>(report.facts.uuids.size());
+    const int ranks = ranks_of_gpus[{report.place.node, report.facts.uuids}];
+    if (gpus == 0 || ranks <= gpus) continue;
+    outcome.add({.ranks = {report.place.rank},
+                 .level = Level::problem,
+                 .what = fmt::format("{} ranks of {} see the same {} GPU{}", ranks, report.place.host, gpus,
+                                     gpus == 1 ? "" : "s"),
+                 .remedy = "start one rank for each GPU: mpirun -np, or slots in the hostfile; else let them share "
+                           "with --share-gpus, or train with --devices cpu:0"});
   }
   outcome.summary = first.facts.gpus.empty()
                         ? "no GPU: replicas compute on the CPU"

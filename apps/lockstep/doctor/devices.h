@@ -1,39 +1,34 @@
 // The GPUs: seen, alike, healthy, free, one for each rank.
 #pragma once
 
-#include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "apps/lockstep/doctor/ranks.h"
+#include "device/gpu_health.h"
+
+namespace lockstep::device {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GpuHealth, name, uuid, total_bytes, used_bytes, uncorrected_errors,
+                                                wants_reset, lacks_spare_rows, is_slowed)
+}  // namespace lockstep::device
 
 namespace lockstep::apps::doctor {
 
-/// A GPU of a host, as the management library sees it.
-struct HealthFacts {
-  std::string name = {};
-  std::string uuid = {};
-  std::int64_t total_bytes = 0;
-  std::int64_t used_bytes = 0;
-  std::int64_t uncorrected_errors = -1;
-  bool wants_reset = false;
-  bool lacks_spare_rows = false;
-  bool is_slowed = false;
-
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HealthFacts, name, uuid, total_bytes, used_bytes, uncorrected_errors, wants_reset,
-                                 lacks_spare_rows, is_slowed)
-};
-
 struct DeviceFacts {
-  std::vector<std::string> gpus = {};  ///< names of those that this program can use
-  std::string unavailable = {};        ///< why it can use none
-  bool has_cuda = false;               ///< whether it was compiled for CUDA
-  std::vector<HealthFacts> health = {};
+  std::vector<std::string> gpus = {};          ///< names of those that this program can use
+  std::vector<std::string> uuids = {};         ///< of the same
+  std::string unavailable = {};                ///< why it can use none
+  bool has_cuda = false;                       ///< whether it was compiled for CUDA
+  std::vector<device::GpuHealth> health = {};  ///< of all GPUs of the host
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(DeviceFacts, gpus, unavailable, has_cuda, health)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(DeviceFacts, gpus, uuids, unavailable, has_cuda, health)
 };
 
 DeviceFacts measure_devices();
+
+/// The numbers of the hosts that have GPUs.
+std::set<int> nodes_with_gpus(const Reports<DeviceFacts>& reports);
 
 /// `devices`.
 Outcome judge_devices(const Reports<DeviceFacts>& reports);

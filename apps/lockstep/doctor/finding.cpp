@@ -40,6 +40,10 @@ void Outcome::add(Finding finding) {
   same->ranks.erase(std::ranges::unique(same->ranks).begin(), same->ranks.end());
 }
 
+Outcome not_asked_for(const std::string& check, const std::string& option) {
+  return {.check = check, .summary = "not asked for: " + option, .skipped = true};
+}
+
 std::string rank_list(const std::vector<int>& ranks) {
   if (ranks.empty()) return "";
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";

@@ -36,6 +36,9 @@ struct Outcome {
   void add(Finding finding);
 };
 
+/// Of a check that needs an option of the user's: "--data SPEC".
+Outcome not_asked_for(const std::string& check, const std::string& option);
+
 /// "rank 3", "ranks 0-2,5"; empty for none.
 std::string rank_list(const std::vector<int>& ranks);
 

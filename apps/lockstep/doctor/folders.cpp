@@ -6,9 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <limits>
 #include <system_error>
 
 #include "device/cpu.h"
@@ -23,18 +22,24 @@ constexpr std::int64_t kScarce = 1'000'000'000;  // bytes
 constexpr std::int64_t kHopeless = 64'000'000;
 constexpr std::int64_t kFewInodes = 100;
 constexpr double kSlowDisk = 10;  // MB/s
+constexpr std::chrono::milliseconds kAppears{4000};
 
 fs::path nearest_existing(fs::path folder) {
   std::error_code ignored;
   folder = fs::absolute(folder, ignored);
-  while (!fs::exists(folder, ignored) && folder.has_relative_path()) folder = folder.parent_path();
+  // A link that leads nowhere is in the way of who would make the folder.
+  while (!fs::exists(fs::symlink_status(folder, ignored)) && folder.has_relative_path()) folder = folder.parent_path();
   return folder;
 }
 
-/// Why not; empty where `bytes` were written to `file` and are on the disk.
+/// Makes `file`; a descriptor to write to it, or -1 with errno.
+int make_file(const fs::path& file) { return ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600); }
+
+/// Why not; empty where `bytes` were written to `file`, which has no name any more, and are on the disk.
 std::string write_file(const fs::path& file, std::size_t bytes) {
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const int descriptor = make_file(file);
   if (descriptor < 0) return std::strerror(errno);
+  ::unlink(file.c_str());
   const std::string contents(bytes, 'x');
   int reason = 0;
   for (std::size_t done = 0; done < bytes && reason == 0;) {
@@ -51,68 +56,92 @@ std::string own_name(const char* kind) {
   return fmt::format(".lockstep-doctor-{}-{}-{}", kind, device::host_name(), ::getpid());
 }
 
-/// Free space, and what to do about too little of it. `use`: what is kept there.
+/// What helps a folder.
+struct Remedies {
+  std::string space = {};
+  std::string speed = {};
+};
+
+/// Free space and speed of a folder that people know as `where`.
 void judge_space(Outcome& outcome, const Reported<FolderFacts>& report, const std::string& where,
-                 const std::string& remedy) {
+                 const Remedies& remedies) {
   const FolderFacts& facts = report.facts;
   if (!facts.failure.empty()) return;  // which says more
   if (facts.free_bytes >= 0 && facts.free_bytes < kScarce)
     outcome.add({.ranks = {report.place.rank},
                  .level = facts.free_bytes < kHopeless ? Level::problem : Level::warning,
                  .what = fmt::format("{} has {} free", where, human_bytes(static_cast<double>(facts.free_bytes))),
-                 .remedy = remedy});
+                 .remedy = remedies.space});
   if (facts.free_inodes >= 0 && facts.free_inodes < kFewInodes)
     outcome.add({.ranks = {report.place.rank},
                  .level = Level::problem,
                  .what = fmt::format("the file system of {} has room for {} more files", where, facts.free_inodes),
-                 .remedy = remedy});
+                 .remedy = remedies.space});
   if (facts.megabytes_per_second > 0 && facts.megabytes_per_second < kSlowDisk)
     outcome.add({.ranks = {report.place.rank},
                  .level = Level::warning,
                  .what = fmt::format("{} takes {:.2g} MB/s", where, facts.megabytes_per_second),
-                 .remedy = "use a faster disk, or save less often (--save-every)"});
+                 .remedy = remedies.speed});
 }
 
 std::string space_text(const Reports<FolderFacts>& reports) {
-  for (const auto& report : reports.answered)
-    if (report.facts.writes && report.facts.failure.empty())
-      return fmt::format("{} free, {:.3g} MB/s to the disk", human_bytes(static_cast<double>(report.facts.free_bytes)),
-                         report.facts.megabytes_per_second);
+  for (const auto& [place, facts] : reports.answered)
+    if (facts.writes && facts.failure.empty())
+      return fmt::format("{}: {}{} free, {:.3g} MB/s to the disk", facts.folder,
+                         facts.parent.empty() ? "" : fmt::format("to be made in {}, ", facts.parent),
+                         human_bytes(static_cast<double>(facts.free_bytes)), facts.megabytes_per_second);
   return "see below";
 }
 
 /// Waits a little: a network folder tells other hosts of a new file when their memory of its folder has grown old.
 bool appears(const fs::path& file) {
-  constexpr auto kLimit = std::chrono::seconds(4);
   const auto begin = std::chrono::steady_clock::now();
   std::error_code ignored;
   while (!fs::exists(file, ignored)) {
-    if (std::chrono::steady_clock::now() - begin > kLimit) return false;
+    if (std::chrono::steady_clock::now() - begin > kAppears) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return true;
 }
 
+/// Leaves an empty file in `folder`, or in the nearest one above it that exists: its path, empty where it cannot be.
+/// Takes it back where that took longer than `limit`, after which nobody waits for it.
+std::string leave_marker(const fs::path& folder, const std::string& name, std::chrono::milliseconds limit) {
+  constexpr std::chrono::milliseconds kToBeHeard{500};
+  const auto deadline = std::chrono::steady_clock::now() + limit - kToBeHeard;
+  const fs::path file = nearest_existing(folder) / name;
+  const int descriptor = make_file(file);
+  if (descriptor < 0) return "";
+  ::close(descriptor);
+  if (std::chrono::steady_clock::now() < deadline) return file.string();
+  ::unlink(file.c_str());
+  return "";
+}
+
+fs::path temporary_folder() {
+  const char* named = std::getenv("TMPDIR");
+  return named == nullptr || *named == '\0' ? "/tmp" : named;
+}
+
 }  // namespace
 
 FolderFacts try_folder(const fs::path& folder, std::size_t bytes) {
-  FolderFacts facts{.writes = true};
+  FolderFacts facts{.writes = true, .folder = folder.string()};
   const fs::path there = nearest_existing(folder);
+  std::error_code error;
+  if (there != fs::absolute(folder, error)) facts.parent = there.string();
   struct statvfs space {};
   if (::statvfs(there.c_str(), &space) == 0) {
     facts.free_bytes = static_cast<std::int64_t>(space.f_bavail * space.f_frsize);
     if (space.f_files > 0) facts.free_inodes = static_cast<std::int64_t>(space.f_favail);
   }
-  std::error_code error;
   if (!fs::is_directory(there, error)) {
     facts.failure = fmt::format("{} is not a folder", there.string());
     return facts;
   }
-  const fs::path file = there / own_name("write");
   const auto begin = std::chrono::steady_clock::now();
-  facts.failure = write_file(file, bytes);
+  facts.failure = write_file(there / own_name("write"), bytes);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  fs::remove(file, error);
   if (facts.failure.empty())
     facts.megabytes_per_second = static_cast<double>(bytes) / 1e6 / std::max(seconds, 1e-6);
   else
@@ -123,36 +152,30 @@ FolderFacts try_folder(const fs::path& folder, std::size_t bytes) {
 Reports<FolderFacts> measure_checkpoint_folder(Ranks& ranks, const std::string& folder) {
   constexpr const char* kCheck = "checkpoints";
   const bool is_chief = ranks.mine().rank == 0;
-  // Beside the folder where the folder is yet to be made.
-  const std::string name = own_name("marker");
-  std::optional<std::string> marker = within<std::string>(ranks.limit(), [folder, name, is_chief]() -> std::string {
-    if (!is_chief) return "";
-    const fs::path file = nearest_existing(folder) / name;
-    return write_file(file, 1).empty() ? file.string() : "";
-  });
-  const std::string file = ranks.gather(kCheck, marker.value_or("")).front();
-  const auto reports = ranks.measure<FolderFacts>(kCheck, [folder, file, is_chief] {
-    FolderFacts facts;
-    if (is_chief) facts = try_folder(folder, kWritten);
-    facts.sees_marker = file.empty() || appears(file);
-    return facts;
-  });
-  if (is_chief && !file.empty())
-    within<bool>(ranks.limit(), [file] {
-      std::error_code ignored;
-      return fs::remove(file, ignored);
+  Measured<std::string> marker;
+  if (is_chief)
+    marker = measured_within<std::string>(ranks.limit(), [folder, name = own_name("marker"), limit = ranks.limit()] {
+      return leave_marker(folder, name, limit);
     });
+  const std::string file = ranks.gather(kCheck, marker.facts.value_or("")).front();
+  auto reports = ranks.measure<FolderFacts>(
+      kCheck,
+      [folder, file, is_chief] {
+        FolderFacts facts;
+        if (is_chief) facts = try_folder(folder, kWritten);
+        facts.sees_marker = file.empty() || appears(file);
+        return facts;
+      },
+      kAppears + Ranks::kLeast);
+  if (is_chief && !file.empty()) measured_within<int>(ranks.limit(), [file] { return ::unlink(file.c_str()); });
+  ranks.activity().tick();  // what comes next may take as long again
   return reports;
 }
 
 Outcome judge_checkpoint_folder(const Reports<FolderFacts>& reports, const std::string& folder) {
+  if (folder.empty()) return not_asked_for("checkpoints", "--checkpoint-dir DIR");
   Outcome outcome{.check = "checkpoints"};
-  outcome.skipped = folder.empty();
-  if (outcome.skipped) {
-    outcome.summary = "not asked for: --checkpoint-dir DIR";
-    return outcome;
-  }
-  add_late(outcome, reports.late, "the disk or file server does not answer: look at df, mount and dmesg of that host");
+  add_missing(outcome, reports.missing, kLookAtTheDisk);
   for (const auto& report : reports.answered) {
     if (!report.facts.failure.empty())
       outcome.add({.ranks = {report.place.rank},
@@ -160,7 +183,9 @@ Outcome judge_checkpoint_folder(const Reports<FolderFacts>& reports, const std::
                    .what = report.facts.failure,
                    .remedy = "name a folder with --checkpoint-dir that the user of the job may write to on the host of "
                              "rank 0, on a file system that is not full and not mounted read-only"});
-    judge_space(outcome, report, folder, "remove old checkpoints, keep fewer (--keep), or name a larger disk");
+    judge_space(outcome, report, folder,
+                {.space = "remove old checkpoints, keep fewer (--keep), or name a larger disk",
+                 .speed = "use a faster disk, or save less often (--save-every)"});
     if (!report.facts.sees_marker)
       outcome.add({.ranks = {report.place.rank},
                    .level = Level::warning,
@@ -169,29 +194,36 @@ Outcome judge_checkpoint_folder(const Reports<FolderFacts>& reports, const std::
                        "name a folder that all hosts share; else a run that starts with rank 0 elsewhere does not "
                        "find its checkpoints"});
   }
-  outcome.summary = fmt::format("{}: {}", folder, space_text(reports));
+  outcome.summary = space_text(reports);
   return outcome;
 }
 
 Reports<FolderFacts> measure_temporary_folder(Ranks& ranks) {
-  return ranks.measure<FolderFacts>("temporary-files", [tries = ranks.mine().local_rank == 0] {
+  return ranks.measure<FolderFacts>("temporary-files", [tries = ranks.mine().local_rank == 0]() -> FolderFacts {
+    if (!tries) return {};
+    const fs::path folder = temporary_folder();
     std::error_code ignored;
-    return tries ? try_folder(fs::temp_directory_path(ignored), kWritten / 4) : FolderFacts{};
+    if (!fs::exists(folder, ignored))  // nobody makes it
+      return {.writes = true, .folder = folder.string(), .failure = folder.string() + " is not there"};
+    return try_folder(folder, kWritten / 4);
   });
 }
 
-Outcome judge_temporary_folder(const Reports<FolderFacts>& reports, const std::string& folder) {
+Outcome judge_temporary_folder(const Reports<FolderFacts>& reports) {
   Outcome outcome{.check = "temporary-files"};
   const std::string remedy = "name a folder with room in TMPDIR, on every host";
-  add_late(outcome, reports.late, "the disk does not answer: look at df, mount and dmesg of that host");
+  add_missing(outcome, reports.missing, kLookAtTheDisk);
   for (const auto& report : reports.answered) {
     if (!report.facts.writes) continue;
     if (!report.facts.failure.empty())
-      outcome.add(
-          {.ranks = {report.place.rank}, .level = Level::problem, .what = report.facts.failure, .remedy = remedy});
-    judge_space(outcome, report, fmt::format("{} of {}", folder, report.place.host), remedy);
+      outcome.add({.ranks = {report.place.rank},
+                   .level = Level::problem,
+                   .what = fmt::format("{} on {}", report.facts.failure, report.place.host),
+                   .remedy = remedy});
+    judge_space(outcome, report, fmt::format("{} of {}", report.facts.folder, report.place.host),
+                {.space = remedy, .speed = "name a folder on a faster disk in TMPDIR"});
   }
-  outcome.summary = fmt::format("{}: {}", folder, space_text(reports));
+  outcome.summary = space_text(reports);
   return outcome;
 }
 

@@ -43,8 +43,8 @@ std::int64_t open_files_needed(int ranks) {
 
 Outcome judge_open_files(const Reports<LimitFacts>& reports) {
   Outcome outcome{.check = "open-files"};
-  add_late(outcome, reports.late, "log in to that host and look what its processes wait for");
-  const std::int64_t needed = open_files_needed(static_cast<int>(reports.answered.size() + reports.late.size()));
+  add_missing(outcome, reports.missing, "log in to that host and look what its processes wait for");
+  const std::int64_t needed = open_files_needed(static_cast<int>(reports.answered.size() + reports.missing.size()));
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const auto& [place, facts] : reports.answered) {
     if (facts.open_files == kNone) continue;

@@ -13,7 +13,7 @@ struct LimitFacts {
   std::int64_t locked_bytes = 0;     ///< soft limit; -1 for none
   bool has_rdma = false;             ///< network cards that want their buffers locked
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(LimitFacts, open_files, open_files_hard, locked_bytes, has_rdma)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(LimitFacts, open_files, open_files_hard, locked_bytes, has_rdma)
 };
 
 LimitFacts measure_limits();

@@ -96,7 +96,7 @@ Reports<LinkFacts> measure_links(Ranks& ranks, double seconds) {
     if (circle.contains_this()) facts.gigabytes = receive_rate(circle, seconds) / kGigabyte;
     if (circle.contains_this()) facts.from = 0;
   }
-  Reports<LinkFacts> links = ranks.share<LinkFacts>(kCheck, facts);
+  Reports<LinkFacts> links = ranks.share<LinkFacts>(kCheck, {.facts = facts});
   int previous = -1;
   for (const auto& report : links.answered)
     if (report.facts.from >= 0) previous = report.place.rank;  // the first follows the last
@@ -128,9 +128,11 @@ Outcome judge_links(const Reports<LinkFacts>& links, const Reports<NetworkFacts>
   outcome.summary =
       outcome.skipped ? "one rank: no link between ranks"
                       : fmt::format("{:.3g} GB/s between neighbours, the slowest {:.3g}", median, slowest_link(links));
+  const auto wires = wire_speeds(network);
   for (const auto& [place, facts] : links.answered) {
     if (facts.from < 0 || !between_hosts) continue;
-    const double interface = static_cast<double>(wire_speed(network, place.rank)) / 8 / kGigabyte;
+    const auto wire = wires.find(place.rank);
+    const double interface = wire == wires.end() ? 0 : static_cast<double>(wire->second) / 8 / kGigabyte;
     if (has_others && facts.gigabytes < kBesideOthers * median)
       outcome.add({.ranks = {place.rank},
                    .level = Level::warning,

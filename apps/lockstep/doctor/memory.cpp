@@ -18,8 +18,10 @@ using device::SharedSegment;
 
 constexpr const char* kCheck = "shared-memory";
 constexpr double kMegabyte = 1e6;
-constexpr std::int64_t kShmOfRank = 8'000'000;   // that MPI's own transport takes, roughly
-constexpr std::int64_t kShmOfHost = 60'000'000;  // containers have 64 MiB unless told, which NCCL soon fills
+constexpr std::int64_t kShmOfRank = 8'000'000;  // that MPI's own transport takes, roughly
+constexpr std::int64_t kShmOfHost = 60'000'000;
+constexpr std::int64_t kShmOfGpus =
+    128'000'000;  // of a host: containers have 64 MiB unless told, which NCCL soon fills
 constexpr std::int64_t kMemoryOfRank = 1'000'000'000;
 
 /// What follows "; " of an error of this project.
@@ -57,27 +59,30 @@ void look_at_others(const Place& mine, const Reports<OfferedSegment>& offers, Me
   }
 }
 
+/// Behind a remedy.
+std::string way_out(bool wanted) { return wanted ? "" : "; training does without it, at the speed of messages"; }
+
 std::string remedy_of(const std::string& why, bool wanted) {
-  const std::string otherwise = wanted ? "" : "; training does without it, at the speed of messages";
   if (why == std::strerror(EACCES) || why == std::strerror(EPERM))
     return "start all ranks as one user, let them see /proc (hidepid=0) and each other's files there "
            "(--cap-add SYS_PTRACE, kernel.yama.ptrace_scope=0)" +
-           otherwise;
+           way_out(wanted);
   return "start the ranks of a host in one container, or in containers that share processes (--pid=host), with /proc "
          "mounted" +
-         otherwise;
+         way_out(wanted);
 }
 
-void judge_offer(Outcome& outcome, const Reported<MemoryFacts>& report) {
+void judge_offer(Outcome& outcome, const Reported<MemoryFacts>& report, bool wanted) {
   if (report.facts.offer_failure.empty()) return;
   outcome.add({.ranks = {report.place.rank},
-               .level = Level::problem,
+               .level = wanted ? Level::problem : Level::warning,
                .what = fmt::format("cannot make shared memory: {}", report.facts.offer_failure),
                .remedy = "let the container call memfd_create (its seccomp profile), and give it more memory "
-                         "(--memory, memory.max)"});
+                         "(--memory, memory.max)" +
+                         way_out(wanted)});
 }
 
-void judge_shm(Outcome& outcome, const Reported<MemoryFacts>& report, int ranks_of_host) {
+void judge_shm(Outcome& outcome, const Reported<MemoryFacts>& report, int ranks_of_host, bool has_gpus) {
   const MemoryFacts& facts = report.facts;
   const std::string remedy =
       "give the container more: --shm-size=1g, or --ipc=host; else remount: "
@@ -89,7 +94,7 @@ void judge_shm(Outcome& outcome, const Reported<MemoryFacts>& report, int ranks_
                  .remedy = "mount -t tmpfs tmpfs /dev/shm, as root"});
     return;
   }
-  const std::int64_t needed = std::max(kShmOfHost, kShmOfRank * ranks_of_host);
+  const std::int64_t needed = std::max(has_gpus ? kShmOfGpus : kShmOfHost, kShmOfRank * ranks_of_host);
   if (facts.shm_free_bytes >= needed) return;
   const bool hopeless = facts.shm_free_bytes < kShmOfRank * ranks_of_host / 2;
   outcome.add(
@@ -115,8 +120,8 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
   } catch (const Error& error) {
     offered.failure = given_of(error);
   }
-  const auto offers = ranks.share<OfferedSegment>(kCheck, offered);
-  const auto reports = ranks.measure<MemoryFacts>(kCheck, [place = ranks.mine(), offers, offered] {
+  const auto offers = ranks.share<OfferedSegment>(kCheck, {.facts = offered});
+  return ranks.measure<MemoryFacts>(kCheck, [place = ranks.mine(), offers, offered] {
     MemoryFacts facts{.offer_failure = offered.failure};
     look_at_others(place, offers, facts);
     facts.available_bytes = device::available_host_memory();
@@ -127,17 +132,16 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
     }
     return facts;
   });
-  return reports;
 }
 
-Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted) {
+Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted, const std::set<int>& nodes_with_gpus) {
   Outcome outcome{.check = kCheck};
-  add_late(outcome, reports.late, "log in to that host and look what its processes wait for");
+  add_missing(outcome, reports.missing, "log in to that host and look what its processes wait for");
   std::map<int, int> ranks_of_node;
   for (const auto& report : reports.answered) ++ranks_of_node[report.place.node];
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const auto& report : reports.answered) {
-    judge_offer(outcome, report);
+    judge_offer(outcome, report, wanted);
     if (!report.facts.unseen.empty())
       outcome.add(
           {.ranks = {report.place.rank},
@@ -145,7 +149,8 @@ Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted) {
            .what = fmt::format("cannot map the memory of {} other{} of its host: {}", report.facts.unseen.size(),
                                report.facts.unseen.size() == 1 ? "" : "s", report.facts.why),
            .remedy = remedy_of(report.facts.why, wanted)});
-    if (report.place.local_rank == 0) judge_shm(outcome, report, ranks_of_node[report.place.node]);
+    if (report.place.local_rank == 0)
+      judge_shm(outcome, report, ranks_of_node[report.place.node], nodes_with_gpus.contains(report.place.node));
     least = std::min(least, report.facts.shm_free_bytes);
   }
   outcome.summary = fmt::format("{}; /dev/shm has {} free",

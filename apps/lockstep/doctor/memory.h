@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ struct OfferedSegment {
   std::int32_t descriptor = -1;
   std::string failure = {};  ///< why there is none; empty where there is
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(OfferedSegment, process, descriptor, failure)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(OfferedSegment, process, descriptor, failure)
 };
 
 struct MemoryFacts {
@@ -26,15 +27,17 @@ struct MemoryFacts {
   std::vector<int> unseen = {};       ///< ranks of this host whose segment this rank could not map
   std::string why = {};               ///< of the first of them
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(MemoryFacts, shm_bytes, shm_free_bytes, available_bytes, offer_failure, unseen, why)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(MemoryFacts, shm_bytes, shm_free_bytes, available_bytes, offer_failure,
+                                              unseen, why)
 };
 
 /// Collective. Each rank makes a segment as the route shared-memory does, and maps those of the others of its host.
 Reports<MemoryFacts> measure_memory(Ranks& ranks);
 
 /// `shared-memory`: segments that cannot be made or mapped, a small /dev/shm. `wanted`: whether the user asked for the
-/// route by name, so that doing without it is no way out.
-Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted);
+/// route by name, so that doing without it is no way out. `nodes_with_gpus`: where NCCL wants room.
+Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted,
+                            const std::set<int>& nodes_with_gpus = {});
 /// `memory`: little that is free.
 Outcome judge_memory(const Reports<MemoryFacts>& reports);
 

@@ -1,11 +1,11 @@
 #include "apps/lockstep/doctor/network.h"
 
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -13,8 +13,6 @@
 #include <thread>
 
 #include "allreduce/watch/socket.h"
-#include "device/error.h"
-#include "device/network_interfaces.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -26,13 +24,16 @@ constexpr const char* kCheck = "network";
 constexpr std::size_t kMostHosts = 16;     // that one host calls
 constexpr std::size_t kMostAddresses = 8;  // of a host
 constexpr std::chrono::milliseconds kConnectLimit{1500};
+constexpr std::chrono::milliseconds kLeast = 2 * kConnectLimit + std::chrono::milliseconds(1000);  // to be answered too
+constexpr const char* kNoPort = "it could not open a port";
+constexpr const char* kNoAddress = "it has no address";
 
 /// Where a host can be called.
 struct Calling {
   int port = 0;
-  std::vector<AddressFacts> addresses = {};
+  std::vector<device::NetworkAddress> addresses = {};
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Calling, port, addresses)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(Calling, port, addresses)
 };
 
 /// What a host says to who calls it: several hosts may have one address, such as that of a bridge of containers.
@@ -77,7 +78,7 @@ std::vector<Reported<Calling>> others_of(const Reports<Calling>& all, const Plac
   std::vector<Reported<Calling>> before;
   std::vector<Reported<Calling>> others;
   for (const auto& report : all.answered) {
-    if (report.place.local_rank != 0 || report.place.node == mine.node || report.facts.port == 0) continue;
+    if (report.place.local_rank != 0 || report.place.node == mine.node) continue;
     (report.place.node < mine.node ? before : others).push_back(report);
   }
   others.insert(others.end(), before.begin(), before.end());
@@ -87,29 +88,30 @@ std::vector<Reported<Calling>> others_of(const Reports<Calling>& all, const Plac
 
 std::vector<Attempt> call_all(const std::vector<Reported<Calling>>& others) {
   std::vector<Attempt> attempts;
-  std::vector<int> ports;
-  for (const auto& other : others) {
-    for (const AddressFacts& address : other.facts.addresses) {
-      attempts.push_back({.rank = other.place.rank, .interface = address.interface, .address = address.address});
-      ports.push_back(other.facts.port);
-    }
+  std::map<int, int> ports;  // by rank
+  for (const auto& [place, calling] : others) {
+    if (calling.port == 0 || calling.addresses.empty())
+      attempts.push_back({.rank = place.rank, .failure = calling.port == 0 ? kNoPort : kNoAddress});
+    else
+      for (const device::NetworkAddress& address : calling.addresses)
+        attempts.push_back({.rank = place.rank,
+                            .interface = address.interface,
+                            .address = address.address,
+                            .network = address.network});
+    ports[place.rank] = calling.port;
   }
   std::vector<std::jthread> calls;
-  for (std::size_t i = 0; i < attempts.size(); ++i)
-    calls.emplace_back(
-        [&attempt = attempts[i], port = ports[i]] { attempt.failure = call(attempt.address, port, attempt.rank); });
+  for (Attempt& attempt : attempts)
+    if (attempt.failure.empty())
+      calls.emplace_back(
+          [&attempt, port = ports[attempt.rank]] { attempt.failure = call(attempt.address, port, attempt.rank); });
   calls.clear();  // waits for them
   return attempts;
 }
 
-std::vector<AddressFacts> addresses_of_this_host() {
-  std::vector<AddressFacts> all;
-  for (const device::NetworkAddress& address : device::network_addresses())
-    if (all.size() < kMostAddresses)
-      all.push_back({.interface = address.interface,
-                     .address = address.address,
-                     .mtu = address.mtu,
-                     .bits_per_second = address.bits_per_second});
+std::vector<device::NetworkAddress> addresses_of_this_host() {
+  std::vector<device::NetworkAddress> all = device::network_addresses();
+  all.resize(std::min(all.size(), kMostAddresses));
   return all;
 }
 
@@ -126,60 +128,97 @@ std::string host_of(const Reports<NetworkFacts>& reports, int rank) {
   return "?";
 }
 
-/// The interface by which most attempts succeeded; empty for none.
-std::string best_interface(const Reports<NetworkFacts>& reports) {
+/// What MPI and NCCL can be kept to, on all hosts alike.
+struct Way {
+  std::string mpi = {};   ///< an interface, or a network where hosts call their interfaces differently; empty: nothing
+  std::string nccl = {};  ///< interfaces
+
+  bool is_of(const Attempt& attempt) const { return mpi == attempt.interface || mpi == attempt.network; }
+};
+
+/// That by which most attempts succeeded; empty for none.
+std::string most_successful(const Reports<NetworkFacts>& reports, std::string Attempt::*name) {
   std::map<std::string, int> successes;
   for (const auto& report : reports.answered)
     for (const Attempt& attempt : report.facts.attempts)
-      if (attempt.failure.empty()) ++successes[attempt.interface];
+      if (attempt.failure.empty()) ++successes[attempt.*name];
   const auto best = std::ranges::max_element(successes, {}, [](const auto& entry) { return entry.second; });
   return best == successes.end() ? "" : best->first;
 }
 
-void judge_attempts(Outcome& outcome, const Reports<NetworkFacts>& reports, const Reported<NetworkFacts>& from) {
+Way best_way(const Reports<NetworkFacts>& reports) {
+  const std::string interface = most_successful(reports, &Attempt::interface);
+  const bool all_have_it = std::ranges::all_of(reports.answered, [&](const Reported<NetworkFacts>& report) {
+    return report.place.local_rank != 0 ||
+           std::ranges::find(report.facts.addresses, interface, &device::NetworkAddress::interface) !=
+               report.facts.addresses.end();
+  });
+  if (all_have_it) return {.mpi = interface, .nccl = interface};
+  const std::string network = most_successful(reports, &Attempt::network);
+  std::set<std::string> interfaces;
+  for (const auto& report : reports.answered)
+    for (const device::NetworkAddress& address : report.facts.addresses)
+      if (address.network == network) interfaces.insert(address.interface);
+  return {.mpi = network, .nccl = fmt::format("{}", fmt::join(interfaces, ","))};
+}
+
+std::string remedy_of(const Attempt& attempt, bool otherwise, const Way& best) {
+  if (attempt.failure == kNoPort) return "look at the limits of that host: ulimit -n, and the check ports";
+  if (attempt.failure == kNoAddress) return "give it an address: look at its interfaces (ip address)";
+  if (otherwise && !best.mpi.empty() && !best.is_of(attempt))
+    return fmt::format(
+        "keep MPI to what works: mpirun --mca btl_tcp_if_include {0} --mca oob_tcp_if_include {0}; for NCCL, "
+        "NCCL_SOCKET_IFNAME={1}",
+        best.mpi, best.nccl);
+  return "let these hosts open TCP connections to each other on all ports: look at the cable, the routes (ip route) "
+         "and the firewall";
+}
+
+void judge_attempts(Outcome& outcome, const Reports<NetworkFacts>& reports, const Reported<NetworkFacts>& from,
+                    const Way& best) {
   std::set<int> reached;
   for (const Attempt& attempt : from.facts.attempts)
     if (attempt.failure.empty()) reached.insert(attempt.rank);
-  const std::string best = best_interface(reports);
   for (const Attempt& attempt : from.facts.attempts) {
     if (attempt.failure.empty()) continue;
     const bool otherwise = reached.contains(attempt.rank);
-    outcome.add(
-        {.ranks = {from.place.rank},
-         .level = otherwise ? Level::warning : Level::problem,
-         .what = fmt::format("cannot reach {} by {} {} ({})", host_of(reports, attempt.rank), attempt.interface,
-                             attempt.address, attempt.failure),
-         .remedy =
-             otherwise && !best.empty() && best != attempt.interface ? fmt::format(
-                                                                           "keep MPI to the interface that works: "
-                                                                           "mpirun --mca btl_tcp_if_include {0} --mca "
-                                                                           "oob_tcp_if_include {0}; for NCCL, "
-                                                                           "NCCL_SOCKET_IFNAME={0}",
-                                                                           best)
-                                                                     : "let these hosts open TCP connections to each "
-                                                                       "other on all ports: look at the cable, the "
-                                                                       "routes (ip route) and the firewall"});
+    const std::string by =
+        attempt.interface.empty() ? "" : fmt::format("by {} {} ", attempt.interface, attempt.address);
+    outcome.add({.ranks = {from.place.rank},
+                 .level = otherwise ? Level::warning : Level::problem,
+                 .what = fmt::format("cannot reach {} {}({})", host_of(reports, attempt.rank), by, attempt.failure),
+                 .remedy = remedy_of(attempt, otherwise, best)});
   }
 }
 
-/// Packets that one host sends and another one drops: connections come about, and large messages hang.
+/// The addresses at which a rank was reached.
+std::set<std::pair<int, std::string>> reached_addresses(const Reports<NetworkFacts>& reports) {
+  std::set<std::pair<int, std::string>> reached;
+  for (const auto& report : reports.answered)
+    for (const Attempt& attempt : report.facts.attempts)
+      if (attempt.failure.empty()) reached.emplace(attempt.rank, attempt.address);
+  return reached;
+}
+
+/// Packets that one host of a network sends and another one drops: connections come about, and large messages hang.
 void judge_packets(Outcome& outcome, const Reports<NetworkFacts>& reports) {
-  std::map<std::string, const Reported<NetworkFacts>*> first;
-  std::map<std::string, int> sizes;
+  struct First {
+    std::string host;
+    int mtu;
+  };
+  std::map<std::string, First> first_of;
+  const auto reached = reached_addresses(reports);
   for (const auto& report : reports.answered) {
-    if (report.place.local_rank != 0) continue;
-    for (const AddressFacts& address : report.facts.addresses) {
-      if (address.mtu == 0) continue;
-      const auto [known, is_new] = sizes.emplace(address.interface, address.mtu);
-      if (is_new) first[address.interface] = &report;
-      if (known->second == address.mtu) continue;
-      outcome.add(
-          {.ranks = {report.place.rank},
-           .level = Level::warning,
-           .what = fmt::format("{} of {} sends packets of {} bytes, and that of {} {}", address.interface,
-                               report.place.host, address.mtu, first[address.interface]->place.host, known->second),
-           .remedy = fmt::format("give it the same MTU on all hosts: ip link set {} mtu {}", address.interface,
-                                 std::min(address.mtu, known->second))});
+    for (const device::NetworkAddress& address : report.facts.addresses) {
+      if (address.mtu == 0 || !reached.contains({report.place.rank, address.address})) continue;
+      const First& first = first_of.emplace(address.network, First{report.place.host, address.mtu}).first->second;
+      if (first.mtu == address.mtu) continue;
+      outcome.add({.ranks = {report.place.rank},
+                   .level = Level::warning,
+                   .what = fmt::format("{} of {} sends packets of {} bytes on {}, and {} of {}", address.interface,
+                                       report.place.host, address.mtu, address.network, first.host, first.mtu),
+                   .remedy = fmt::format("give all hosts the same MTU there: ip link set {} mtu {}", address.interface,
+                                         std::min(address.mtu, first.mtu))});
     }
   }
 }
@@ -195,33 +234,37 @@ Reports<NetworkFacts> measure_network(Ranks& ranks) {
     try {
       greeter = std::make_unique<Greeter>(ranks.mine().rank);
       calling.port = greeter->port();
-    } catch (const Error&) {
-      calling.port = 0;  // no port is to be had; told by the attempts of the others
+    } catch (const std::exception&) {
+      calling.port = 0;  // no port or no thread is to be had; told by the attempts of the others
     }
   }
-  const auto all = ranks.share<Calling>(kCheck, calling);
-  return ranks.measure<NetworkFacts>(kCheck, [calling, speaks, others = others_of(all, ranks.mine())] {
-    NetworkFacts facts{.addresses = calling.addresses};
-    if (speaks) facts.attempts = call_all(others);
-    facts.ports = count_ports();
-    return facts;
-  });
+  const auto all = ranks.share<Calling>(kCheck, {.facts = calling});
+  return ranks.measure<NetworkFacts>(
+      kCheck,
+      [calling, speaks, others = others_of(all, ranks.mine())] {
+        NetworkFacts facts{.addresses = calling.addresses};
+        if (speaks) facts.attempts = call_all(others);
+        facts.ports = count_ports();
+        return facts;
+      },
+      kLeast);
 }
 
 Outcome judge_network(const Reports<NetworkFacts>& reports) {
   Outcome outcome{.check = kCheck};
-  add_late(outcome, reports.late, "log in to that host and look at its interfaces: ip address");
+  add_missing(outcome, reports.missing, "log in to that host and look at its interfaces: ip address");
   std::set<int> nodes;
   std::size_t attempts = 0;
+  const Way best = best_way(reports);
   for (const auto& report : reports.answered) {
     nodes.insert(report.place.node);
     attempts += report.facts.attempts.size();
-    judge_attempts(outcome, reports, report);
+    judge_attempts(outcome, reports, report, best);
   }
   if (nodes.size() > 1) judge_packets(outcome, reports);
   outcome.summary = nodes.size() < 2 ? "one host: nothing to reach"
                                      : fmt::format("{} hosts, {} connections tried, best by {}", nodes.size(), attempts,
-                                                   best_interface(reports).empty() ? "none" : best_interface(reports));
+                                                   best.mpi.empty() ? "none" : best.mpi);
   return outcome;
 }
 
@@ -244,18 +287,14 @@ Outcome judge_ports(const Reports<NetworkFacts>& reports) {
   return outcome;
 }
 
-std::int64_t wire_speed(const Reports<NetworkFacts>& reports, int rank) {
-  std::int64_t best = 0;
-  for (const auto& from : reports.answered) {
-    for (const Attempt& attempt : from.facts.attempts) {
-      if (attempt.rank != rank || !attempt.failure.empty()) continue;
-      for (const auto& to : reports.answered)
-        if (to.place.rank == rank)
-          for (const AddressFacts& address : to.facts.addresses)
-            if (address.address == attempt.address) best = std::max(best, address.bits_per_second);
-    }
-  }
-  return best;
+std::map<int, std::int64_t> wire_speeds(const Reports<NetworkFacts>& reports) {
+  std::map<int, std::int64_t> speeds;
+  const auto reached = reached_addresses(reports);
+  for (const auto& [place, facts] : reports.answered)
+    for (const device::NetworkAddress& address : facts.addresses)
+      if (address.bits_per_second > 0 && reached.contains({place.rank, address.address}))
+        speeds[place.rank] = std::max(speeds[place.rank], address.bits_per_second);
+  return speeds;
 }
 
 }  // namespace lockstep::apps::doctor

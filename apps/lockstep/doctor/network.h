@@ -2,39 +2,36 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "apps/lockstep/doctor/ranks.h"
+#include "device/network_interfaces.h"
+
+namespace lockstep::device {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NetworkAddress, interface, address, network, mtu, bits_per_second)
+}  // namespace lockstep::device
 
 namespace lockstep::apps::doctor {
-
-/// An address of a host.
-struct AddressFacts {
-  std::string interface = {};
-  std::string address = {};
-  int mtu = 0;
-  std::int64_t bits_per_second = 0;  ///< 0 where the system does not tell
-
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(AddressFacts, interface, address, mtu, bits_per_second)
-};
 
 /// One attempt to reach an address of another host.
 struct Attempt {
   int rank = 0;                ///< of the host that was called: its first
-  std::string interface = {};  ///< there
-  std::string address = {};
-  std::string failure = {};  ///< empty where that host answered
+  std::string interface = {};  ///< there; empty where nothing could be called
+  std::string address = {};    ///< of that interface
+  std::string network = {};    ///< of that address: "10.0.0.0/24"
+  std::string failure = {};    ///< empty where that host answered
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Attempt, rank, interface, address, failure)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(Attempt, rank, interface, address, network, failure)
 };
 
 struct NetworkFacts {
-  std::vector<AddressFacts> addresses = {};
+  std::vector<device::NetworkAddress> addresses = {};
   std::vector<Attempt> attempts = {};
   std::int64_t ports = 0;  ///< that the system has for connections that a program opens; 0: it does not tell
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(NetworkFacts, addresses, attempts, ports)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(NetworkFacts, addresses, attempts, ports)
 };
 
 /// Collective. The first rank of each host opens a port, and calls those of up to 16 other hosts on all their
@@ -46,7 +43,7 @@ Outcome judge_network(const Reports<NetworkFacts>& reports);
 /// `ports`: few of them.
 Outcome judge_ports(const Reports<NetworkFacts>& reports);
 
-/// Bits a second of the fastest interface by which a rank was reached; 0 where nothing is known.
-std::int64_t wire_speed(const Reports<NetworkFacts>& reports, int rank);
+/// By rank, bits a second of the fastest interface by which it was reached, where one tells.
+std::map<int, std::int64_t> wire_speeds(const Reports<NetworkFacts>& reports);
 
 }  // namespace lockstep::apps::doctor

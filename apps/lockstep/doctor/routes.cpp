@@ -1,11 +1,9 @@
-// The part of links.h that times reductions.
+#include "apps/lockstep/doctor/routes.h"
+
 #include <algorithm>
 
 #include "allreduce/topology.h"
-#include "apps/lockstep/doctor/links.h"
 #include "apps/lockstep/reduction_timing.h"
-#include "device/error.h"
-#include "strategy/core_share.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -45,7 +43,7 @@ std::string attempt(Ranks& ranks, const std::function<void()>& work) {
   std::string failure;
   try {
     work();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     failure = error.what();
   }
   for (const std::string& text : ranks.session().all_gather(failure))

@@ -69,6 +69,11 @@ double copy(double seconds) {
   return static_cast<double>(kCopied) / 1e9 / shortest(seconds, [&] { std::memcpy(to.data(), from.data(), kCopied); });
 }
 
+/// What measuring for `seconds` may take, the making of what is kept included.
+std::chrono::milliseconds least_for(double seconds) {
+  return std::chrono::milliseconds(2000 + static_cast<std::int64_t>(1000 * seconds));
+}
+
 struct Extent {
   double slowest = 0;
   double fastest = 0;
@@ -90,18 +95,22 @@ Reports<SpeedFacts> measure_speed(Ranks& ranks, double seconds) {
   const int cores = strategy::share_of_cores(ranks.session());
   // The ranks are at it together, as in a training: what they take from each other counts.
   ranks.barrier(kCheck);
-  std::optional<SpeedFacts> facts =
-      within<SpeedFacts>(ranks.limit(), [cores, seconds] { return multiply(cores, 0.7 * seconds); });
+  Measured<SpeedFacts> speed = measured_within<SpeedFacts>(ranks.limit(least_for(0.7 * seconds)),
+                                                           [cores, seconds] { return multiply(cores, 0.7 * seconds); });
   ranks.barrier(kCheck);
-  const std::optional<double> copied = within<double>(ranks.limit(), [seconds] { return copy(0.3 * seconds); });
-  if (facts && copied) facts->copied_gigabytes = *copied;
-  return ranks.share<SpeedFacts>(kCheck, copied ? facts : std::nullopt);
+  const Measured<double> copied =
+      measured_within<double>(ranks.limit(least_for(0.3 * seconds)), [seconds] { return copy(0.3 * seconds); });
+  if (speed.facts && copied.facts)
+    speed.facts->copied_gigabytes = *copied.facts;
+  else if (speed.facts)
+    speed = {.why_none = copied.why_none};
+  return ranks.share<SpeedFacts>(kCheck, speed);
 }
 
 Outcome judge_product(const Reports<SpeedFacts>& reports) {
   constexpr double kAlone = 0.8;
   Outcome outcome{.check = "matrix-product"};
-  add_late(outcome, reports.late, "look what else runs on that host: top; and whether it throttles: dmesg");
+  add_missing(outcome, reports.missing, "look what else runs on that host: top; and whether it throttles: dmesg");
   const Extent extent = extent_of(reports, &SpeedFacts::gigaflops);
   for (const auto& [place, facts] : reports.answered) {
     if (facts.gigaflops < kSlow * extent.fastest)
@@ -122,6 +131,10 @@ Outcome judge_product(const Reports<SpeedFacts>& reports) {
   }
   outcome.summary = fmt::format("{:.3g} to {:.3g} GFLOP/s a rank", extent.slowest, extent.fastest);
   return outcome;
+}
+
+double slowest_copy(const Reports<SpeedFacts>& reports) {
+  return extent_of(reports, &SpeedFacts::copied_gigabytes).slowest;
 }
 
 Outcome judge_copy(const Reports<SpeedFacts>& reports) {

@@ -11,7 +11,7 @@ struct SpeedFacts {
   double copied_gigabytes = 0;  ///< memory copied in a second, 10^9 bytes
   double share_of_cores = 1;    ///< of the time of its cores that this rank got; 1: nobody else was there
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(SpeedFacts, cores, gigaflops, copied_gigabytes, share_of_cores)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(SpeedFacts, cores, gigaflops, copied_gigabytes, share_of_cores)
 };
 
 /// Collective: all ranks at once, for `seconds` or a little longer.
@@ -21,5 +21,8 @@ Reports<SpeedFacts> measure_speed(Ranks& ranks, double seconds);
 Outcome judge_product(const Reports<SpeedFacts>& reports);
 /// `memory-copy`: ranks whose memory is much slower than that of others.
 Outcome judge_copy(const Reports<SpeedFacts>& reports);
+
+/// Gigabytes a second of the rank whose memory is slowest; 0 where none was measured.
+double slowest_copy(const Reports<SpeedFacts>& reports);
 
 }  // namespace lockstep::apps::doctor

@@ -1,5 +1,6 @@
 #include "apps/lockstep/doctor/versions.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string_view>
@@ -60,16 +61,23 @@ VersionFacts measure_versions() {
   for (const auto& [name, value] : versions.items()) {
     const std::string key = name == "version" ? "lockstep" : name;
     if (value.is_object())
-      for (const auto& [when, version] : value.items()) facts[key + " " + when] = version.get<std::string>();
+      for (const auto& [when, version] : value.items())
+        facts[fmt::format("{} {}", key, when)] = version.get<std::string>();
     else
       facts[key] = value.is_string() ? value.get<std::string>() : value.dump();
   }
   return facts;
 }
 
+bool is_one_program(const Reports<VersionFacts>& reports) {
+  return std::ranges::all_of(reports.answered, [&](const Reported<VersionFacts>& report) {
+    return look_up(report.facts, "lockstep") == look_up(reports.answered.front().facts, "lockstep");
+  });
+}
+
 Outcome judge_versions(const Reports<VersionFacts>& reports) {
   Outcome outcome{.check = "versions"};
-  add_late(outcome, reports.late, "look for a driver or a network folder that does not answer: nvidia-smi, df");
+  add_missing(outcome, reports.missing, "look for a driver or a network folder that does not answer: nvidia-smi, df");
   if (reports.answered.empty()) return outcome;
   const auto& first = reports.answered.front();
   outcome.summary = fmt::format("lockstep {}, {}, oneDNN {}, CUDA {}, NCCL {}", look_up(first.facts, "lockstep"),

@@ -13,6 +13,9 @@ using VersionFacts = std::map<std::string, std::string>;
 
 VersionFacts measure_versions();
 
+/// Whether all ranks that answered are of one version of Lockstep: others may understand each other no further.
+bool is_one_program(const Reports<VersionFacts>& reports);
+
 /// Versions that differ between ranks, and libraries that are not what this program was compiled for.
 Outcome judge_versions(const Reports<VersionFacts>& reports);
 

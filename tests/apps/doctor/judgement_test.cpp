@@ -4,8 +4,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "apps/lockstep/doctor/cores.h"
+#include "apps/lockstep/doctor/data.h"
 #include "apps/lockstep/doctor/devices.h"
 #include "apps/lockstep/doctor/folders.h"
 #include "apps/lockstep/doctor/limits.h"
@@ -13,18 +16,13 @@
 #include "apps/lockstep/doctor/speed.h"
 #include "apps/lockstep/doctor/versions.h"
 #include "tests/apps/doctor/reports.h"
+#include "tests/strategy/checkpoint_fixture.h"
 
 namespace lockstep::apps::doctor {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-/// The only finding; fails the test where there are more or fewer.
-Finding only(const Outcome& outcome) {
-  EXPECT_EQ(outcome.findings.size(), 1U) << outcome.check;
-  return outcome.findings.empty() ? Finding{} : outcome.findings.front();
-}
 
 const VersionFacts kVersions = {{"lockstep", "0.1.0"},    {"mpi built", "MPI 3.1"},   {"mpi loaded", "Open MPI v4.1.4"},
                                 {"onednn built", "2.6"},  {"onednn loaded", "2.6.3"}, {"processor", "Zen"},
@@ -61,11 +59,19 @@ TEST(JudgedVersions, HoldLibrariesAgainstTheirHeaders) {
   EXPECT_EQ(finding.what, "this program was compiled for cuda 13.0, and finds 12.4");
 }
 
+TEST(JudgedVersions, TellWhetherTheRanksUnderstandEachOther) {
+  VersionFacts other = kVersions;
+  other["processor"] = "Haswell";
+  EXPECT_TRUE(is_one_program(on_hosts<VersionFacts>({kVersions, other})));
+  other["lockstep"] = "0.2.0";
+  EXPECT_FALSE(is_one_program(on_hosts<VersionFacts>({kVersions, other})));
+}
+
 TEST(JudgedVersions, NameRanksThatDidNotAnswer) {
   Reports<VersionFacts> reports = on_hosts<VersionFacts>({kVersions});
-  reports.late.push_back({.rank = 1, .node = 1, .local_rank = 0, .host = "b"});
+  reports.missing.push_back({{.rank = 1, .node = 1, .local_rank = 0, .host = "b"}, "this check failed: no memory"});
   const Finding finding = only(judge_versions(reports));
-  EXPECT_EQ(finding.what, "this check did not end in its time, 8 s or less");
+  EXPECT_EQ(finding.what, "this check failed: no memory");
   EXPECT_THAT(finding.ranks, ElementsAre(1));
 }
 
@@ -110,7 +116,7 @@ TEST(JudgedCores, MayBeLeftIdle) {
   const Finding finding =
       only(judge_cores(on_one_host<CoreFacts>({{.processors = {0}, .online = 64}, {.processors = {1}, .online = 64}})));
   EXPECT_EQ(finding.what, "the ranks of a may use 2 of its 64 processors");
-  EXPECT_THAT(finding.remedy, HasSubstr("--map-by slot:PE=32"));
+  EXPECT_THAT(finding.remedy, HasSubstr("--use-hwthread-cpus --map-by slot:PE=32"));
 }
 
 TEST(JudgedCores, HoldThreadsQuotaAndClockAgainstThem) {
@@ -118,11 +124,28 @@ TEST(JudgedCores, HoldThreadsQuotaAndClockAgainstThem) {
   EXPECT_EQ(only(judge_cores(on_one_host<CoreFacts>({{.processors = two, .online = 2, .threads = 8}}))).what,
             "OMP_NUM_THREADS asks for 8 threads on 2 processors");
   EXPECT_THAT(only(judge_cores(on_one_host<CoreFacts>({{.processors = two, .online = 2, .quota = 0.5}}))).what,
-              HasSubstr("grants the time of 0.5 processors, and 2 may be used"));
+              HasSubstr("grants the ranks of a the time of 0.5 processors, and they run on 2"));
   CoreFacts sleepy{.processors = two, .online = 2, .governor = "powersave", .driver = "acpi-cpufreq"};
   EXPECT_THAT(only(judge_cores(on_one_host<CoreFacts>({sleepy}))).remedy, HasSubstr("cpupower frequency-set"));
   sleepy.driver = "intel_pstate";
   EXPECT_EQ(judge_cores(on_one_host<CoreFacts>({sleepy})).level(), Level::ok);
+}
+
+TEST(JudgedCores, HoldAQuotaAgainstThoseOfAllRanksThatShareIt) {
+  std::vector<CoreFacts> four;
+  for (int core = 0; core < 4; ++core) four.push_back({.processors = {core}, .online = 4, .quota = 2});
+  const Finding finding = only(judge_cores(on_one_host<CoreFacts>(four)));
+  EXPECT_THAT(finding.ranks, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(finding.what, HasSubstr("the time of 2.0 processors, and they run on 4"));
+  EXPECT_EQ(judge_cores(on_hosts<CoreFacts>(four)).findings.front().what,
+            "the ranks of a may use 1 of its 4 processors")
+      << "a quota of each host";
+}
+
+TEST(MeasuredCores, AreThoseOfItsRankAndThoseThatItCouldHave) {
+  const CoreFacts facts = measure_cores();
+  EXPECT_FALSE(facts.processors.empty());
+  EXPECT_GE(facts.online, static_cast<int>(facts.processors.size()));
 }
 
 const MemoryFacts kRoomy{
@@ -150,11 +173,22 @@ TEST(JudgedSharedMemory, NeedsRoomForMpi) {
   EXPECT_THAT(finding.remedy, HasSubstr("--shm-size=1g"));
 }
 
+TEST(JudgedSharedMemory, NeedsRoomForNcclWhereThereAreGpus) {
+  MemoryFacts facts = kRoomy;
+  facts.shm_bytes = facts.shm_free_bytes = std::int64_t{64} << 20;  // as of a container that was not told otherwise
+  EXPECT_EQ(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false).level(), Level::ok);
+  EXPECT_EQ(only(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false, {0})).what,
+            "/dev/shm of a has 67 of 67 MB free; MPI and NCCL may want 128 MB");
+  EXPECT_EQ(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false, {1}).level(), Level::ok);
+}
+
 TEST(JudgedSharedMemory, SaysWhatTheSystemSaidWhereThereCanBeNone) {
   MemoryFacts facts = kRoomy;
   facts.offer_failure = "Operation not permitted";
-  EXPECT_EQ(only(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false)).what,
-            "cannot make shared memory: Operation not permitted");
+  const Finding finding = only(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false));
+  EXPECT_EQ(finding.what, "cannot make shared memory: Operation not permitted");
+  EXPECT_EQ(finding.level, Level::warning);
+  EXPECT_EQ(judge_shared_memory(on_one_host<MemoryFacts>({facts}), true).level(), Level::problem);
 }
 
 TEST(JudgedMemory, IsDividedByTheRanksOfAHost) {
@@ -177,11 +211,20 @@ TEST(JudgedDevices, NameSickGpusOncePerHost) {
 }
 
 TEST(JudgedDevices, MustSufficeForTheRanks) {
-  const DeviceFacts one{.gpus = {"H100"}, .has_cuda = true};
+  const DeviceFacts one{.gpus = {"H100"}, .uuids = {"GPU-1"}, .has_cuda = true};
   const Finding finding = only(judge_devices(on_one_host<DeviceFacts>({one, one})));
-  EXPECT_EQ(finding.what, "a has 2 ranks and 1 GPUs");
-  const DeviceFacts other{.gpus = {"A100"}, .has_cuda = true};
+  EXPECT_EQ(finding.what, "2 ranks of a see the same 1 GPU");
+  EXPECT_THAT(finding.remedy, HasSubstr("--share-gpus"));
+  DeviceFacts second = one;
+  second.uuids = {"GPU-2"};
+  EXPECT_EQ(judge_devices(on_one_host<DeviceFacts>({one, second})).level(), Level::ok) << "each its own";
+  const DeviceFacts other{.gpus = {"A100"}, .uuids = {"GPU-3"}, .has_cuda = true};
   EXPECT_EQ(only(judge_devices(on_hosts<DeviceFacts>({one, other}))).what, "sees 1 x A100, and rank 0 sees 1 x H100");
+}
+
+TEST(JudgedDevices, TellWhichHostsHaveSome) {
+  const DeviceFacts unusable{.health = {{.name = "H100"}}};
+  EXPECT_EQ(nodes_with_gpus(on_hosts<DeviceFacts>({{}, unusable})), (std::set<int>{1}));
 }
 
 TEST(JudgedSpeed, NamesTheSlowRank) {
@@ -202,6 +245,11 @@ TEST(JudgedSpeed, TellsOfBusyHostsAndSlowMemory) {
   EXPECT_EQ(only(judge_copy(reports)).what, "copies 8 GB/s on b, the fastest rank 20");
 }
 
+TEST(SlowestCopy, IsThatOfTheSlowestRank) {
+  EXPECT_EQ(slowest_copy(on_hosts<SpeedFacts>({{.copied_gigabytes = 9}, {.copied_gigabytes = 7}})), 7);
+  EXPECT_EQ(slowest_copy({}), 0);
+}
+
 TEST(JudgedData, MustBeTheSameOnAllRanks) {
   const DataFacts whole{.files = 8, .bytes = 8000, .fingerprint = "x"};
   const DataFacts part{.files = 7, .bytes = 7000, .fingerprint = "y"};
@@ -211,8 +259,44 @@ TEST(JudgedData, MustBeTheSameOnAllRanks) {
   EXPECT_EQ(judge_data({}, "").level(), Level::skipped);
 }
 
+class DataFolder : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((scratch_.path() / name).parent_path());
+    std::ofstream(scratch_.path() / name) << text;
+  }
+  DataFacts look() const { return look_at_data("images:" + scratch_.path().string(), "", true); }
+
+  strategy::ScratchDirectory scratch_;
+};
+
+TEST_F(DataFolder, OfImagesIsLookedInto) {
+  write("cat/1.png", "one");
+  write("cat/2.png", "two");
+  write("dog/1.png", "three");
+  const DataFacts before = look();
+  EXPECT_EQ(before.files, 3);
+  EXPECT_EQ(before.folders, 2);
+  EXPECT_EQ(before.failure, "");
+  EXPECT_EQ(judge_data(on_one_host<DataFacts>({before}), "d").summary, "d: 3 files in 2 folders");
+  write("cat/2.png", "another size");
+  EXPECT_NE(look().fingerprint, before.fingerprint);
+  write("cat/2.png", "two");
+  EXPECT_EQ(look().fingerprint, before.fingerprint);
+  write("cat/.3.png", "hidden");
+  EXPECT_EQ(look().fingerprint, before.fingerprint);
+  write("cat/0.png", "one more");
+  EXPECT_NE(look().fingerprint, before.fingerprint);
+}
+
+TEST_F(DataFolder, OfImagesMayHaveOnesThatCannotBeRead) {
+  write("cat/2.png", "two");
+  std::filesystem::create_symlink("/nowhere", scratch_.path() / "cat/1.png");
+  EXPECT_THAT(look().failure, HasSubstr("1.png] needed a file that can be read"));
+}
+
 TEST(JudgedCheckpoints, WantRoomAndOneFolder) {
-  FolderFacts chief{.writes = true, .free_bytes = 10'000'000};
+  FolderFacts chief{.writes = true, .folder = "/run", .free_bytes = 10'000'000};
   FolderFacts other;
   other.sees_marker = false;
   const Outcome outcome = judge_checkpoint_folder(on_hosts<FolderFacts>({chief, other}), "/run");
@@ -221,6 +305,27 @@ TEST(JudgedCheckpoints, WantRoomAndOneFolder) {
   EXPECT_EQ(outcome.findings[0].what, "/run has 10 MB free");
   EXPECT_EQ(outcome.findings[1].level, Level::warning);
   EXPECT_EQ(outcome.findings[1].what, "/run on b is not the folder that rank 0 sees");
+}
+
+TEST(JudgedCheckpoints, MayHaveAFolderThatIsYetToBeMade) {
+  const strategy::ScratchDirectory scratch;
+  const std::filesystem::path run = scratch.path() / "some" / "run";
+  const FolderFacts facts = try_folder(run, 10);
+  EXPECT_EQ(facts.parent, scratch.path().string());
+  EXPECT_THAT(judge_checkpoint_folder(on_one_host<FolderFacts>({facts}), run.string()).summary,
+              HasSubstr(run.string() + ": to be made in " + scratch.path().string() + ", "));
+  std::filesystem::create_directories(run);
+  EXPECT_EQ(try_folder(run, 10).parent, "");
+  EXPECT_TRUE(std::filesystem::is_empty(run));
+  std::filesystem::create_symlink("/nowhere/at/all", run / "link");
+  EXPECT_EQ(try_folder(run / "link" / "run", 10).failure, (run / "link").string() + " is not a folder");
+}
+
+TEST(JudgedFolders, HaveRemediesOfTheirOwn) {
+  const FolderFacts slow{.writes = true, .folder = "/tmp", .free_bytes = 9'000'000'000, .megabytes_per_second = 2};
+  EXPECT_THAT(only(judge_checkpoint_folder(on_one_host<FolderFacts>({slow}), "/tmp")).remedy,
+              HasSubstr("--save-every"));
+  EXPECT_THAT(only(judge_temporary_folder(on_one_host<FolderFacts>({slow}))).remedy, HasSubstr("TMPDIR"));
 }
 
 }  // namespace

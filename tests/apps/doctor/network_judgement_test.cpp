@@ -5,6 +5,7 @@
 #include "apps/lockstep/doctor/clocks.h"
 #include "apps/lockstep/doctor/links.h"
 #include "apps/lockstep/doctor/network.h"
+#include "apps/lockstep/doctor/routes.h"
 #include "tests/apps/doctor/reports.h"
 
 namespace lockstep::apps::doctor {
@@ -13,19 +14,27 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Finding only(const Outcome& outcome) {
-  EXPECT_EQ(outcome.findings.size(), 1U) << outcome.check;
-  return outcome.findings.empty() ? Finding{} : outcome.findings.front();
-}
-
-NetworkFacts host(std::vector<Attempt> attempts, int mtu = 1500) {
-  return {.addresses = {{.interface = "eth0", .address = "10.0.0.1", .mtu = mtu, .bits_per_second = 10'000'000'000}},
+NetworkFacts host(std::vector<Attempt> attempts, int mtu = 1500, const std::string& interface = "eth0") {
+  return {.addresses = {{.interface = interface,
+                         .address = "10.0.0.1",
+                         .network = "10.0.0.0/24",
+                         .mtu = mtu,
+                         .bits_per_second = 10'000'000'000}},
           .attempts = std::move(attempts),
           .ports = 28232};
 }
 
+/// To reach what a host has.
 Attempt attempt(int rank, const std::string& interface, const std::string& failure) {
-  return {.rank = rank, .interface = interface, .address = "10.0.0." + std::to_string(rank), .failure = failure};
+  return {.rank = rank, .interface = interface, .address = "10.0.0.1", .network = "10.0.0.0/24", .failure = failure};
+}
+
+Attempt bridge(int rank) {
+  return {.rank = rank,
+          .interface = "docker0",
+          .address = "172.17.0.1",
+          .network = "172.17.0.0/16",
+          .failure = "another host answers there"};
 }
 
 TEST(JudgedNetwork, IsFineWhereEveryAddressAnswers) {
@@ -36,13 +45,29 @@ TEST(JudgedNetwork, IsFineWhereEveryAddressAnswers) {
 
 TEST(JudgedNetwork, WarnsOfOneInterfaceThatCannotBeReached) {
   const auto reports = on_hosts<NetworkFacts>(
-      {host({attempt(2, "eth0", ""), attempt(2, "docker0", "another host answers there")}),
-       host({attempt(2, "eth0", ""), attempt(2, "docker0", "another host answers there")}), host({})});
+      {host({attempt(2, "eth0", ""), bridge(2)}), host({attempt(2, "eth0", ""), bridge(2)}), host({})});
   const Finding finding = only(judge_network(reports));
   EXPECT_EQ(finding.level, Level::warning);
   EXPECT_THAT(finding.ranks, ElementsAre(0, 1));
-  EXPECT_EQ(finding.what, "cannot reach c by docker0 10.0.0.2 (another host answers there)");
+  EXPECT_EQ(finding.what, "cannot reach c by docker0 172.17.0.1 (another host answers there)");
   EXPECT_THAT(finding.remedy, HasSubstr("--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0"));
+}
+
+TEST(JudgedNetwork, NamesTheNetworkWhereHostsCallTheirInterfacesDifferently) {
+  const auto reports = on_hosts<NetworkFacts>(
+      {host({attempt(1, "enp3s0", ""), bridge(1)}), host({attempt(0, "eth0", "")}, 1500, "enp3s0")});
+  EXPECT_THAT(only(judge_network(reports)).remedy,
+              HasSubstr("--mca btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24; for NCCL, "
+                        "NCCL_SOCKET_IFNAME=enp3s0,eth0"));
+}
+
+TEST(JudgedNetwork, FindsAProblemInAHostThatCannotBeCalled) {
+  const auto reports = on_hosts<NetworkFacts>(
+      {host({{.rank = 1, .failure = "it could not open a port"}}), host({attempt(0, "eth0", "")})});
+  const Finding finding = only(judge_network(reports));
+  EXPECT_EQ(finding.level, Level::problem);
+  EXPECT_EQ(finding.what, "cannot reach b (it could not open a port)");
+  EXPECT_THAT(finding.remedy, HasSubstr("ulimit -n"));
 }
 
 TEST(JudgedNetwork, FindsAProblemWhereNoAddressAnswers) {
@@ -53,9 +78,12 @@ TEST(JudgedNetwork, FindsAProblemWhereNoAddressAnswers) {
 }
 
 TEST(JudgedNetwork, WarnsOfPacketsOfDifferentSizes) {
-  const Finding finding = only(judge_network(on_hosts<NetworkFacts>({host({}, 9000), host({}, 1500)})));
-  EXPECT_EQ(finding.what, "eth0 of b sends packets of 1500 bytes, and that of a 9000");
-  EXPECT_EQ(finding.remedy, "give it the same MTU on all hosts: ip link set eth0 mtu 1500");
+  const Finding finding = only(judge_network(
+      on_hosts<NetworkFacts>({host({attempt(1, "eth0", "")}, 9000), host({attempt(0, "eth0", "")}, 1500)})));
+  EXPECT_EQ(finding.what, "eth0 of b sends packets of 1500 bytes on 10.0.0.0/24, and a of 9000");
+  EXPECT_EQ(finding.remedy, "give all hosts the same MTU there: ip link set eth0 mtu 1500");
+  EXPECT_EQ(judge_network(on_hosts<NetworkFacts>({host({}, 9000), host({}, 1500)})).level(), Level::ok)
+      << "nobody goes that way";
 }
 
 TEST(JudgedPorts, MayBeFew) {

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <future>
+#include <system_error>
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -72,6 +74,46 @@ TEST(WorkWithin, IsLeftWhereItDoesNotEnd) {
   auto never = std::make_shared<std::promise<int>>();
   EXPECT_EQ(within<int>(std::chrono::milliseconds(1), [never] { return never->get_future().get(); }), std::nullopt);
   never->set_value(0);  // its thread may end
+}
+
+TEST(WorkWithin, SaysWhyThereIsNothing) {
+  EXPECT_EQ(measured_within<int>(std::chrono::seconds(60), [] { return 7; }).facts, 7);
+  EXPECT_EQ(measured_within<int>(std::chrono::seconds(60),
+                                 []() -> int { throw std::system_error(EAGAIN, std::generic_category()); })
+                .why_none,
+            "this check failed: Resource temporarily unavailable");
+  auto never = std::make_shared<std::promise<int>>();
+  EXPECT_EQ(measured_within<int>(std::chrono::milliseconds(1), [never] { return never->get_future().get(); }).why_none,
+            "this check did not end in its time, 0 s");
+  never->set_value(0);
+}
+
+TEST(Measurement, IsAsShortAsOthersLeaveItButNotShorterThanItMustBe) {
+  strategy::Session session;
+  const Ranks ranks(session);
+  EXPECT_EQ(ranks.limit(), Ranks::kLimit);
+  EXPECT_EQ(ranks.limit(std::chrono::seconds(20)), std::chrono::seconds(20));
+}
+
+TEST(Measurement, ThatFailsIsOfItsRankAlone) {
+  strategy::Session session;
+  Ranks ranks(session);
+  const auto reports = ranks.measure<Place>("test", []() -> Place { throw std::runtime_error("out of order"); });
+  ASSERT_EQ(reports.missing.size(), 1U);
+  EXPECT_EQ(reports.missing.front().why, "this check failed: out of order");
+}
+
+TEST(Measurement, MayMeetNamesThatAreNoUtf8) {
+  strategy::Session session;
+  Ranks ranks(session);
+  const auto reports = ranks.measure<Place>("test", [] { return Place{.rank = 3, .host = "\xff"}; });
+  ASSERT_EQ(reports.answered.size(), 1U);
+  EXPECT_EQ(reports.answered.front().facts.rank, 3);
+  EXPECT_EQ(reports.answered.front().facts.host, "\xef\xbf\xbd") << "the replacement character";
+}
+
+TEST(Facts, OfAnotherVersionLackSome) {
+  EXPECT_EQ(nlohmann::json::parse(R"({"rank": 3, "color": "red"})").get<Place>().rank, 3);
 }
 
 }  // namespace

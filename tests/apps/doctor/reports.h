@@ -1,5 +1,7 @@
-// Made-up measurements.
+// Made-up measurements, and what is made of them.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
@@ -8,6 +10,12 @@
 #include "apps/lockstep/doctor/ranks.h"
 
 namespace lockstep::apps::doctor {
+
+/// The only finding; fails the test where there are more or fewer.
+inline Finding only(const Outcome& outcome) {
+  EXPECT_EQ(outcome.findings.size(), 1U) << outcome.check;
+  return outcome.findings.empty() ? Finding{} : outcome.findings.front();
+}
 
 /// Ranks of host "a", all on one node.
 template <typename Facts>

@@ -1,0 +1,195 @@
+#include "apps/lockstep/doctor/data.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "apps/lockstep/doctor/folders.h"
+#include "data/dataset.h"
+#include "device/error.h"
+#include "strategy/files.h"
+
+namespace lockstep::apps::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kRead = std::size_t{32} << 20;
+constexpr double kSlowRead = 50;  // MB/s
+
+/// Why `file` cannot be read; empty where it can. `megabytes_per_second` is measured where it is not null.
+std::string read_file(const fs::path& file, double* megabytes_per_second) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return std::strerror(errno);
+  std::string buffer(std::size_t{1} << 20, '\0');
+  const std::size_t limit = megabytes_per_second == nullptr ? 1 : kRead;
+  if (megabytes_per_second != nullptr) ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+  const auto begin = std::chrono::steady_clock::now();
+  std::size_t total = 0;
+  ssize_t got = 1;
+  while (total < limit && (got = ::read(descriptor, buffer.data(), std::min(limit, buffer.size()))) > 0)
+    total += static_cast<std::size_t>(got);
+  std::string why = got < 0 ? std::strerror(errno) : "";
+  ::close(descriptor);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  constexpr std::size_t kTelling = 1'000'000;
+  if (megabytes_per_second != nullptr && total >= kTelling)
+    *megabytes_per_second = static_cast<double>(total) / 1e6 / std::max(seconds, 1e-6);
+  return why;
+}
+
+std::uintmax_t size_of(const fs::path& file) {
+  std::error_code error;
+  const auto bytes = fs::file_size(file, error);
+  if (error) throw Error(ErrorCategory::data, file.string(), "needed a file that can be read", error.message());
+  return bytes;
+}
+
+/// The files in `folder` and below, sorted; hidden ones may differ.
+std::vector<fs::path> files_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (std::error_code ignored; !entry->path().filename().native().starts_with('.') && !entry->is_directory(ignored))
+      files.push_back(entry->path());
+  if (error) throw Error(ErrorCategory::data, folder.string(), "needed a folder that can be read", error.message());
+  std::ranges::sort(files);
+  return files;
+}
+
+/// What data consist of, as it is found.
+class Survey {
+ public:
+  /// Throws Error (data) where the file is not there.
+  void add_file(const fs::path& file) {
+    const auto bytes = size_of(file);
+    hash_.add(fmt::format("{} {};", file.filename().string(), bytes));
+    facts_.bytes += static_cast<std::int64_t>(bytes);
+    ++facts_.files;
+    files_.push_back(file);
+  }
+
+  /// The folder of a class: the names of all files, and of the sizes, for which each would have to be asked about,
+  /// those of the first and the last.
+  void add_folder(const fs::path& folder) {
+    const std::vector<fs::path> files = files_below(folder);
+    hash_.add(fmt::format("{} {};", folder.filename().string(), files.size()));
+    for (const fs::path& file : files) hash_.add(file.lexically_relative(folder).string() + ';');
+    facts_.files += static_cast<std::int64_t>(files.size());
+    ++facts_.folders;
+    if (files.empty()) return;
+    for (const fs::path& file : {files.front(), files.back()}) {
+      hash_.add(fmt::format("{};", size_of(file)));
+      files_.push_back(file);
+    }
+  }
+
+  /// The files by their paths: all, or some that stand for all.
+  const std::vector<fs::path>& files() const { return files_; }
+  DataFacts facts() const {
+    DataFacts facts = facts_;
+    facts.fingerprint = strategy::hex16(hash_.value());
+    return facts;
+  }
+
+ private:
+  DataFacts facts_;
+  strategy::Hasher hash_;
+  std::vector<fs::path> files_;
+};
+
+/// Of many files the first and the last stand for all.
+void read_some(DataFacts& facts, const std::vector<fs::path>& files, bool measures) {
+  for (const fs::path& file : files) {
+    const bool is_first = &file == &files.front();
+    if (!is_first && &file != &files.back()) continue;
+    const std::string why = read_file(file, measures && is_first ? &facts.megabytes_per_second : nullptr);
+    if (!why.empty()) facts.failure = fmt::format("{} cannot be read: {}", file.string(), why);
+  }
+}
+
+std::string count_text(const DataFacts& facts) {
+  const std::string files = fmt::format("{} file{}", facts.files, facts.files == 1 ? "" : "s");
+  if (facts.folders > 0) return fmt::format("{} in {} folder{}", files, facts.folders, facts.folders == 1 ? "" : "s");
+  return fmt::format("{} of {}", files, human_bytes(static_cast<double>(facts.bytes)));
+}
+
+/// Throws on all ranks alike where `spec` means nothing on any of them: no copying of files helps.
+void require_meaning(const Reports<DataFacts>& reports) {
+  const bool means_nothing = reports.missing.empty() && std::ranges::all_of(reports.answered, [](const auto& report) {
+                               return report.facts.is_unknown;
+                             });
+  if (!means_nothing) return;
+  // Taken apart along the grammar of Error, which puts it together again.
+  const std::string& text = reports.answered.front().facts.failure;
+  const std::size_t begin = text.find("] ");
+  const std::size_t middle = text.find("; ", begin);
+  throw Error(ErrorCategory::input, text.substr(1, begin - 1), text.substr(begin + 2, middle - begin - 2),
+              text.substr(middle + 2));
+}
+
+}  // namespace
+
+DataFacts look_at_data(const std::string& spec, const std::string& data_dir, bool measures) {
+  try {
+    data::DataSpecOptions options;
+    options.data_dir = data_dir;
+    Survey survey;
+    for (const fs::path& entry : data::data_files(spec, options))
+      fs::is_directory(entry) ? survey.add_folder(entry) : survey.add_file(entry);
+    DataFacts facts = survey.facts();
+    read_some(facts, survey.files(), measures);
+    return facts;
+  } catch (const Error& error) {
+    return {.failure = error.what(), .is_unknown = error.category() == ErrorCategory::input};
+  }
+}
+
+Reports<DataFacts> measure_data(Ranks& ranks, const std::string& spec, const std::string& data_dir) {
+  auto reports = ranks.measure<DataFacts>("data", [spec, data_dir, measures = ranks.mine().local_rank == 0] {
+    return look_at_data(spec, data_dir, measures);
+  });
+  require_meaning(reports);
+  return reports;
+}
+
+Outcome judge_data(const Reports<DataFacts>& reports, const std::string& spec) {
+  if (spec.empty()) return not_asked_for("data", "--data SPEC");
+  Outcome outcome{.check = "data"};
+  add_missing(outcome, reports.missing, kLookAtTheDisk);
+  const Reported<DataFacts>* first = nullptr;
+  for (const auto& report : reports.answered) {
+    const DataFacts& facts = report.facts;
+    if (!facts.failure.empty()) {
+      outcome.add({.ranks = {report.place.rank},
+                   .level = Level::problem,
+                   .what = facts.failure,
+                   .remedy = "put the files there on every host, readable for the user of the job, or name them as "
+                             "--data of lockstep train does"});
+      continue;
+    }
+    if (first == nullptr) first = &report;
+    if (facts.fingerprint != first->facts.fingerprint)
+      outcome.add({.ranks = {report.place.rank},
+                   .level = Level::problem,
+                   .what = fmt::format("{} has {}, and rank {} other ones: {}", report.place.host, count_text(facts),
+                                       first->place.rank, count_text(first->facts)),
+                   .remedy = "copy the same files to every host (rsync --checksum), or use a folder that all share"});
+    if (facts.megabytes_per_second > 0 && facts.megabytes_per_second < kSlowRead)
+      outcome.add({.ranks = {report.place.rank},
+                   .level = Level::warning,
+                   .what = fmt::format("{} reads {:.2g} MB/s", report.place.host, facts.megabytes_per_second),
+                   .remedy = "copy the files to a local disk; lockstep data benchmark tells what a training gets"});
+  }
+  outcome.summary = first == nullptr ? spec + ": see below" : fmt::format("{}: {}", spec, count_text(first->facts));
+  if (first != nullptr && first->facts.megabytes_per_second > 0)
+    outcome.summary += fmt::format(", {:.3g} MB/s", first->facts.megabytes_per_second);
+  if (first != nullptr && first->facts.files == 0) outcome.summary = fmt::format("{}: made up, no files", spec);
+  return outcome;
+}
+
+}  // namespace lockstep::apps::doctor

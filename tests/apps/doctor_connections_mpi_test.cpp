@@ -1,0 +1,22 @@
+// lockstep doctor on ranks that do not reach rank 0 by TCP.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/apps/doctor_program.h"
+
+namespace lockstep::apps {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(MpirunDoctorFault, RankZeroThatCannotListen) {
+  const std::string preload = "LD_PRELOAD=" LOCKSTEP_PRETEND_NO_PORTS;
+  const Examined examined(run(mpirun(2, {"env", preload, LOCKSTEP_PROGRAM, "doctor", "--quick", "--json"})));
+  EXPECT_THAT(only_problem(examined, "connections"),
+              AllOf(HasSubstr("needed a TCP port to listen on"), HasSubstr(" -> let the hosts open TCP connections")));
+  EXPECT_NE(examined.level_of("routes"), "missing") << "the rest is checked as well";
+}
+
+}  // namespace
+}  // namespace lockstep::apps
