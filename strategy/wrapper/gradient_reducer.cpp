@@ -143,7 +143,7 @@ float GradientReducer::factor_before() const {
 float GradientReducer::factor_after() const {
   if (options_.reduction == Reduction::sum || samples() == 0 || is_alone()) return 1;
   const double later = options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
-  const int passes = options_.average_passes ? 1 : passes_;
+  const double passes = options_.average_passes ? 1 : static_cast<double>(counts_[1]) / workers_.size();
   return static_cast<float>(passes * later * (expected_ == 0 ? 1 : expected_) / samples());
 }
 
@@ -241,6 +241,7 @@ void GradientReducer::finish() {
   counts_[0] = static_cast<float>(weight_);
   std::copy(step_has_.begin(), step_has_.end(), counts_.begin() + kFlags);
   const std::span<float> passengers = memory_.as<float>().subspan(layout_.size, counts_.size());
+  counts_[1] = static_cast<float>(passes_);
   math_->write(passengers, counts_);
   buckets_->ready(layout_.begins.size());
   buckets_->finish();

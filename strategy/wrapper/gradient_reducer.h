@@ -105,7 +105,7 @@ class GradientReducer {
   const allreduce::CommunicationTimes& communication() const { return buckets_->times(); }
 
  private:
-  static constexpr std::size_t kFlags = 1;  // in counts_: behind the samples, a flag for each parameter
+  static constexpr std::size_t kFlags = 2;  // in counts_: behind samples and passes, a flag for each parameter
 
   void describe_buckets();
   void weigh(double samples);
