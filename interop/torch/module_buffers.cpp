@@ -19,7 +19,7 @@ std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlig
 /// A view of the next `buffer.numel()` of `values`, shaped like `buffer`.
 template <typename T>
 at::Tensor next_view(std::vector<T>& values, std::size_t& position, const at::Tensor& buffer) {
-  const at::Tensor view =
+  at::Tensor view =
       at::from_blob(values.data() + position, buffer.sizes(), at::TensorOptions().dtype(c10::CppTypeToScalarType<T>()));
   position += static_cast<std::size_t>(buffer.numel());
   return view;
