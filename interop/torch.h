@@ -6,6 +6,7 @@
 #include "interop/torch/distributed_data_parallel.h"
 #include "interop/torch/distributed_optimizer.h"
 #include "interop/torch/distributed_sampler.h"
+#include "interop/torch/exchange.h"
 #include "interop/torch/save.h"
 
 namespace lockstep {

@@ -2,6 +2,9 @@
 # alone, without what its configuration adds to flags. An installed Lockstep finds it again with this file.
 set(torch_found FALSE)
 # Sanitizers would find what it does, and not what we do with it.
+if(LOCKSTEP_TORCH STREQUAL "ON" AND LOCKSTEP_SANITIZE)
+  message(FATAL_ERROR "LOCKSTEP_TORCH=ON needs a build without sanitizers; LOCKSTEP_SANITIZE is ${LOCKSTEP_SANITIZE}. Use LOCKSTEP_TORCH=AUTO.")
+endif()
 if(NOT LOCKSTEP_TORCH STREQUAL "OFF" AND NOT LOCKSTEP_SANITIZE)
   # It tells at length what it was built with, and what it could not find of that.
   set(level_before ${CMAKE_MESSAGE_LOG_LEVEL})
@@ -10,7 +13,13 @@ if(NOT LOCKSTEP_TORCH STREQUAL "OFF" AND NOT LOCKSTEP_SANITIZE)
   find_package(Torch QUIET)
   set(CMAKE_MESSAGE_LOG_LEVEL ${level_before})
   set(CMAKE_CXX_FLAGS ${flags_before})
-  if(Torch_FOUND)
+  if(Torch_FOUND AND TORCH_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
+    set(is_needed WARNING)
+    if(LOCKSTEP_TORCH STREQUAL "ON")
+      set(is_needed FATAL_ERROR)
+    endif()
+    message(${is_needed} "lockstep::torch needs a LibTorch with the current ABI of libstdc++; that of ${Torch_DIR} has the old one (_GLIBCXX_USE_CXX11_ABI=0), which does not link.")
+  elseif(Torch_FOUND)
     set(torch_found TRUE)
   elseif(LOCKSTEP_TORCH STREQUAL "ON")
     message(FATAL_ERROR "LOCKSTEP_TORCH=ON needs LibTorch; none was found. Install libtorch-dev, add the folder of a torch wheel to CMAKE_PREFIX_PATH, "

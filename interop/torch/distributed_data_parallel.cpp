@@ -3,16 +3,27 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
-#include <limits>
+#include <string>
 
 #include "device/error.h"
 #include "interop/torch/exchange.h"
+#include "strategy/wrapper/check_together.h"
 
 namespace lockstep::torch {
 namespace {
 
-strategy::ReducerOptions passes_add_up(strategy::ReducerOptions options) {
-  options.backward_passes_per_step = 1;
+constexpr const char* kWhere = "distributed_data_parallel";
+
+strategy::ReducerOptions passes_add_up(strategy::Workers& workers, strategy::ReducerOptions options) {
+  const strategy::ReducerOptions defaults;
+  strategy::check_together(workers, kWhere, [&] {
+    if (options.backward_passes_per_step != defaults.backward_passes_per_step ||
+        options.average_passes != defaults.average_passes)
+      throw Error(ErrorCategory::input, kWhere,
+                  "needed the defaults of backward_passes_per_step and average_passes: passes under no_sync() add up",
+                  fmt::format("got {} and {}", options.backward_passes_per_step, options.average_passes));
+    return std::string();
+  });
   options.average_passes = false;
   return options;
 }
@@ -22,9 +33,11 @@ strategy::ReducerOptions passes_add_up(strategy::ReducerOptions options) {
 ModuleExchange::ModuleExchange(strategy::Workers& workers, ::torch::nn::Module& module,
                                const DataParallelOptions& options)
     : batch_dimension_(options.batch_dimension),
-      gradients_(
-          workers, module.named_parameters(), passes_add_up(options.gradients), [this] { return plan_pass(); },
-          [this] { pass_ended(); }),
+      gradients_(workers, module.named_parameters(), passes_add_up(workers, options.gradients),
+                 {.where = kWhere,
+                  .unchanged = "under no_sync() until the one that reduces them: zero_grad() comes behind it",
+                  .plan = [this] { return plan_pass(); },
+                  .ended = [this] { pass_ended(); }}),
       buffers_(workers, module.named_buffers(), options.buffers) {
   broadcast_tensors(workers, module.named_parameters());
   broadcast_tensors(workers, module.named_buffers());
@@ -32,27 +45,27 @@ ModuleExchange::ModuleExchange(strategy::Workers& workers, ::torch::nn::Module& 
 
 void ModuleExchange::forward_begins(const at::Tensor* batch) {
   if (!c10::GradMode::is_enabled()) return;
+  gradients_.check();
   if (!batch_dimension_) {
     samples_ = 1;
     return;
   }
   if (batch == nullptr)
-    gradients_.reducer().misused("needed a tensor among the arguments of forward() whose size counts samples",
-                                 "there is none: DataParallelOptions::batch_dimension without a value weighs ranks "
-                                 "the same");
+    gradients_.misused("needed a tensor among the arguments of forward() whose size counts samples",
+                       "there is none: DataParallelOptions::batch_dimension without a value weighs ranks "
+                       "the same");
   if (*batch_dimension_ >= batch->dim())
-    gradients_.reducer().misused(
-        fmt::format("needed a tensor with a dimension {}, which counts samples", *batch_dimension_),
-        fmt::format("forward() got one of {} dimensions", batch->dim()));
+    gradients_.misused(fmt::format("needed a tensor with a dimension {}, which counts samples", *batch_dimension_),
+                       fmt::format("forward() got one of {} dimensions", batch->dim()));
   samples_ = static_cast<double>(batch->size(*batch_dimension_));
 }
 
 PassPlan ModuleExchange::plan_pass() {
   if (!samples_)
-    gradients_.reducer().misused(
+    gradients_.misused(
         "needed a forward pass through the wrapper before each backward pass: net(x) or "
         "net.forward(x), rather than net->forward(x)",
-        "there was none since the last backward pass");
+        "there was none since the last backward pass, and that of a retained graph was counted");
   const double samples = *samples_;
   samples_.reset();
   samples_of_step_ += samples;

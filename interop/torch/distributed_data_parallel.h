@@ -19,9 +19,10 @@ namespace lockstep::torch {
 
 /// All ranks give the same.
 struct DataParallelOptions {
-  /// Buckets, compression, groups, predivide factor, clipping. backward_passes_per_step has no say: no_sync() has.
+  /// Buckets, compression, groups, predivide factor, clipping. Not for accumulation, which is no_sync()'s:
+  /// backward_passes_per_step and average_passes stay as they are.
   strategy::ReducerOptions gradients = {};
-  BufferSync buffers = BufferSync::broadcast;  ///< of all ranks, made equal before a forward pass
+  BufferSync buffers = BufferSync::broadcast;  ///< of all ranks, made equal at the end of each reduced backward pass
   /// The dimension of the first tensor that forward() is given which counts samples; nothing: ranks weigh the same.
   std::optional<std::int64_t> batch_dimension = 0;
 };
@@ -86,9 +87,14 @@ class [[nodiscard]] NoSync {
 /// under no_sync() add up, as autograd's do: k passes give k times the average over their samples. Parameters that get
 /// no gradient on a rank count as zero there, without a flag.
 ///
-/// All ranks run the same number of backward passes, each after a forward pass through this object: net(x) or
-/// net.forward(x), not net->forward(x), which is the module's own. A backward pass that was not preceded by one is an
-/// Error (input) on all ranks.
+/// All ranks run the same number of backward passes, each after a forward pass of its own through this object: net(x)
+/// or net.forward(x), not net->forward(x), which is the module's own. Of several forward passes before it the last one
+/// says how many samples the backward pass is of; so losses of several are added up before one backward(). A backward
+/// pass that was not preceded by one, such as the second over a retained graph, is an Error (input) on all ranks.
+///
+/// The module stays as it is wrapped: net->to(...), and parameters that are to require gradients, come before, else the
+/// next forward pass is an Error (input) on all ranks. So it is where a backward pass ended with an exception, whose
+/// gradients are on their way in part: the job cannot go on from there.
 template <typename Module>
 class DistributedDataParallel {
  public:
@@ -116,8 +122,8 @@ class DistributedDataParallel {
     exchange_.forward_begins(first_tensor(arguments...));
     return module_->forward(std::forward<Arguments>(arguments)...);
   }
-  template <typename... Arguments>
   /// As forward().
+  template <typename... Arguments>
   auto operator()(Arguments&&... arguments) {
     return forward(std::forward<Arguments>(arguments)...);
   }
@@ -161,8 +167,8 @@ template <typename Module>
   net->save(archive);
   return archive;
 }
-template <typename Module>
 /// Reads what operator<< wrote, and what torch::save wrote of the module.
+template <typename Module>
 ::torch::serialize::InputArchive& operator>>(::torch::serialize::InputArchive& archive,
                                              DistributedDataParallel<Module>& net) {
   net->load(archive);

@@ -5,7 +5,7 @@
 #include <torch/serialize.h>
 
 #include <sstream>
-#include <unordered_map>
+#include <unordered_set>
 
 #include "device/error.h"
 #include "interop/torch/exchange.h"
@@ -14,23 +14,40 @@
 namespace lockstep::torch {
 namespace {
 
-/// That `parameters` names the optimizer's parameters, each of them and no others.
-void check_names(::torch::optim::Optimizer& optimizer, const NamedTensors& parameters) {
-  std::unordered_map<const void*, std::string> names;
-  for (const auto& [name, tensor] : parameters.pairs()) names.emplace(tensor.unsafeGetTensorImpl(), name);
+constexpr const char* kWhere = "distributed_optimizer";
+
+/// Each group's number of parameters.
+std::vector<std::size_t> group_sizes(const ::torch::optim::Optimizer& optimizer) {
+  std::vector<std::size_t> sizes;
+  for (const auto& group : optimizer.param_groups()) sizes.push_back(group.params().size());
+  return sizes;
+}
+
+/// That `parameters` names the optimizer's parameters, each of them and no others. A tensor with two names may be in
+/// the optimizer twice.
+void check_names(const ::torch::optim::Optimizer& optimizer, const NamedTensors& parameters) {
+  std::unordered_set<const void*> named, updated;
+  for (const auto& [name, tensor] : parameters.pairs()) named.insert(tensor.unsafeGetTensorImpl());
   std::size_t number = 0;
   for (const auto& group : optimizer.param_groups())
     for (const at::Tensor& parameter : group.params()) {
-      if (names.erase(parameter.unsafeGetTensorImpl()) == 0)
-        throw Error(ErrorCategory::input, "torch", "needed a name for each parameter of the optimizer",
+      if (!named.contains(parameter.unsafeGetTensorImpl()))
+        throw Error(ErrorCategory::input, kWhere, "needed a name for each parameter of the optimizer",
                     fmt::format("its parameter {} of shape {} is not among the named ones", number,
                                 fmt::join(parameter.sizes().vec(), " x ")));
+      updated.insert(parameter.unsafeGetTensorImpl());
       ++number;
     }
   for (const auto& [name, tensor] : parameters.pairs())
-    if (tensor.requires_grad() && names.count(tensor.unsafeGetTensorImpl()) != 0)
-      throw Error(ErrorCategory::input, "torch", "needed parameters of the optimizer",
+    if (tensor.requires_grad() && !updated.contains(tensor.unsafeGetTensorImpl()))
+      throw Error(ErrorCategory::input, kWhere, "needed parameters of the optimizer",
                   fmt::format("{} is none of its parameters", name));
+}
+
+void check_kind(const ::torch::optim::Optimizer& optimizer) {
+  if (dynamic_cast<const ::torch::optim::LBFGS*>(&optimizer) != nullptr)
+    throw Error(ErrorCategory::input, kWhere, "needed an optimizer that only updates in step()",
+                "LBFGS computes losses within it, where ranks cannot follow each other");
 }
 
 std::string options_key(std::size_t group) { return fmt::format("options_{}", group); }
@@ -51,13 +68,19 @@ std::string serialize(const ::torch::optim::Optimizer& optimizer) {
   return stream.str();
 }
 
-void deserialize(const std::string& bytes, ::torch::optim::Optimizer& optimizer) {
+// What it had kept so far goes, also of parameters of which the archive has nothing.
+void deserialize(const std::string& bytes, ::torch::optim::Optimizer& optimizer, c10::Device device) {
   std::istringstream stream(bytes);
   ::torch::serialize::InputArchive archive;
-  archive.load_from(stream);
+  archive.load_from(stream, device);
+  optimizer.state().clear();
   ::torch::serialize::InputArchive state;
   archive.read("state", state);
   optimizer.load(state);
+  for (const auto& [parameter, kept] : optimizer.state())
+    if (kept == nullptr)
+      throw Error(ErrorCategory::input, kWhere, "needed an optimizer that has each parameter once",
+                  "LibTorch loads what it keeps of a parameter only for the first of two places");
   for (std::size_t group = 0; group < optimizer.param_groups().size(); ++group) {
     ::torch::serialize::InputArchive options;
     archive.read(options_key(group), options);
@@ -66,7 +89,8 @@ void deserialize(const std::string& bytes, ::torch::optim::Optimizer& optimizer)
 }
 
 NamedTensors checked(strategy::Workers& workers, ::torch::optim::Optimizer& optimizer, const NamedTensors& parameters) {
-  strategy::check_together(workers, [&] {
+  strategy::check_together(workers, kWhere, [&] {
+    check_kind(optimizer);
     check_names(optimizer, parameters);
     return std::string();
   });
@@ -78,7 +102,11 @@ NamedTensors checked(strategy::Workers& workers, ::torch::optim::Optimizer& opti
 OptimizerExchange::OptimizerExchange(strategy::Workers& workers, ::torch::optim::Optimizer& optimizer,
                                      const NamedTensors& parameters, const strategy::ReducerOptions& options)
     : optimizer_(optimizer),
-      gradients_(workers, checked(workers, optimizer, parameters), options, [this] { return PassPlan{samples_}; }) {}
+      gradients_(workers, checked(workers, optimizer, parameters), options,
+                 {.where = kWhere,
+                  .unchanged = "until step(): synchronize() comes before they are changed, zero_grad() after step()",
+                  .plan = [this] { return PassPlan{samples_}; }}),
+      group_sizes_(group_sizes(optimizer)) {}
 
 void OptimizerExchange::broadcast_parameters(int root) {
   gradients_.reducer().require_between_steps("broadcast_parameters()");
@@ -87,17 +115,33 @@ void OptimizerExchange::broadcast_parameters(int root) {
 
 void OptimizerExchange::broadcast_optimizer_state(int root) {
   gradients_.reducer().require_between_steps("broadcast_optimizer_state()");
+  strategy::Workers& workers = gradients_.reducer().workers();
+  strategy::check_together(
+      workers, kWhere, [&] { return fmt::format("parameter groups of {}", fmt::join(group_sizes(optimizer_), ", ")); });
+  const c10::Device device = gradients_.parameters().front().second.device();
   broadcast_archive(
-      gradients_.reducer().workers(), root, [&] { return serialize(optimizer_); },
-      [&](const std::string& bytes) { deserialize(bytes, optimizer_); });
+      workers, kWhere, root, [&] { return serialize(optimizer_); },
+      [&](const std::string& bytes) { deserialize(bytes, optimizer_, device); });
+}
+
+// What a group got later has no hooks, and would be updated by each rank's own gradient.
+void OptimizerExchange::require_same_groups() {
+  if (const std::vector<std::size_t> sizes = group_sizes(optimizer_); sizes != group_sizes_)
+    gradients_.misused(
+        "needed the parameters that the optimizer had when it was wrapped",
+        fmt::format("it had groups of {} and has groups of {}", fmt::join(group_sizes_, ", "), fmt::join(sizes, ", ")));
 }
 
 bool OptimizerExchange::step() {
+  require_same_groups();
   if (!gradients_.reducer().is_reduced()) gradients_.reduce();
   return update();
 }
 
-bool OptimizerExchange::flush() { return gradients_.reduce_rest() && update(); }
+bool OptimizerExchange::flush() {
+  require_same_groups();
+  return gradients_.reduce_rest() && update();
+}
 
 bool OptimizerExchange::update() {
   const bool has_samples = gradients_.reducer().samples() > 0;

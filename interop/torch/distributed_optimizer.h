@@ -4,9 +4,10 @@
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
 
+#include <cstddef>
 #include <cstdint>
-#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "interop/torch/named_tensors.h"
 #include "interop/torch/parameter_gradients.h"
@@ -29,11 +30,13 @@ class OptimizerExchange {
   ParameterGradients& gradients() { return gradients_; }    ///< where gradients lie, and how they travel
 
  private:
+  void require_same_groups();
   bool update();
 
   ::torch::optim::Optimizer& optimizer_;
   double samples_ = 1;
   ParameterGradients gradients_;
+  std::vector<std::size_t> group_sizes_;  // when it was wrapped
 };
 
 /// Around any optimizer of torch::optim but LBFGS, under mpirun or alone:
@@ -55,7 +58,9 @@ class OptimizerExchange {
 /// optimizer leaves them alone as it would in one process.
 ///
 /// All ranks call the same functions in the same order. Calls in another order are an Error (input) that says which
-/// comes when; it reaches all ranks.
+/// comes when; it reaches all ranks. So are parameters that change after they are wrapped: in type or device, in
+/// whether they require gradients, by add_param_group; and a backward pass that ended with an exception, whose
+/// gradients are on their way in part.
 template <typename Optimizer>
 class DistributedOptimizer {
   static_assert(std::is_base_of_v<::torch::optim::Optimizer, Optimizer>, "needed an optimizer of torch::optim");
@@ -79,15 +84,16 @@ class DistributedOptimizer {
 
   /// All ranks' parameters become those of rank `root`. Collective, between steps.
   void broadcast_parameters(int root = 0) { exchange_.broadcast_parameters(root); }
-  /// The same for what the optimizer keeps between steps, and its options such as the learning rate.
+  /// The same for what the optimizer keeps between steps, and its options such as the learning rate. What rank `root`
+  /// keeps nothing of, such as the momentum of a new optimizer, no rank does.
   void broadcast_optimizer_state(int root = 0) { exchange_.broadcast_optimizer_state(root); }
 
   /// This rank's samples in each backward pass from now on, over which its loss is a mean: 0 for a rank that takes part
   /// without any. Without it ranks weigh the same.
   void set_samples(std::int64_t samples) { exchange_.set_samples(static_cast<double>(samples)); }
 
-  /// Removes gradients, or sets them to zero: then parameters that get none are still updated with zeros, as in one
-  /// process. An error between a backward pass and the step.
+  /// Removes gradients, or sets those that there are to zero: then parameters that get none are still updated with
+  /// zeros, as in one process. An error between a backward pass and the step.
   void zero_grad(bool set_to_none = true) { exchange_.gradients().clear(set_to_none); }
   /// Replaces gradients by those of all ranks, for code that looks at them or changes them before step(), which then
   /// only updates.

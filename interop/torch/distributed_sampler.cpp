@@ -12,7 +12,7 @@ namespace lockstep::torch {
 namespace {
 
 void require(bool fits, const char* needed, const std::string& given) {
-  if (!fits) throw Error(ErrorCategory::input, "torch sampler", needed, given);
+  if (!fits) throw Error(ErrorCategory::input, "distributed_sampler", needed, given);
 }
 
 ::torch::Tensor number(std::int64_t value) { return ::torch::tensor(value, ::torch::kInt64); }
@@ -37,8 +37,7 @@ void DistributedSampler::check() const {
   require(!options_.drop_last || size_ >= options_.global_batch, "needed a full batch where the last one is dropped",
           fmt::format("got {} samples in batches of {}", size_, options_.global_batch));
   if (options_.empty_parts) return;
-  const std::int64_t smallest =
-      std::min(global_samples(0), size_ > 0 ? global_samples(steps_per_epoch() - 1) : std::int64_t{0});
+  const std::int64_t smallest = std::min(global_samples(0), global_samples(steps_per_epoch() - 1));
   require(smallest >= ranks_,
           "needed a sample for each rank in every batch, because LibTorch's loader makes none of nothing",
           fmt::format("{} samples in batches of {} on {} ranks leave one of {}: choose another batch, drop_last, or "
@@ -47,16 +46,21 @@ void DistributedSampler::check() const {
 }
 
 void DistributedSampler::reset(OptionalSize new_size) {
-  if (step_ > 0) set_epoch(epoch_ + 1);
+  if (!is_placed_) set_epoch(epoch_ + 1);
   if (!new_size) return;
   size_ = static_cast<std::int64_t>(*new_size);
   order_.reset();
   check();
 }
 
-void DistributedSampler::set_epoch(std::int64_t epoch) {
-  epoch_ = epoch;
-  step_ = 0;
+void DistributedSampler::set_position(const EpochPosition& position) {
+  require(
+      position.epoch >= 0 && position.step >= 0 && position.step <= steps_per_epoch(),
+      "needed an epoch, and a step within it",
+      fmt::format("got epoch {} and step {}, of epochs of {} steps", position.epoch, position.step, steps_per_epoch()));
+  epoch_ = position.epoch;
+  step_ = position.step;
+  is_placed_ = true;
   order_.reset();
 }
 
@@ -78,6 +82,7 @@ DistributedSampler::OptionalIndices DistributedSampler::next(std::size_t batch_s
   require(static_cast<std::int64_t>(batch_size) == options_.global_batch,
           "needed the loader's batch size to be the global batch, which the sampler cuts into parts",
           fmt::format("the loader asks for {}, the sampler was made for {}", batch_size, options_.global_batch));
+  is_placed_ = false;
   if (step_ >= steps_per_epoch()) return {};
   if (options_.shuffle && !order_) order_.emplace(options_.seed, epoch_, data::OrderShape{.records = size_});
   const data::Range positions = part(step_++);
@@ -95,8 +100,8 @@ void DistributedSampler::save(::torch::serialize::OutputArchive& archive) const 
 }
 
 void DistributedSampler::load(::torch::serialize::InputArchive& archive) {
-  set_epoch(read_number(archive, "epoch"));
-  step_ = read_number(archive, "step");
+  const std::int64_t epoch = read_number(archive, "epoch");
+  set_position({.epoch = epoch, .step = read_number(archive, "step")});
 }
 
 }  // namespace lockstep::torch

@@ -27,14 +27,21 @@ struct SamplerOptions {
   bool empty_parts = false;
 };
 
+/// A place in the order of all epochs: `step` steps of `epoch` are done.
+struct EpochPosition {
+  std::int64_t epoch = 0;  ///< from 0
+  std::int64_t step = 0;   ///< from 0 to the steps of an epoch
+};
+
 /// This rank's part of every global batch. The order of an epoch is a permutation of all samples that depends on (seed,
 /// epoch) alone; each `global_batch` of it are cut into contiguous parts whose sizes differ by at most one. So all
 /// ranks take the same number of steps, every sample is taken once, nothing is padded, and a step has the samples that
 /// one process would take.
 ///
 /// A loader is given the *global* batch size: its request for a batch is answered with this rank's part. It calls
-/// reset() at the start of each pass, which moves to the next epoch. Its own option drop_last would see parts smaller
-/// than its batch and drop them all: use the one here.
+/// reset() at the start of each pass, which moves to the next epoch, but for the first pass and the first one after
+/// set_position(), set_epoch() or load(): that one takes the epoch that was set, from there on. Its own option
+/// drop_last would see parts smaller than its batch and drop them all: use the one here.
 class DistributedSampler : public ::torch::data::samplers::Sampler<> {
  public:
   using Indices = std::vector<std::size_t>;  ///< What a loader asks a data set for.
@@ -53,19 +60,24 @@ class DistributedSampler : public ::torch::data::samplers::Sampler<> {
   /// The same for rank `rank` of `ranks`.
   DistributedSampler(int rank, int ranks, std::int64_t size, const SamplerOptions& options);
 
-  /// The next epoch, from its start; the first call, before any next(), leaves the first epoch as it is. `new_size`:
-  /// another number of samples.
+  /// The next epoch, from its start; a call before any next() since the sampler was made or given a position leaves it
+  /// where it is. `new_size`: another number of samples.
   void reset(OptionalSize new_size = {}) override;
   /// This rank's part of the next global batch; nothing at the end of the epoch. `batch_size` is the global batch:
   /// throws Error (input) for another one.
   OptionalIndices next(std::size_t batch_size) override;
   /// Epoch and position in it.
   void save(::torch::serialize::OutputArchive& archive) const override;
-  void load(::torch::serialize::InputArchive& archive) override;  ///< goes on where save() stood
+  /// Goes on where save() stood, also in a loader that is made with it then. A loader asks ahead of the batches that it
+  /// gives out: what a program is to go on with is the position of its own loop, set_position().
+  void load(::torch::serialize::InputArchive& archive) override;
 
   std::int64_t epoch() const { return epoch_; }  ///< that is under way
-  /// Begins `epoch` anew: the reset() of the loader leaves it as it is.
-  void set_epoch(std::int64_t epoch);
+  /// Begins `epoch` anew.
+  void set_epoch(std::int64_t epoch) { set_position({.epoch = epoch}); }
+  /// Goes on from there: the next batch is that of step `position.step`, from 0. Throws Error (input) for a step that
+  /// epochs do not have.
+  void set_position(const EpochPosition& position);
   /// Steps of an epoch, the same on all ranks.
   std::int64_t steps_per_epoch() const;
   /// Samples of `step` in the epoch that this rank takes, and those that all ranks take together.
@@ -82,6 +94,7 @@ class DistributedSampler : public ::torch::data::samplers::Sampler<> {
   SamplerOptions options_;
   std::int64_t epoch_ = 0;
   std::int64_t step_ = 0;
+  bool is_placed_ = true;                  // nothing was taken since the position was set
   std::optional<data::EpochOrder> order_;  // of epoch_, once it is needed
 };
 

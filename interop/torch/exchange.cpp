@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include "allreduce/layout.h"
+#include "device/error.h"
+#include "strategy/wrapper/check_together.h"
 
 namespace lockstep::torch {
 namespace {
@@ -37,14 +40,31 @@ void broadcast_tensors(strategy::Workers& workers, const NamedTensors& tensors, 
   }
 }
 
-void broadcast_archive(strategy::Workers& workers, int root, const std::function<std::string()>& serialize,
+void broadcast_archive(strategy::Workers& workers, std::string_view where, int root,
+                       const std::function<std::string()>& serialize,
                        const std::function<void(const std::string&)>& deserialize) {
-  std::string bytes = workers.rank() == root ? serialize() : "";
+  const auto together = [&](const auto& work) {
+    strategy::check_together(workers, where, [&] {
+      try {
+        work();
+      } catch (const c10::Error& error) {
+        throw Error(ErrorCategory::input, where, "needed what LibTorch can save and load",
+                    error.what_without_backtrace());
+      }
+      return std::string();
+    });
+  };
+  std::string bytes;
+  together([&] {
+    if (workers.rank() == root) bytes = serialize();
+  });
   auto size = static_cast<std::uint64_t>(bytes.size());
   workers.broadcast(std::span(&size, 1), root);
   bytes.resize(size);
   workers.broadcast(std::span(bytes), root);
-  if (workers.rank() != root) deserialize(bytes);
+  together([&] {
+    if (workers.rank() != root) deserialize(bytes);
+  });
 }
 
 }  // namespace lockstep::torch

@@ -14,7 +14,7 @@ class GradientHooks::Before final : public ::torch::autograd::FunctionPreHook {
   explicit Before(GradientHooks& hooks) : hooks_(hooks) {}
   variable_list operator()(const variable_list& gradients) override {
     hooks_.before();
-    return gradients;
+    return hooks_.adds_ ? gradients : variable_list(gradients.size());
   }
 
  private:
@@ -38,6 +38,7 @@ GradientHooks::GradientHooks(const std::vector<at::Tensor>& parameters, Backward
     : listener_(listener) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     Hook& hook = hooks_.emplace_back();
+    hook.parameter = parameters[i];
     hook.node = ::torch::autograd::impl::grad_accumulator(parameters[i]);
     auto before = std::make_unique<Before>(*this);
     hook.before = before.get();
@@ -54,11 +55,19 @@ GradientHooks::~GradientHooks() {
   }
 }
 
+std::optional<std::size_t> GradientHooks::first_lost() const {
+  const auto lost = std::find_if(hooks_.begin(), hooks_.end(), [](const Hook& hook) {
+    return ::torch::autograd::impl::try_get_grad_accumulator(hook.parameter) != hook.node;
+  });
+  if (lost == hooks_.end()) return std::nullopt;
+  return static_cast<std::size_t>(lost - hooks_.begin());
+}
+
 void GradientHooks::before() {
   if (in_pass_) return;
   in_pass_ = true;
   ::torch::autograd::Engine::get_default_engine().queue_callback([this] { ended(); });
-  listener_.backward_begins();
+  adds_ = listener_.backward_begins();
 }
 
 void GradientHooks::ended() {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,16 +19,17 @@ namespace lockstep::torch {
 class BackwardListener {
  public:
   virtual ~BackwardListener() = default;
-  /// Before the first gradient of the pass is added to where gradients lie.
-  virtual void backward_begins() = 0;
-  /// The gradient of a parameter, by number, is in its grad().
+  /// Before the first gradient of the pass is added to where gradients lie. Whether any is: false leaves every grad()
+  /// as it is.
+  virtual bool backward_begins() = 0;
+  /// The gradient of a parameter, by number, is in its grad(), if the pass gave it one.
   virtual void gradient_ready(std::size_t parameter) = 0;
   /// Before backward() returns.
   virtual void backward_ends() = 0;
 };
 
 /// Hooks on the nodes of the graph that add gradients to parameters, removed with this object. A backward pass that
-/// reaches none of the parameters is not seen.
+/// reaches none of the parameters is not seen; of one that an exception ends, the end is not.
 class GradientHooks {
  public:
   /// `parameters` are leaves that require gradients; `listener` outlives this object.
@@ -36,8 +38,9 @@ class GradientHooks {
   GradientHooks& operator=(const GradientHooks&) = delete;
   ~GradientHooks();
 
-  /// Forgets a pass that an exception has ended.
-  void forget_pass() { in_pass_ = false; }
+  /// The number of a parameter to which autograd adds gradients without these hooks, if there is one: a change of its
+  /// type or device has made it another node.
+  std::optional<std::size_t> first_lost() const;
 
  private:
   class Before;
@@ -50,7 +53,9 @@ class GradientHooks {
 
   BackwardListener& listener_;
   bool in_pass_ = false;
+  bool adds_ = true;  // gradients of the pass, to those that are there
   struct Hook {
+    at::Tensor parameter = {};
     NodePointer node = {};  // autograd itself keeps it only while a graph needs it
     ::torch::autograd::FunctionPreHook* before = nullptr;
     std::uintptr_t after = 0;

@@ -5,7 +5,6 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <unordered_set>
 #include <utility>
 
@@ -16,11 +15,11 @@
 namespace lockstep::torch {
 namespace {
 
-[[noreturn]] void refuse(const std::string& needed, const std::string& given) {
-  throw Error(ErrorCategory::input, "torch", needed, given);
-}
-
-void check_parameter(const std::string& name, const at::Tensor& tensor, device::Device device) {
+void check_parameter(const std::string& where, const std::string& name, const at::Tensor& tensor,
+                     device::Device device) {
+  const auto refuse = [&](const std::string& needed, const std::string& given) {
+    throw Error(ErrorCategory::input, where, needed, given);
+  };
   if (!tensor.defined()) refuse("needed parameters with values", fmt::format("{} is an undefined tensor", name));
   if (!tensor.requires_grad()) return;
   if (!tensor.is_leaf()) refuse("needed leaves of the graph", fmt::format("{} is computed from others", name));
@@ -42,44 +41,40 @@ std::vector<strategy::ParameterLayout> layouts_of(const std::vector<std::string>
 }  // namespace
 
 ParameterGradients::ParameterGradients(strategy::Workers& workers, const NamedTensors& parameters,
-                                       const strategy::ReducerOptions& options, std::function<PassPlan()> plan,
-                                       std::function<void()> ended)
-    : all_(parameters.pairs()), plan_(std::move(plan)), ended_(std::move(ended)) {
-  strategy::check_together(workers, [&] {
+                                       const strategy::ReducerOptions& options, GradientOwner owner)
+    : all_(parameters.pairs()), owner_(std::move(owner)) {
+  strategy::check_together(workers, owner_.where, [&] {
     std::unordered_set<const void*> seen;
     for (const auto& [name, tensor] : all_) {
-      check_parameter(name, tensor, workers.device());
-      if (!tensor.requires_grad() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
-      names_.push_back(name);
-      watched_.push_back(tensor);
+      check_parameter(owner_.where, name, tensor, workers.device());
+      if (!tensor.requires_grad()) {
+        frozen_.emplace_back(name, tensor);
+      } else if (seen.insert(tensor.unsafeGetTensorImpl()).second) {
+        names_.push_back(name);
+        watched_.push_back(tensor);
+      }
     }
-    if (watched_.empty()) refuse("needed a parameter that requires gradients", "there is none");
+    if (watched_.empty())
+      throw Error(ErrorCategory::input, owner_.where, "needed a parameter that requires gradients", "there is none");
     return std::string();
   });
   device_ = make_gradient_device(workers.device());
   reducer_ = std::make_unique<strategy::GradientReducer>(workers, layouts_of(names_, watched_), options,
-                                                         device_.stream.get(), std::move(device_.math));
-  is_zero_.resize(watched_.size());
+                                                         device_.stream.get(), std::move(device_.math), owner_.where);
   if (!reducer_->is_alone())
     for (std::size_t i = 0; i < watched_.size(); ++i) views_.push_back(view_of(i));
   hooks_ = std::make_unique<GradientHooks>(watched_, static_cast<BackwardListener&>(*this));
-}
-
-// Gradients outlive the memory that they are views of.
-ParameterGradients::~ParameterGradients() {
-  hooks_.reset();
-  const c10::NoGradGuard no_graph;
-  for (std::size_t i = 0; i < views_.size(); ++i)
-    if (at::Tensor& gradient = watched_[i].mutable_grad(); gradient.is_same(views_[i])) gradient = gradient.clone();
 }
 
 // Autograd lays out gradients as their parameters lie, if those fill their memory, and in rows else.
 at::Tensor ParameterGradients::view_of(std::size_t parameter) const {
   const at::Tensor& tensor = watched_[parameter];
   float* values = reducer_->gradient(parameter).data();
+  const auto keep = [memory = reducer_->memory()](void*) {};
   const auto options = at::TensorOptions().dtype(at::kFloat).device(tensor.device());
-  if (tensor.is_non_overlapping_and_dense()) return at::from_blob(values, tensor.sizes(), tensor.strides(), options);
-  return at::from_blob(values, tensor.sizes(), options);
+  if (tensor.is_non_overlapping_and_dense())
+    return at::from_blob(values, tensor.sizes(), tensor.strides(), keep, options);
+  return at::from_blob(values, tensor.sizes(), keep, options);
 }
 
 ParameterGradients::Mark ParameterGradients::mark_of(std::size_t parameter) const {
@@ -88,13 +83,35 @@ ParameterGradients::Mark ParameterGradients::mark_of(std::size_t parameter) cons
   return {gradient.unsafeGetTensorImpl(), static_cast<std::uint32_t>(gradient._version())};
 }
 
-void ParameterGradients::backward_begins() {
+void ParameterGradients::misused(const std::string& needed, const std::string& given) {
+  reducer_->misused(needed, given);
+}
+
+void ParameterGradients::check() {
+  if (reducer_->is_in_pass())
+    misused("needed backward passes that come to their end", "the last one ended with an exception");
+  require_same_parameters();
+}
+
+void ParameterGradients::require_same_parameters() {
+  if (const auto lost = hooks_->first_lost())
+    misused("needed parameters to keep the type and device with which they were wrapped: wrap a module after its to()",
+            fmt::format("{} was converted or moved since", names_[*lost]));
+  for (const auto& [name, tensor] : frozen_)
+    if (tensor.requires_grad())
+      misused("needed parameters to require gradients when they are wrapped, if they ever do",
+              fmt::format("{} requires them only since", name));
+}
+
+bool ParameterGradients::backward_begins() {
+  require_same_parameters();
   require_untouched();
   marks_.clear();
-  const PassPlan plan = plan_();
+  const PassPlan plan = owner_.plan();
   pass_has_samples_ = plan.samples > 0;
   reducer_->begin_pass(plan.samples, plan.is_last);
   if (views_.empty() && pass_has_samples_) weigh_alone(plan.samples);
+  return pass_has_samples_;
 }
 
 // As GradientReducer does it in its memory: what earlier passes left becomes a share of a mean over this one's samples.
@@ -112,7 +129,7 @@ void ParameterGradients::scale_alone(double factor) {
 }
 
 void ParameterGradients::gradient_ready(std::size_t parameter) {
-  if (!pass_has_samples_) return;
+  if (!pass_has_samples_ || !watched_[parameter].grad().defined()) return;
   if (views_.empty()) {
     reducer_->take(parameter, reducer_->gradient(parameter));  // noted only
     return;
@@ -127,40 +144,48 @@ void ParameterGradients::move_to_view(std::size_t parameter) {
   at::Tensor& gradient = watched_[parameter].mutable_grad();
   const at::Tensor& view = views_[parameter];
   at::Tensor values = gradient.is_sparse() ? gradient.to_dense() : gradient;
-  if (values.strides() != view.strides())
-    values = at::empty_strided(view.sizes(), view.strides(), view.options()).copy_(values.detach());
-  reducer_->take(parameter, {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
+  if (reducer_->has_gradient_so_far(parameter)) {  // a sum with earlier passes, in a tensor of its own (create_graph)
+    view.copy_(values.detach());
+    reducer_->written(parameter);
+  } else {
+    if (values.strides() != view.strides())
+      values = at::empty_strided(view.sizes(), view.strides(), view.options()).copy_(values.detach());
+    reducer_->take(parameter, {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
+  }
   gradient = view;
 }
 
-// A gradient that was there before, such as zeros, stays where this step has none.
 void ParameterGradients::backward_ends() {
-  if (pass_has_samples_ && !views_.empty() && reducer_->is_last_pass())
-    for (std::size_t i = watched_.size(); i-- > 0;)
-      if (!reducer_->has_gradient_so_far(i) && watched_[i].grad().defined()) gradient_ready(i);
+  if (pass_has_samples_ && !views_.empty()) take_those_there();
   reducer_->end_pass();
   for (std::size_t i = 0; i < watched_.size(); ++i) marks_.push_back(mark_of(i));
-  if (ended_) ended_();
+  if (owner_.ended) owner_.ended();
+}
+
+// A gradient that was there before, such as zeros, stays where this step has none.
+void ParameterGradients::take_those_there() {
+  for (std::size_t i = watched_.size(); i-- > 0;)
+    if (!reducer_->has_gradient_so_far(i)) gradient_ready(i);
 }
 
 void ParameterGradients::require_untouched() {
   for (std::size_t i = 0; i < marks_.size(); ++i) {
     const Mark mark = mark_of(i);
     if (mark == marks_[i]) continue;
-    reducer_->misused(
-        "needed gradients to stay as the backward pass left them until step(): synchronize() comes before they are "
-        "changed, zero_grad() after step()",
-        fmt::format("that of {} was {}", names_[i], mark.tensor == nullptr ? "removed" : "changed"));
+    misused("needed gradients to stay as the backward pass left them " + owner_.unchanged,
+            fmt::format("that of {} was {}", names_[i], mark.tensor == nullptr ? "removed" : "changed"));
   }
 }
 
 void ParameterGradients::reduce() {
+  check();
   require_untouched();
   reducer_->reduce();
   show_results();
 }
 
 bool ParameterGradients::reduce_rest() {
+  check();
   require_untouched();
   if (!reducer_->reduce_rest()) return false;
   show_results();
@@ -171,23 +196,25 @@ void ParameterGradients::show_results() {
   marks_.clear();
   if (views_.empty() && weight_ > 0) scale_alone(reducer_->passes() * unit_ / weight_);
   unit_ = weight_ = 0;
+  if (reducer_->samples() == 0) return;  // there is no average
   for (std::size_t i = 0; i < views_.size(); ++i)
-    watched_[i].mutable_grad() = reducer_->has_gradient(i) || is_zero_[i] ? views_[i] : at::Tensor();
-  is_zero_.assign(is_zero_.size(), false);
+    watched_[i].mutable_grad() = reducer_->has_gradient(i) ? views_[i] : at::Tensor();
 }
 
 void ParameterGradients::clear(bool set_to_none) {
+  check();
   reducer_->require_between_steps("zero_grad()");
+  const c10::NoGradGuard no_graph;
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     at::Tensor& gradient = watched_[i].mutable_grad();
     if (!gradient.defined()) continue;
-    if (!set_to_none && views_.empty()) {
+    if (set_to_none) {
+      gradient.reset();
+    } else {
+      if (!views_.empty()) gradient = views_[i];
       gradient.detach_();
       gradient.zero_();
-      continue;
     }
-    is_zero_[i] = !set_to_none;
-    gradient.reset();
   }
 }
 

@@ -25,6 +25,14 @@ struct PassPlan {
   std::optional<bool> is_last = {};  ///< see GradientReducer::begin_pass
 };
 
+/// Whose gradients they are.
+struct GradientOwner {
+  std::string where;                 ///< what errors name: "distributed_optimizer"
+  std::string unchanged;             ///< how long gradients stay as the backward pass left them, by its calls
+  std::function<PassPlan()> plan;    ///< asked at the start of each backward pass
+  std::function<void()> ended = {};  ///< called at its end, before backward() returns
+};
+
 /// Gradients of the parameters that require them, float32 and all on one device. Autograd hands each over as a tensor
 /// of its own, which is copied into the reducer's memory and replaced by a view of it; a gradient that is there
 /// already, from an earlier pass, is added to in place. While backward goes on, buckets that are complete are reduced
@@ -32,30 +40,33 @@ struct PassPlan {
 ///
 /// With one rank and nothing to clip, gradients stay where autograd puts them; only passes over different numbers of
 /// samples are put in proportion there.
+///
+/// A pass without samples adds nothing to gradients, whatever its loss is. Gradients outlive this object: they keep the
+/// memory that they are views of.
 class ParameterGradients final : private BackwardListener {
  public:
-  /// Collective. A tensor with two names counts once, by the first. `plan` is asked at the start of each backward pass;
-  /// `ended`, if any, is called at its end, before backward() returns. `workers` outlives this object. Throws Error
+  /// Collective. A tensor with two names counts once, by the first. `workers` outlives this object. Throws Error
   /// (input) for parameters that are none of autograd's, not float32 or on several devices, and like GradientReducer;
   /// the same on all ranks.
   ParameterGradients(strategy::Workers& workers, const NamedTensors& parameters,
-                     const strategy::ReducerOptions& options, std::function<PassPlan()> plan,
-                     std::function<void()> ended = {});
-  ~ParameterGradients() override;
+                     const strategy::ReducerOptions& options, GradientOwner owner);
 
   /// All parameters, those without gradients as well.
   const NamedTensors::Pairs& parameters() const { return all_; }
 
-  /// Throws Error (input), on all ranks, where gradients are not what the last backward pass left: `call` is what came
-  /// in between, if it is known.
-  void require_untouched();
+  /// Throws Error (input), on all ranks, where parameters are not as they were when this object was made: moved,
+  /// converted, or requiring gradients only now; and where the last backward pass has not come to its end.
+  void check();
   /// Reduces: afterwards grad() of each parameter is the same on all ranks, and that of a parameter for which no rank
   /// had a gradient is as one process would have it: none, or zeros where there were zeros before.
   void reduce();
   /// The same for the passes there are; false where no rank has any.
   bool reduce_rest();
-  /// Removes gradients (`set_to_none`) or has them be zeros. Throws Error (input) between backward and step.
+  /// Removes gradients (`set_to_none`) or sets those that there are to zero. Throws Error (input) between backward and
+  /// step.
   void clear(bool set_to_none);
+  /// Ends the group and throws Error (input) "[where] needed; given", where by the owner.
+  [[noreturn]] void misused(const std::string& needed, const std::string& given);
   strategy::GradientReducer& reducer() { return *reducer_; }  ///< what reduces the gradients
 
  private:
@@ -66,11 +77,14 @@ class ParameterGradients final : private BackwardListener {
     bool operator==(const Mark&) const = default;
   };
 
-  void backward_begins() override;
+  bool backward_begins() override;
   void gradient_ready(std::size_t parameter) override;
   void backward_ends() override;
 
   at::Tensor view_of(std::size_t parameter) const;
+  void require_same_parameters();
+  void require_untouched();
+  void take_those_there();
   void move_to_view(std::size_t parameter);
   Mark mark_of(std::size_t parameter) const;
   void show_results();
@@ -80,12 +94,11 @@ class ParameterGradients final : private BackwardListener {
   NamedTensors::Pairs all_;
   std::vector<std::string> names_;
   std::vector<at::Tensor> watched_;
-  std::function<PassPlan()> plan_;
-  std::function<void()> ended_;
+  NamedTensors::Pairs frozen_;  // require no gradients
+  GradientOwner owner_;
   GradientDevice device_;
   std::unique_ptr<strategy::GradientReducer> reducer_;
   std::vector<at::Tensor> views_;  // of the reducer's memory, as the parameters are laid out; none for one rank alone
-  std::vector<bool> is_zero_;      // grad() was zeroed, not removed: zeros are what one process would have
   std::vector<Mark> marks_;        // since the last backward pass; empty where anything may happen to gradients
   bool pass_has_samples_ = false;
   double unit_ = 0;    // for one rank alone: samples of the latest pass with any in this step

@@ -6,13 +6,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/error.h"
 
 namespace lockstep::strategy {
 
-void check_together(Workers& workers, const std::function<std::string()>& check) {
+void check_together(Workers& workers, std::string_view where, const std::function<std::string()>& check) {
   std::optional<Error> mine;
   std::string text = "=";  // before what was returned; "!" before an error
   try {
@@ -27,11 +28,11 @@ void check_together(Workers& workers, const std::function<std::string()>& check)
   if (mine) throw *mine;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     if (texts[rank].front() == '!')
-      throw Error(ErrorCategory::input, "distributed_optimizer", "needed what all ranks can use",
+      throw Error(ErrorCategory::input, where, "needed what all ranks can use",
                   fmt::format("rank {}: {}", rank, texts[rank].substr(1)));
     if (texts[rank] != texts.front())
       throw Error(
-          ErrorCategory::input, "distributed_optimizer", "needed the same options on all ranks",
+          ErrorCategory::input, where, "needed the same options on all ranks",
           fmt::format("rank 0 has {} and rank {} has {}", texts.front().substr(1), rank, texts[rank].substr(1)));
   }
 }

@@ -3,13 +3,15 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "strategy/workers.h"
 
 namespace lockstep::strategy {
 
 /// Runs `check` on every rank. What it throws of type Error on one rank alone is thrown by all, so that none waits for
-/// it, and so is that ranks return other texts: what they were given and must have in common. Collective.
-void check_together(Workers& workers, const std::function<std::string()>& check);
+/// it, and so is that ranks return other texts: what they were given and must have in common; errors name `where`.
+/// Collective.
+void check_together(Workers& workers, std::string_view where, const std::function<std::string()>& check);
 
 }  // namespace lockstep::strategy

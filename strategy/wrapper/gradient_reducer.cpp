@@ -26,8 +26,9 @@ std::string passes_text(int passes) {
 
 GradientReducer::GradientReducer(Workers& workers, std::vector<ParameterLayout> parameters,
                                  const ReducerOptions& options, device::Stream* compute,
-                                 std::unique_ptr<GradientMath> math)
+                                 std::unique_ptr<GradientMath> math, std::string where)
     : workers_(workers),
+      where_(std::move(where)),
       parameters_(std::move(parameters)),
       options_(options),
       math_(std::move(math)),
@@ -39,22 +40,23 @@ GradientReducer::GradientReducer(Workers& workers, std::vector<ParameterLayout> 
   if (!has_math) math_ = std::make_unique<HostGradientMath>();
   const bool on_gpu = workers_.device().kind == device::DeviceKind::gpu;
   workers_.settle();
-  check_together(workers_, [&] {
+  check_together(workers_, where_, [&] {
     check_options(options_);
     layout_ = make_gradient_layout(parameters_, options_);
     if (on_gpu && (compute == nullptr || !has_math))
       throw Error(
-          ErrorCategory::input, "distributed_optimizer",
+          ErrorCategory::input, where_,
           "needed a stream and the mathematics of the GPU for gradients on " + device::to_string(workers_.device()),
           "got those of the host: Workers of code in host memory are on the CPU");
     return to_string(options_);
   });
   allreduce::check_layout(workers_.group(), describe(parameters_));
-  memory_ = workers_.group().allocate((layout_.size + counts_.size()) * sizeof(float));
+  memory_ = std::make_shared<const device::Buffer>(
+      workers_.group().allocate((layout_.size + counts_.size()) * sizeof(float)));
   std::vector<std::size_t> begins = layout_.begins;
   begins.push_back(layout_.size);
   buckets_ = std::make_unique<allreduce::GradientBuckets>(
-      workers_.group(), memory_.as<float>().first(layout_.size + counts_.size()), begins,
+      workers_.group(), memory_->as<float>().first(layout_.size + counts_.size()), begins,
       allreduce::BucketOptions{.first_bytes = std::min(options_.first_bucket_bytes, options_.bucket_bytes),
                                .bytes = options_.bucket_bytes,
                                .wire = options_.compression},
@@ -83,11 +85,11 @@ bool GradientReducer::is_alone() const {
 }
 
 std::span<float> GradientReducer::gradient(std::size_t parameter) const {
-  return memory_.as<float>().subspan(layout_.offsets[parameter], parameters_[parameter].elements());
+  return memory_->as<float>().subspan(layout_.offsets[parameter], parameters_[parameter].elements());
 }
 
 void GradientReducer::misused(const std::string& needed, const std::string& given) {
-  const Error error(ErrorCategory::input, "distributed_optimizer", needed, given);
+  const Error error(ErrorCategory::input, where_, needed, given);
   workers_.group().abort(error.what());
   throw error;
 }
@@ -120,7 +122,7 @@ void GradientReducer::begin_pass(double samples, std::optional<bool> is_last) {
 void GradientReducer::weigh(double samples) {
   if (samples == 0) return;
   if (unit_ > 0 && unit_ != samples && options_.reduction == Reduction::average)
-    math_->scale(memory_.as<float>().first(layout_.size), static_cast<float>(unit_ / samples));
+    math_->scale(memory_->as<float>().first(layout_.size), static_cast<float>(unit_ / samples));
   unit_ = samples;
   weight_ += samples;
 }
@@ -143,7 +145,7 @@ float GradientReducer::factor_before() const {
 float GradientReducer::factor_after() const {
   if (options_.reduction == Reduction::sum || samples() == 0 || is_alone()) return 1;
   const double later = options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
-  const int passes = options_.average_passes ? 1 : passes_;
+  const double passes = options_.average_passes ? 1 : static_cast<double>(counts_[1]) / workers_.size();
   return static_cast<float>(passes * later * (expected_ == 0 ? 1 : expected_) / samples());
 }
 
@@ -239,8 +241,9 @@ bool GradientReducer::reduce_rest() {
 
 void GradientReducer::finish() {
   counts_[0] = static_cast<float>(weight_);
+  counts_[1] = static_cast<float>(passes_);
   std::copy(step_has_.begin(), step_has_.end(), counts_.begin() + kFlags);
-  const std::span<float> passengers = memory_.as<float>().subspan(layout_.size, counts_.size());
+  const std::span<float> passengers = memory_->as<float>().subspan(layout_.size, counts_.size());
   math_->write(passengers, counts_);
   buckets_->ready(layout_.begins.size());
   buckets_->finish();
@@ -251,7 +254,7 @@ void GradientReducer::finish() {
 }
 
 void GradientReducer::finish_average() {
-  const std::span<float> values = memory_.as<float>().first(layout_.size);
+  const std::span<float> values = memory_->as<float>().first(layout_.size);
   float factor = factor_after();
   if (options_.clip_norm > 0) {
     gradient_norm_ = std::sqrt(math_->squared_norm(values)) * static_cast<double>(factor);

@@ -41,10 +41,12 @@ namespace lockstep::strategy {
 class GradientReducer {
  public:
   /// Collective. Parameters in the order of the forward pass; `workers` and `compute` (null for gradients on the host)
-  /// outlive this object. `math` computes where the gradients lie; null for the host. Throws Error (input) for options
-  /// or names that cannot be, Error (communication) where ranks have other parameters; the same on all ranks.
+  /// outlive this object. `math` computes where the gradients lie; null for the host. `where`: what errors name. Throws
+  /// Error (input) for options or names that cannot be, Error (communication) where ranks have other parameters; the
+  /// same on all ranks.
   GradientReducer(Workers& workers, std::vector<ParameterLayout> parameters, const ReducerOptions& options = {},
-                  device::Stream* compute = nullptr, std::unique_ptr<GradientMath> math = nullptr);
+                  device::Stream* compute = nullptr, std::unique_ptr<GradientMath> math = nullptr,
+                  std::string where = "distributed_optimizer");
 
   const std::vector<ParameterLayout>& parameters() const { return parameters_; }  ///< as they were given
   const ReducerOptions& options() const { return options_; }                      ///< as they were given
@@ -53,9 +55,11 @@ class GradientReducer {
   /// gradients that were taken; they are not copied, and gradient(parameter) means nothing.
   bool is_alone() const;
 
-  /// Where the gradient of a parameter lies, as long as this object lives. Between passes it is a mean over the samples
-  /// so far times their number over that of the latest pass; after reduce() the result.
+  /// Where the gradient of a parameter lies, as long as this object or its memory() lives. Between passes it is a mean
+  /// over the samples so far times their number over that of the latest pass; after reduce() the result.
   std::span<float> gradient(std::size_t parameter) const;
+  /// Owns all gradients, for those who keep one.
+  std::shared_ptr<const void> memory() const { return memory_; }
 
   /// Opens a backward pass over `samples` samples of this rank: 0 for a rank that takes part without any; all ranks 1
   /// where passes weigh the same. Collective in the first step. To be called before gradients are computed where they
@@ -88,7 +92,7 @@ class GradientReducer {
 
   /// Throws Error (input) if a step has begun and is not over: what `call` would then lose are gradients.
   void require_between_steps(std::string_view call);
-  /// Ends the group and throws Error (input) "[distributed_optimizer] needed; given".
+  /// Ends the group and throws Error (input) "[where] needed; given".
   [[noreturn]] void misused(const std::string& needed, const std::string& given);
 
   // Of the step that was reduced last, the same on all ranks:
@@ -105,7 +109,7 @@ class GradientReducer {
   const allreduce::CommunicationTimes& communication() const { return buckets_->times(); }
 
  private:
-  static constexpr std::size_t kFlags = 1;  // in counts_: behind the samples, a flag for each parameter
+  static constexpr std::size_t kFlags = 2;  // in counts_: behind samples and passes, a flag for each parameter
 
   void describe_buckets();
   void weigh(double samples);
@@ -120,11 +124,12 @@ class GradientReducer {
   void note_missing();
 
   Workers& workers_;
+  std::string where_;
   std::vector<ParameterLayout> parameters_;
   ReducerOptions options_;
   GradientLayout layout_;
   std::unique_ptr<GradientMath> math_;
-  device::Buffer memory_;  // the flat gradient, and counts_ behind it
+  std::shared_ptr<const device::Buffer> memory_;  // the flat gradient, and counts_ behind it
   std::unique_ptr<allreduce::GradientBuckets> buckets_;
 
   bool in_pass_ = false;

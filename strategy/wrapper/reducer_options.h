@@ -27,7 +27,8 @@ struct ReducerOptions {
   /// Backward passes that make one step (gradient accumulation), reduced once.
   int backward_passes_per_step = 1;
   /// With Reduction::average, whether passes of a step are averaged as well. false: they add up, as a library that
-  /// accumulates gradients would have it: the average over all samples times the number of passes.
+  /// accumulates gradients would have it: the average over all samples times the number of passes, of which ranks may
+  /// have had different numbers (flush()): then their mean.
   bool average_passes = true;
   /// What gradients travel as. 16 bits halve the bytes; the sum is of values rounded to them.
   allreduce::WireType compression = allreduce::WireType::float32;

@@ -105,20 +105,36 @@ TEST(DistributedSampler, GoesOnWhereItWasSaved) {
   in.load_from(stream);
   DistributedSampler other(0, 2, 50, {.global_batch = 8});
   other.load(in);
+  other.reset();  // as a loader does
   EXPECT_EQ(other.epoch(), 3);
   EXPECT_EQ(*other.next(8), *sampler.next(8));
+  other.reset();
+  EXPECT_EQ(other.epoch(), 4);
+}
+
+TEST(DistributedSampler, BeginsAnewAfterAPassThatWasLeftAtOnce) {
+  DistributedSampler sampler(0, 2, 50, {.global_batch = 8});
+  sampler.set_position({.epoch = 2, .step = 7});  // the end of an epoch of seven steps
+  sampler.reset();
+  EXPECT_FALSE(sampler.next(8));
+  sampler.reset();
+  EXPECT_EQ(sampler.epoch(), 3);
+  EXPECT_TRUE(sampler.next(8));
 }
 
 TEST(DistributedSampler, RefusesWhatItCannotCut) {
-  EXPECT_EQ(error_of([] { DistributedSampler(0, 4, 67, {.global_batch = 64}); }),
-            "[torch sampler] needed a sample for each rank in every batch, because LibTorch's loader makes none of "
-            "nothing; 67 samples in batches of 64 on 4 ranks leave one of 3: choose another batch, drop_last, or "
-            "lockstep::torch::make_data_loader, which makes empty parts");
+  EXPECT_EQ(
+      error_of([] { DistributedSampler(0, 4, 67, {.global_batch = 64}); }),
+      "[distributed_sampler] needed a sample for each rank in every batch, because LibTorch's loader makes none of "
+      "nothing; 67 samples in batches of 64 on 4 ranks leave one of 3: choose another batch, drop_last, or "
+      "lockstep::torch::make_data_loader, which makes empty parts");
   EXPECT_THAT(error_of([] { DistributedSampler(0, 1, 10, {}); }), HasSubstr("needed a global_batch of at least 1"));
   EXPECT_THAT(error_of([] { DistributedSampler(0, 1, 0, {.global_batch = 2}); }), HasSubstr("it has 0"));
   EXPECT_THAT(error_of([] { DistributedSampler(0, 1, 3, {.global_batch = 4, .drop_last = true}); }),
               HasSubstr("needed a full batch where the last one is dropped; got 3 samples in batches of 4"));
   DistributedSampler sampler(0, 2, 50, {.global_batch = 8});
+  EXPECT_THAT(error_of([&] { sampler.set_position({.epoch = 1, .step = 8}); }),
+              HasSubstr("needed an epoch, and a step within it; got epoch 1 and step 8, of epochs of 7 steps"));
   EXPECT_THAT(error_of([&] { sampler.next(4); }), HasSubstr("the loader asks for 4, the sampler was made for 8"));
 }
 
@@ -131,11 +147,11 @@ struct Numbers : ::torch::data::datasets::Dataset<Numbers> {
   std::size_t count;
 };
 
-/// Targets of all batches of one epoch on a session of one rank, with `workers` threads.
-std::vector<std::int64_t> targets_of(std::size_t workers) {
+/// Targets of all batches of two epochs on a session of one rank, with `workers` threads.
+std::vector<std::int64_t> targets_of(std::size_t workers, const EpochPosition& start = {}) {
   const strategy::Session session({.quiet = true});
   auto loader = make_data_loader(session, Numbers(23).map(::torch::data::transforms::Stack<>()),
-                                 ::torch::data::DataLoaderOptions(5).workers(workers), 7);
+                                 ::torch::data::DataLoaderOptions(5).workers(workers), 7, start);
   std::vector<std::int64_t> all;
   for (int epoch = 0; epoch < 2; ++epoch)
     for (auto& batch : *loader)
@@ -148,6 +164,23 @@ TEST(DataLoader, GivesTheSameBatchesFromAnyNumberOfThreads) {
   EXPECT_EQ(alone.size(), 46U);
   EXPECT_EQ(std::set<std::int64_t>(alone.begin(), alone.begin() + 23).size(), 23U);
   EXPECT_EQ(alone, targets_of(3));
+}
+
+TEST(DataLoader, GoesOnWithinAnEpoch) {
+  const auto all = targets_of(0);
+  for (const std::size_t workers : {0U, 3U}) {
+    const auto rest = targets_of(workers, {.step = 3});
+    EXPECT_EQ(std::vector(all.begin() + 15, all.end()), rest);
+  }
+}
+
+TEST(DataLoader, RefusesWhatRanksCannotShare) {
+  const strategy::Session session({.quiet = true});
+  EXPECT_THAT(error_of([&] {
+                make_data_loader(session, Numbers(23).map(::torch::data::transforms::Stack<>()),
+                                 ::torch::data::DataLoaderOptions(5).enforce_ordering(false));
+              }),
+              HasSubstr("[make_data_loader] needed batches in the same order on all ranks"));
 }
 
 TEST(DataLoader, MakesABatchOfNoRowsWhereARankHasNoSample) {

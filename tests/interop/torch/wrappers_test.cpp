@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "tests/interop/torch/module_loop.h"
 #include "tests/strategy/wrapper/rank_threads.h"
@@ -10,12 +12,9 @@
 namespace interop_test {
 namespace {
 
-using strategy::errors_of_ranks;
 using strategy::run_ranks;
 using strategy::Workers;
-using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class Equivalence : public ::testing::TestWithParam<std::tuple<int, int>> {};
 
@@ -124,16 +123,54 @@ TEST(DistributedDataParallel, CountsSamplesThatOneRankAloneHas) {
 
 TEST(DistributedDataParallel, HasGradientsThatAreViewsOfTheBuckets) {
   run_ranks(2, [](Workers& workers) {
-    at::Tensor gradient;
+    at::Tensor weight, values;
+    const float* memory = nullptr;
     {
       DistributedDataParallel net(workers, Net());
       loss_of(net, Data(), {0, 8}).backward();
-      gradient = net->first->weight.grad();
-      EXPECT_EQ(gradient.data_ptr<float>(), net.reducer().gradient(0).data());
-      gradient = net->first->weight;
+      weight = net->first->weight;
+      values = weight.grad().clone();
+      memory = net.reducer().gradient(0).data();
+      EXPECT_EQ(weight.grad().data_ptr<float>(), memory);
     }
-    EXPECT_GT(gradient.grad().abs().sum().item<float>(), 0);  // of its own memory by now
+    EXPECT_EQ(weight.grad().data_ptr<float>(), memory);  // which they keep
+    EXPECT_TRUE(torch::equal(weight.grad(), values));
   });
+}
+
+TEST(DistributedDataParallel, AddsNothingInAPassWithoutSamples) {
+  const auto penalized = [](auto& net, const Data& data, data::Range part, const at::Tensor& weight) {
+    return loss_of(net, data, part) + 0.1 * weight.square().sum();
+  };
+  expect_gradient_of_one_process(
+      [&](NetImpl& net, const Data& data) {
+        for (int pass = 0; pass < 2; ++pass) penalized(net, data, {0, 12}, net.first->weight).backward();
+      },
+      [&](auto& net, const Data& data, int rank) {
+        {
+          const auto local = net.no_sync();
+          penalized(net, data, {rank * 4, rank * 4 + 4}, net->first->weight).backward();
+        }
+        penalized(net, data, rank == 0 ? data::Range{8, 12} : data::Range{12, 12}, net->first->weight).backward();
+      });
+}
+
+TEST(DistributedDataParallel, AddsUpPassesThatKeepTheirGraph) {
+  expect_gradient_of_one_process(
+      [](NetImpl& net, const Data& data) {
+        loss_of(net, data, {0, 10}).backward();
+        loss_of(net, data, {10, 20}).backward();
+      },
+      [](auto& net, const Data& data, int rank) {
+        const auto pass = [&](std::int64_t begin) {
+          loss_of(net, data, {begin, begin + 5}).backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+        };
+        {
+          const auto local = net.no_sync();
+          pass(rank * 5);
+        }
+        pass(10 + rank * 5);
+      });
 }
 
 TEST(DistributedDataParallel, SavesTheModuleAsWithoutIt) {
@@ -195,6 +232,58 @@ TEST(DistributedOptimizer, LeavesOverAreAStepOfTheirOwn) {
     EXPECT_TRUE(optimizer.flush());
     EXPECT_EQ(optimizer.samples(), 12);
     EXPECT_LT(difference(alone->first->weight.grad(), net->first->weight.grad()), 1e-6);
+  });
+}
+
+TEST(DistributedOptimizer, AddsUpLeftOversAlikeOnAllRanks) {
+  const Data data;
+  Net alone;
+  loss_of(*alone, data, {0, 12}).backward();
+  run_ranks(2, [&](Workers& workers) {
+    Net net;
+    auto inner = sgd(*net);
+    DistributedOptimizer optimizer(workers, inner, net->named_parameters(),
+                                   {.backward_passes_per_step = 3, .average_passes = false});
+    optimizer.set_samples(4);
+    const int first = workers.rank() == 0 ? 0 : 2;
+    for (int pass = first; pass < (workers.rank() == 0 ? 2 : 3); ++pass)
+      loss_of(*net, data, {pass * 4, pass * 4 + 4}).backward();
+    EXPECT_TRUE(optimizer.flush());
+    EXPECT_LT(difference(alone->first->weight.grad() * 1.5, net->first->weight.grad()), 1e-6);
+  });
+}
+
+TEST(DistributedOptimizer, TakesATensorThatHasTwoNames) {
+  const Data data;
+  torch::nn::Linear alone(5, 1);
+  fill(*alone, 1);
+  torch::optim::SGD plain({alone->weight, alone->weight}, 0.1);
+  loss_of(*alone, data, {0, 10}).backward();
+  plain.step();
+  run_ranks(2, [&](Workers& workers) {
+    torch::nn::Linear net(5, 1);
+    fill(*net, 1);
+    torch::optim::SGD inner({net->weight, net->weight}, 0.1);
+    DistributedOptimizer optimizer(workers, inner,
+                                   NamedTensors::Pairs{{"encoder", net->weight}, {"decoder", net->weight}});
+    loss_of(*net, data, {workers.rank() * 5, workers.rank() * 5 + 5}).backward();
+    optimizer.step();
+    EXPECT_LT(difference(alone->weight.detach(), net->weight.detach()), 1e-6);
+  });
+}
+
+TEST(DistributedOptimizer, ForgetsWhatANewOptimizerOfTheRootDoesNotKeep) {
+  run_ranks(2, [](Workers& workers) {
+    const Data data;
+    Net net;
+    auto inner = sgd(*net);
+    if (workers.rank() == 1) {
+      loss_of(*net, data, {0, 10}).backward();
+      inner.step();
+    }
+    DistributedOptimizer optimizer(workers, inner, net->named_parameters());
+    optimizer.broadcast_optimizer_state();
+    EXPECT_EQ(inner.state().size(), 0U);
   });
 }
 
@@ -291,10 +380,34 @@ TEST(MissingGradients, AreZerosWhereTheyWereZeroed) {
     net->forward(inputs, true).sum().backward();
     optimizer.step();
     optimizer.zero_grad(/*set_to_none=*/false);
+    ASSERT_TRUE(net->left->weight.grad().defined());
+    EXPECT_EQ(net->left->weight.grad().abs().sum().item<float>(), 0);
+    EXPECT_FALSE(net->right->weight.grad().defined());
     net->forward(inputs, false).sum().backward();
     optimizer.step();
     EXPECT_EQ(net->left->weight.grad().abs().sum().item<float>(), 0);
     EXPECT_GT(net->right->weight.grad().abs().sum().item<float>(), 0);
+  });
+}
+
+/// Says that its input has no gradient.
+struct WithoutGradient : torch::autograd::Function<WithoutGradient> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x.clone(); }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list&) {
+    return {at::Tensor()};
+  }
+};
+
+TEST(MissingGradients, MayBeToldByAFunctionOfOnesOwn) {
+  run_ranks(2, [](Workers& workers) {
+    const at::Tensor weight = torch::ones({2}).requires_grad_();
+    torch::optim::SGD inner({weight}, 0.1);
+    DistributedOptimizer optimizer(workers, inner, NamedTensors::Pairs{{"weight", weight}});
+    (workers.rank() == 0 ? WithoutGradient::apply(weight) : weight * 4).sum().backward();
+    optimizer.synchronize();
+    EXPECT_TRUE(torch::equal(weight.grad(), torch::full({2}, 2.0F)));
+    optimizer.step();
   });
 }
 
@@ -308,27 +421,55 @@ TEST(SparseGradients, BecomeDense) {
   });
 }
 
-class Buffers : public ::testing::TestWithParam<std::tuple<BufferSync, std::vector<double>>> {};
+struct BuffersCase {
+  BufferSync sync;
+  std::vector<double> means;          // of each rank
+  std::vector<std::int64_t> batches;  // that it has tracked
+};
+
+class Buffers : public ::testing::TestWithParam<BuffersCase> {};
 
 TEST_P(Buffers, AreAsTheOptionSays) {
-  const auto& [sync, expected] = GetParam();
-  run_ranks(2, [&, sync = sync, expected = expected](Workers& workers) {
+  run_ranks(2, [](Workers& workers) {
+    const auto rank = static_cast<std::size_t>(workers.rank());
     torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(1).momentum(1.0));
     norm->running_mean.fill_(5 + workers.rank());
-    DistributedDataParallel net(workers, norm, {.buffers = sync});
+    DistributedDataParallel net(workers, norm, {.buffers = GetParam().sync});
     EXPECT_EQ(norm->running_mean.item<double>(), 5);
+    norm->num_batches_tracked.fill_(workers.rank() * 7);
     // The means are 1 of 2 samples and 4 of 4.
     const std::vector<float> values = workers.rank() == 0 ? std::vector<float>{0, 2} : std::vector<float>{2, 6, 3, 5};
     net(torch::tensor(values).reshape({-1, 1})).sum().backward();
-    EXPECT_NEAR(norm->running_mean.item<double>(), expected[static_cast<std::size_t>(workers.rank())], 1e-6);
-    EXPECT_EQ(norm->num_batches_tracked.item<std::int64_t>(), 1);
+    EXPECT_NEAR(norm->running_mean.item<double>(), GetParam().means[rank], 1e-6);
+    EXPECT_EQ(norm->num_batches_tracked.item<std::int64_t>(), GetParam().batches[rank]);
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(Options, Buffers,
-                         ::testing::Values(std::tuple(BufferSync::broadcast, std::vector<double>{1, 1}),
-                                           std::tuple(BufferSync::average, std::vector<double>{3, 3}),
-                                           std::tuple(BufferSync::none, std::vector<double>{1, 4})));
+                         ::testing::Values(BuffersCase{BufferSync::broadcast, {1, 1}, {1, 1}},
+                                           BuffersCase{BufferSync::average, {3, 3}, {8, 8}},
+                                           BuffersCase{BufferSync::none, {1, 4}, {1, 8}}));
+
+TEST(Buffers, ComeFromARankThatHadSamples) {
+  run_ranks(3, [](Workers& workers) {
+    torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(1).momentum(1.0));
+    DistributedDataParallel net(workers, norm);
+    // Parts of two samples: the first rank has none.
+    const std::vector<float> values = workers.rank() == 0 ? std::vector<float>{} : std::vector<float>{2, 6};
+    net(torch::tensor(values).reshape({-1, 1}) * workers.rank()).sum().backward();
+    EXPECT_EQ(norm->running_mean.item<double>(), 4);
+    EXPECT_EQ(norm->running_var.item<double>(), 8);
+  });
+}
+
+TEST(Buffers, AreBroadcastByACallToo) {
+  run_ranks(2, [](Workers& workers) {
+    torch::nn::BatchNorm1d norm(3);
+    norm->running_mean.fill_(workers.rank() + 1);
+    broadcast_tensors(workers, norm->named_buffers(), 1);
+    EXPECT_TRUE(torch::equal(norm->running_mean, torch::full({3}, 2.0F)));
+  });
+}
 
 // DDP's own vectors (sizes in MiB .4 .4 .4 10 10 10 1 30 .1, caps 1 and 25, give [0 1 2] [3 4 5] [6 7] [8]): the same
 // rule, but over parameters in the order in which backward completes them, the last one first.
@@ -350,121 +491,6 @@ TEST(Buckets, CloseByTheRuleOfDdpFromTheLastParameterOn) {
     EXPECT_EQ(entries[2], 2);
     EXPECT_EQ(entries[3], 2);  // with the counts that travel along
   });
-}
-
-struct Misuse {
-  std::string name;
-  std::function<void(DistributedOptimizer<torch::optim::SGD>&, NetImpl&, const Data&)> calls;
-  std::string error;
-};
-
-class MisusedOptimizer : public ::testing::TestWithParam<Misuse> {};
-
-TEST_P(MisusedOptimizer, SaysOnAllRanksWhichCallComesWhen) {
-  const auto errors = errors_of_ranks(2, [](Workers& workers) {
-    const Data data;
-    Net net;
-    auto inner = sgd(*net);
-    DistributedOptimizer optimizer(workers, inner, net->named_parameters());
-    if (workers.rank() == 1) return GetParam().calls(optimizer, *net, data);
-    loss_of(*net, data, {0, 4}).backward();
-    optimizer.step();
-    workers.barrier();
-  });
-  EXPECT_THAT(errors, Each(HasSubstr(GetParam().error)));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Calls, MisusedOptimizer,
-    ::testing::Values(
-        Misuse{"step_without_backward", [](auto& optimizer, auto&, auto&) { optimizer.step(); },
-               "needed a backward pass before step()"},
-        Misuse{"backward_twice",
-               [](auto& optimizer, auto& net, auto& data) {
-                 loss_of(net, data, {0, 4}).backward();
-                 loss_of(net, data, {0, 4}).backward();
-                 optimizer.step();
-               },
-               "needed step() after one backward pass (backward_passes_per_step); backward pass 2 was begun before it"},
-        Misuse{
-            "gradient_changed",
-            [](auto& optimizer, auto& net, auto& data) {
-              loss_of(net, data, {0, 4}).backward();
-              net.second->bias.mutable_grad().mul_(2);
-              optimizer.step();
-            },
-            "synchronize() comes before they are changed, zero_grad() after step(); that of second.bias was changed"},
-        Misuse{"zero_grad_too_early",
-               [](auto& optimizer, auto& net, auto& data) {
-                 loss_of(net, data, {0, 4}).backward();
-                 optimizer.zero_grad();
-               },
-               "needed step() before zero_grad()"},
-        Misuse{"gradients_removed",
-               [](auto& optimizer, auto& net, auto& data) {
-                 loss_of(net, data, {0, 4}).backward();
-                 for (auto& parameter : net.parameters()) parameter.mutable_grad().reset();
-                 optimizer.step();
-               },
-               "that of first.weight was removed"},
-        Misuse{"broadcast_in_mid_step",
-               [](auto& optimizer, auto& net, auto& data) {
-                 loss_of(net, data, {0, 4}).backward();
-                 optimizer.broadcast_parameters();
-               },
-               "needed step() before broadcast_parameters()"},
-        Misuse{"samples_below_zero",
-               [](auto& optimizer, auto& net, auto& data) {
-                 optimizer.set_samples(-1);
-                 loss_of(net, data, {0, 4}).backward();
-               },
-               "needed a number of samples of at least 0; got -1"}),
-    [](const auto& param_info) { return param_info.param.name; });
-
-TEST(MisusedModule, NeedsItsOwnForward) {
-  const auto errors = errors_of_ranks(2, [](Workers& workers) {
-    DistributedDataParallel net(workers, Net());
-    if (workers.rank() == 1)
-      loss_of(*net, Data(), {0, 4}).backward();
-    else
-      loss_of(net, Data(), {0, 4}).backward();
-  });
-  EXPECT_THAT(errors, Each(HasSubstr("needed a forward pass through the wrapper before each backward pass: net(x)")));
-}
-
-/// What both ranks throw when `make` makes a wrapper; rank 1 has the parameters that `of_rank_1` gives.
-template <typename Parameters>
-std::vector<std::string> errors_of_parameters(const Parameters& of_rank_1) {
-  return errors_of_ranks(2, [&](Workers& workers) {
-    Net net;
-    auto inner = sgd(*net);
-    NamedTensors::Pairs pairs = NamedTensors(net->named_parameters()).pairs();
-    if (workers.rank() == 1) of_rank_1(pairs, inner);
-    DistributedOptimizer optimizer(workers, inner, pairs);
-  });
-}
-
-TEST(WrongParameters, AreAnErrorOnAllRanks) {
-  using Pairs = NamedTensors::Pairs;
-  EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto&) { pairs[1].first = pairs[0].first; }),
-              Each(HasSubstr("parameters 0 and 1 are both called first.weight")));
-  EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto&) { pairs.pop_back(); }),
-              Each(HasSubstr("needed a name for each parameter of the optimizer; its parameter 3 of shape 1 is not")));
-  const auto foreign = [](Pairs& pairs, auto&) { pairs.emplace_back("other", torch::ones({2}).requires_grad_()); };
-  EXPECT_THAT(errors_of_parameters(foreign), Each(HasSubstr("needed parameters of the optimizer; other is none")));
-  EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto& inner) {
-                pairs.emplace_back("wide", torch::ones({2}, torch::kDouble).requires_grad_());
-                inner.add_parameters({pairs.back().second});
-              }),
-              Each(HasSubstr("needed parameters of float32; wide is Double")));
-}
-
-TEST(WrongParameters, OfAnotherModelOnOneRankAreNamed) {
-  const auto errors = errors_of_ranks(3, [](Workers& workers) {
-    torch::nn::Linear net(4, workers.rank() == 2 ? 3 : 2);
-    DistributedDataParallel wrapper(workers, net);
-  });
-  EXPECT_THAT(errors, Each(HasSubstr("weight [2, 4] on replica 0 and weight [3, 4] on replica 2")));
 }
 
 }  // namespace

@@ -179,6 +179,21 @@ TEST(GradientReducer, TakesWhatAnEpochLeavesOver) {
   });
 }
 
+TEST(GradientReducer, AddsUpWhatAnEpochLeavesOverAlikeOnAllRanks) {
+  run_ranks(3, [](Workers& workers) {
+    GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 4, .average_passes = false, .clip_norm = 1000});
+    for (int number = 0; number < workers.rank(); ++number) pass(reducer, 2, static_cast<float>(workers.rank()), 0);
+    EXPECT_TRUE(reducer.reduce_rest());  // of 0, 1 and 2 passes: one on average
+    EXPECT_NEAR(result(reducer)[0], (1 + 2 + 2) / 3.0, 1e-6);
+    EXPECT_NEAR(reducer.gradient_norm(), std::sqrt(2.0) * 5 / 3, 1e-6);
+    reducer.applied();
+    for (int number = 0; number < 4; ++number) pass(reducer, 2, 5, 0);
+    reducer.reduce();
+    EXPECT_NEAR(result(reducer)[0], 20, 1e-5);
+    reducer.applied();
+  });
+}
+
 TEST(GradientReducer, TellsTheNormBeforeClippingAlikeOnAnyNumberOfRanks) {
   for (const int ranks : {1, 4})
     run_ranks(ranks, [](Workers& workers) {
