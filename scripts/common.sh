@@ -22,10 +22,13 @@ number() {
   printf '%s' "$2"
 }
 
+# Cores that this process may use. nproc alone would count the threads that OMP_NUM_THREADS gives to one program.
+cores() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
+
 # One compiler process a core, and at least 1.5 GiB of free memory for each. LOCKSTEP_JOBS overrides.
 build_jobs() {
   local cores free
-  cores=$(nproc)
+  cores=$(cores)
   free=$(awk '/MemAvailable/ {print int($2 / 1572864)}' /proc/meminfo 2>/dev/null || echo "$cores")
   (( free < cores )) && cores=$(( free > 0 ? free : 1 ))
   printf '%s' "${LOCKSTEP_JOBS:-$cores}"
