@@ -4,13 +4,17 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(precompile_by_default ON)
 endif()
 option(LOCKSTEP_PRECOMPILE "Precompile headers: a third less time for a whole build" ${precompile_by_default})
-if(LOCKSTEP_PRECOMPILE AND CCACHE)
-  # ccache keeps no results that come from precompiled headers unless it is told that these two do not matter.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
-endif()
 set(lockstep_precompiled_headers
   <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <mutex> <numeric>
   <optional> <random> <span> <sstream> <string> <string_view> <thread> <tuple> <variant> <vector> <fmt/format.h>)
+
+# ccache keeps no results that come from precompiled headers unless it is told that these two do not matter.
+function(lockstep_cache_precompiled TARGET)
+  if(CCACHE)
+    set_property(TARGET ${TARGET} PROPERTY CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  endif()
+endfunction()
 
 # lockstep_precompile(TARGET [HEADER…]): these beside those of all; for a target whose sources are all told.
 function(lockstep_precompile TARGET)
@@ -20,6 +24,7 @@ function(lockstep_precompile TARGET)
     return()
   endif()
   target_precompile_headers(${TARGET} PRIVATE ${lockstep_precompiled_headers} ${ARGN})
+  lockstep_cache_precompiled(${TARGET})
   # A file with options of its own cannot use what was compiled without them.
   foreach(source ${sources})
     get_property(options SOURCE ${source} PROPERTY COMPILE_OPTIONS)

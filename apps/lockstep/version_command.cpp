@@ -13,14 +13,13 @@
 #include "allreduce/routes/nccl.h"
 #include "device/cpu.h"
 #include "device/gpu.h"
+#include "model/cudnn_version.h"
 
 namespace lockstep::apps {
 
 using Json = nlohmann::ordered_json;
 
 namespace {
-
-constexpr const char* kAbsent = "absent";
 
 Json library(const std::string& built, const std::string& loaded) { return {{"built", built}, {"loaded", loaded}}; }
 
@@ -64,8 +63,7 @@ Json program_versions() {
           {"onednn", library(fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH),
                              onednn_loaded())},
           {"cuda", library(device::cuda_built_version(), device::cuda_loaded_version())},
-          // Not linked by this version; the key is a promise to scripts.
-          {"cudnn", library(kAbsent, kAbsent)},
+          {"cudnn", library(model::cudnn_built_version(), model::cudnn_loaded_version())},
           {"nccl", library(allreduce::nccl_built_version(), allreduce::nccl_loaded_version())}};
 }
 

@@ -1,7 +1,8 @@
-// Training on GPUs in a build without CUDA or cuDNN: refused, with what to install.
+// A build without CUDA or cuDNN. Training on GPUs is refused, with what to install.
 #include "device/error.h"
 #include "device/gpu.h"
 #include "model/backend.h"
+#include "model/cudnn_version.h"
 
 namespace lockstep::model {
 
@@ -11,5 +12,8 @@ std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOp
               reason.empty() ? "cuDNN was not found when this one was configured: install cuDNN 9 and configure again"
                              : reason);
 }
+
+std::string cudnn_built_version() { return "absent"; }
+std::string cudnn_loaded_version() { return "absent"; }
 
 }  // namespace lockstep::model

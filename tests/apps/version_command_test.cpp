@@ -40,15 +40,23 @@ std::string loaded_by(const std::string& arguments) {
 }
 
 TEST(LibrariesOfGpus, AreLeftAloneOnTheCpu) {
-  const std::string by_version = loaded_by("version");
-  const std::string by_training =
-      loaded_by("train --model linear --data synthetic:2x2x1:2:8 --steps 2 --devices cpu:0");
-  for (const std::string& loaded : {by_version, by_training}) {
-    EXPECT_THAT(loaded, HasSubstr("find library=libdnnl"));
-    EXPECT_THAT(loaded, Not(HasSubstr("library=libcudnn")));
-    EXPECT_THAT(loaded, Not(HasSubstr("library=libcublas")));
+  const std::string loaded = loaded_by("train --model linear --data synthetic:2x2x1:2:8 --steps 2 --devices cpu:0");
+  EXPECT_THAT(loaded, HasSubstr("find library=libdnnl"));
+  for (const char* library : {"libcudnn", "libcublas", "libnccl"})
+    EXPECT_THAT(loaded, Not(HasSubstr("library=" + std::string(library))));
+}
+
+TEST(LibrariesOfGpus, TellTheirVersionsWhereTheProgramHasThem) {
+  const auto versions = run_lockstep("version --json").events().front();
+  const std::string loaded = loaded_by("version");
+  for (const std::string library : {"cudnn", "nccl"}) {
+    const auto built = versions[library]["built"].get<std::string>();
+    const bool is_built = built != "absent";
+    EXPECT_THAT(built, ::testing::MatchesRegex(is_built ? "[0-9]+\\.[0-9]+\\.[0-9]+" : "absent"));
+    EXPECT_EQ(loaded.find("library=lib" + library) != std::string::npos, is_built) << library;
+    const auto found = versions[library]["loaded"].get<std::string>();
+    if (found != "absent") EXPECT_EQ(found.substr(0, found.find('.')), built.substr(0, built.find('.'))) << library;
   }
-  EXPECT_THAT(by_training, Not(HasSubstr("library=libnccl")));
 }
 
 TEST(HelpOption, IsNoError) {

@@ -1,4 +1,5 @@
-// The loop of tests/strategy/wrapper/own_network.h, as one process runs it and as ranks do.
+// A loop over the samples of tests/strategy/wrapper/own_network.h, as one process runs it and as ranks do. Model and
+// Inner are somebody's network and optimizer, those of that file or others that are used like them.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +25,11 @@ inline data::Range batch_of(int step) {
 }
 
 /// The parameters after kSteps steps of one process that knows nothing of ranks.
-inline std::vector<float> train_alone() {
+template <typename Model = Network, typename Inner = Momentum>
+std::vector<float> train_alone() {
   const Samples samples = make_samples(kSamples);
-  Network network;
-  Momentum optimizer(network);
+  Model network;
+  Inner optimizer(network);
   for (int step = 0; step < kSteps; ++step) {
     const data::Range batch = batch_of(step);
     network.zero_grad();
@@ -38,14 +40,16 @@ inline std::vector<float> train_alone() {
 }
 
 /// The same on this rank of several: its part of each global batch, in as many passes as the options say.
-inline std::vector<float> train_as_rank(Workers& workers, const DistributedOptions& options, unsigned seed = 1,
-                                        bool announces = false) {
+template <typename Model = Network, typename Inner = Momentum>
+std::vector<float> train_as_rank(Workers& workers, const DistributedOptions& options, unsigned seed = 1,
+                                 bool announces = false) {
   const Samples samples = make_samples(kSamples);
-  Network network(seed);
-  Momentum momentum(network);
-  DistributedOptimizer optimizer(workers, momentum, options);
+  Model network(seed);
+  Inner inner(network);
+  DistributedOptimizer optimizer(workers, inner, options);
   optimizer.broadcast_parameters();
   const int passes = options.backward_passes_per_step;
+  const std::size_t parameters = inner.parameters().size();
   for (int step = 0; step < kSteps; ++step) {
     const data::Range batch = batch_of(step);
     optimizer.zero_grad();
@@ -56,7 +60,7 @@ inline std::vector<float> train_as_rank(Workers& workers, const DistributedOptio
       network.backward(samples, static_cast<std::size_t>(batch.begin + part.begin),
                        static_cast<std::size_t>(batch.begin + part.end));
       if (announces)
-        for (std::size_t i = network.arrays.size(); i-- > 0;) optimizer.gradient_ready(i);
+        for (std::size_t i = parameters; i-- > 0;) optimizer.gradient_ready(i);
       optimizer.backward_done(size);
     }
     optimizer.step();
