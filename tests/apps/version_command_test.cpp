@@ -55,7 +55,8 @@ TEST(LibrariesOfGpus, TellTheirVersionsWhereTheProgramHasThem) {
     EXPECT_THAT(built, ::testing::MatchesRegex(is_built ? "[0-9]+\\.[0-9]+\\.[0-9]+" : "absent"));
     EXPECT_EQ(loaded.find("library=lib" + library) != std::string::npos, is_built) << library;
     const auto found = versions[library]["loaded"].get<std::string>();
-    if (found != "absent") EXPECT_EQ(found.substr(0, found.find('.')), built.substr(0, built.find('.'))) << library;
+    if (found == "absent") continue;
+    EXPECT_EQ(found.substr(0, found.find('.')), built.substr(0, built.find('.'))) << library;
   }
 }
 
