@@ -10,11 +10,14 @@ int exit_status(ErrorCategory category) noexcept {
       return 2;
     case ErrorCategory::data:
     case ErrorCategory::checkpoint:
+    case ErrorCategory::output:
       return 3;
     case ErrorCategory::communication:
       return 4;
     case ErrorCategory::device:
       return 5;
+    case ErrorCategory::diverged:
+      return 6;
   }
   return 1;
 }

@@ -16,6 +16,8 @@ enum class ErrorCategory {
   communication,  ///< a collective failed, or a rank was lost
   device,         ///< a device is missing or failed
   checkpoint,     ///< a checkpoint cannot be written, read or used
+  output,         ///< standard output or another output was lost
+  diverged,       ///< a training ended without a healthy step
 };
 
 /// Something a user can fix. The message is `[where] what was needed; what was given`.
@@ -32,7 +34,8 @@ class Error : public std::runtime_error {
   ErrorCategory category_;
 };
 
-/// The program's exit status for an error of `category`: 2 input, 3 data and checkpoint, 4 communication, 5 device.
+/// The program's exit status for an error of `category`: 2 input; 3 data, checkpoint and output; 4 communication; 5
+/// device; 6 diverged.
 int exit_status(ErrorCategory category) noexcept;
 
 /// A broken invariant: a bug of ours, not of the user. Carries the expression, both values, and the rank.

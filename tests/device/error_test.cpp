@@ -17,6 +17,8 @@ TEST(Error, CategoriesDecideTheExitStatus) {
   EXPECT_EQ(exit_status(ErrorCategory::checkpoint), 3);
   EXPECT_EQ(exit_status(ErrorCategory::communication), 4);
   EXPECT_EQ(exit_status(ErrorCategory::device), 5);
+  EXPECT_EQ(exit_status(ErrorCategory::output), 3);
+  EXPECT_EQ(exit_status(ErrorCategory::diverged), 6);
 }
 
 TEST(Check, PrintsTheExpressionAndBothValues) {
