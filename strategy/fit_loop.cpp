@@ -49,6 +49,7 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer, const d
       trainer_(trainer),
       dataset_(dataset),
       fit_(fit),
+      signals_(fit.signals),
       layout_(layout_of(strategy_, dataset.shard_policy())),
       steps_per_epoch_(dataset.steps_per_epoch(layout_)),
       results_(static_cast<std::size_t>(strategy_.local_replicas())),

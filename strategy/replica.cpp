@@ -264,8 +264,7 @@ void Replica::compute_gradients(const data::Batch& part, const StepRequest& requ
 // What this host knows of the step; the sums of the losses are written into it on the model's device.
 void Replica::stage_report(const StepRequest& request, double compute_seconds) {
   StepReport report;
-  report.terminate = request.signal == SIGTERM ? 1 : 0;
-  report.interrupt = request.signal == SIGINT ? 1 : 0;
+  report.add_signal(request.signal);
   const std::span<float> staged = passengers_.as<float>();
   std::ranges::fill(staged, 0.0F);
   report.write_signals(staged);

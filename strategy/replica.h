@@ -48,7 +48,7 @@ struct StepRequest {
   std::int64_t step = 0;     ///< counted from 0 since the start of training; keys dropout
   std::int64_t update = 1;   ///< number of this update, from 1: steps that were skipped do not count
   float learning_rate = 0;   ///< of this step
-  int signal = 0;            ///< SIGTERM or SIGINT that this rank has received; 0 for none. One replica a rank says it
+  int signal = 0;            ///< the signal that this rank has received; 0 for none. One replica a rank says it
   double input_seconds = 0;  ///< that this rank waited for the samples of this step
   bool staged = false;       ///< these samples are what the step before was told comes next
 };

@@ -11,25 +11,33 @@ static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch
 
 extern "C" void note_signal(int signal) { noted_signal.store(signal, std::memory_order_relaxed); }
 
-void install(int signal, int flags, struct sigaction& previous) {
+/// What handled `signal` before.
+struct sigaction install(int signal) {
   struct sigaction action = {};
   action.sa_handler = note_signal;
-  action.sa_flags = SA_RESTART | flags;
+  action.sa_flags = SA_RESTART | (signal == SIGINT ? static_cast<int>(SA_RESETHAND) : 0);
   sigemptyset(&action.sa_mask);
+  struct sigaction previous = {};
   sigaction(signal, &action, &previous);
+  return previous;
+}
+
+bool is_ignored(int signal) {
+  struct sigaction now = {};
+  return sigaction(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_IGN;
 }
 
 }  // namespace
 
-SignalWatch::SignalWatch() {
+SignalWatch::SignalWatch(std::span<const int> signals) {
   noted_signal.store(0, std::memory_order_relaxed);
-  install(SIGTERM, 0, previous_terminate_);
-  install(SIGINT, static_cast<int>(SA_RESETHAND), previous_interrupt_);
+  previous_.reserve(signals.size());
+  for (const int signal : signals)
+    if (signal != SIGHUP || !is_ignored(SIGHUP)) previous_.emplace_back(signal, install(signal));
 }
 
 SignalWatch::~SignalWatch() {
-  sigaction(SIGTERM, &previous_terminate_, nullptr);
-  sigaction(SIGINT, &previous_interrupt_, nullptr);
+  for (const auto& [signal, previous] : previous_) sigaction(signal, &previous, nullptr);
 }
 
 int SignalWatch::received() const noexcept { return noted_signal.load(std::memory_order_relaxed); }

@@ -14,9 +14,12 @@ struct StepReport {
   std::int64_t non_finite = 0;     ///< replicas whose loss was not finite; their metrics count 0 samples
   std::int64_t terminate = 0;      ///< ranks that were told to leave by SIGTERM
   std::int64_t interrupt = 0;      ///< by SIGINT
+  std::int64_t hangup = 0;         ///< by SIGHUP
 
-  /// The signal that the job leaves on; 0 for none.
-  int signal() const { return terminate ? SIGTERM : interrupt ? SIGINT : 0; }
+  /// The signal that the job leaves on; 0 for none. Of several the largest number, as where ranks agree by a maximum.
+  int signal() const { return terminate ? SIGTERM : interrupt ? SIGINT : hangup ? SIGHUP : 0; }
+  /// Counts this rank's own `signal`; 0 for none.
+  void add_signal(int signal);
 
   /// Passengers begin with model::SummableMetrics, which the model writes; the signals come behind them.
   void write_signals(std::span<float> passengers) const;

@@ -1,6 +1,7 @@
 // How a model is trained: what Keras users give to compile and to fit.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -79,6 +80,9 @@ struct FitOptions {
   std::int64_t check_replicas = 1000;
   /// Initial weights of another training, unless this one goes on from a checkpoint.
   std::optional<Pretrained> pretrained = {};
+  /// Of SIGTERM, SIGINT and SIGHUP those that end the training after a step, with a checkpoint; fit handles them while
+  /// it runs (SignalWatch). Empty: none, and the program's own handlers stay.
+  std::vector<int> signals = {SIGTERM, SIGINT};
 };
 
 /// What fit leaves behind.

@@ -3,29 +3,34 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <vector>
 
 namespace lockstep::strategy {
 namespace {
 
+const std::vector<int> kAll = {SIGTERM, SIGINT, SIGHUP};
+
 TEST(Signals, AreNotedWhileWatched) {
-  const SignalWatch watch;
-  EXPECT_EQ(watch.received(), 0);
-  std::raise(SIGTERM);
-  EXPECT_EQ(watch.received(), SIGTERM);
+  for (const int signal : kAll) {
+    const SignalWatch watch(kAll);
+    EXPECT_EQ(watch.received(), 0);
+    std::raise(signal);
+    EXPECT_EQ(watch.received(), signal);
+  }
 }
 
 TEST(Signals, AreForgottenByANewWatch) {
   {
-    const SignalWatch watch;
+    const SignalWatch watch(kAll);
     std::raise(SIGINT);
     EXPECT_EQ(watch.received(), SIGINT);
   }
-  EXPECT_EQ(SignalWatch().received(), 0);
+  EXPECT_EQ(SignalWatch(kAll).received(), 0);
 }
 
 TEST(Signals, EndTheProcessAgainAfterTheWatch) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  { const SignalWatch watch; }
+  { const SignalWatch watch(kAll); }
   EXPECT_EXIT(std::raise(SIGTERM), ::testing::KilledBySignal(SIGTERM), "");
 }
 
@@ -33,11 +38,38 @@ TEST(Signals, EndTheProcessAtTheSecondInterrupt) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        const SignalWatch watch;
+        const SignalWatch watch(kAll);
         std::raise(SIGINT);
         std::raise(SIGINT);
       },
       ::testing::KilledBySignal(SIGINT), "");
+}
+
+// A rank hears one request twice where the scheduler and mpirun both send it.
+TEST(Signals, OfSchedulersMayComeTwice) {
+  const SignalWatch watch(kAll);
+  for (const int signal : {SIGTERM, SIGTERM, SIGHUP, SIGHUP}) std::raise(signal);
+  EXPECT_EQ(watch.received(), SIGHUP);
+}
+
+TEST(Signals, ThatAreNotAskedForKeepTheirAction) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const SignalWatch watch({SIGTERM, SIGINT});
+        std::raise(SIGHUP);
+      },
+      ::testing::KilledBySignal(SIGHUP), "");
+}
+
+TEST(Signals, AHangupStaysIgnoredUnderNohup) {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  {
+    const SignalWatch watch(kAll);
+    std::raise(SIGHUP);
+    EXPECT_EQ(watch.received(), 0);
+  }
+  EXPECT_EQ(std::signal(SIGHUP, before), SIG_IGN);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ TEST(StepReport, ComesBackAsItWasWritten) {
   EXPECT_EQ(read.non_finite, 0);
   EXPECT_EQ(read.terminate, 1);
   EXPECT_EQ(read.interrupt, 0);
+  EXPECT_EQ(read.hangup, 0);
 }
 
 TEST(StepReport, AddsUpElementByElement) {
@@ -34,7 +35,9 @@ TEST(StepReport, AddsUpElementByElement) {
     Passengers mine{};
     model::SummableMetrics({.loss = 0.1 * replica, .samples = replica, .correct = 1, .correct_top5 = 1})
         .write(mine.data());
-    StepReport{.interrupt = replica == 2 ? 1 : 0}.write_signals(mine);
+    StepReport report;
+    report.add_signal(replica == 2 ? SIGINT : replica == 3 ? SIGHUP : 0);
+    report.write_signals(mine);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += mine[i];
   }
   const StepReport read = StepReport::read(sum);
@@ -42,12 +45,20 @@ TEST(StepReport, AddsUpElementByElement) {
   EXPECT_EQ(read.metrics.samples, 6);
   EXPECT_EQ(read.metrics.correct, 3);
   EXPECT_EQ(read.interrupt, 1);
+  EXPECT_EQ(read.hangup, 1);
+  EXPECT_EQ(read.terminate, 0);
 }
 
 TEST(StepReport, NamesTheSignalToLeaveOn) {
   EXPECT_EQ(StepReport{}.signal(), 0);
   EXPECT_EQ(StepReport{.interrupt = 1}.signal(), SIGINT);
   EXPECT_EQ((StepReport{.terminate = 2, .interrupt = 1}.signal()), SIGTERM);
+  EXPECT_EQ((StepReport{.interrupt = 1, .hangup = 1}.signal()), SIGINT);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    StepReport report;
+    report.add_signal(signal);
+    EXPECT_EQ(report.signal(), signal);
+  }
 }
 
 }  // namespace

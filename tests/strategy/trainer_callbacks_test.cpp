@@ -91,13 +91,26 @@ class RaiseAt final : public Callback {
 };
 
 TEST(Trainer, LeavesOneStepAfterASignal) {
-  for (const int signal : {SIGTERM, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     FitOptions fit{.epochs = 3};
+    fit.signals = {SIGTERM, SIGINT, SIGHUP};
     fit.callbacks = {std::make_shared<RaiseAt>(signal, 4)};
     const History history = train(2, plain_network(), small_data().batch(40), {}, fit).history;
     EXPECT_EQ(history.end.steps, 5);
     EXPECT_EQ(history.end.signal, signal);
   }
+}
+
+TEST(Trainer, LeavesSignalsToTheProgramWhereNoneAreAskedFor) {
+  static int taken = 0;
+  const auto before = std::signal(SIGTERM, [](int) { ++taken; });
+  FitOptions fit{.epochs = 3};
+  fit.signals = {};
+  fit.callbacks = {std::make_shared<RaiseAt>(SIGTERM, 4)};
+  const History history = train(2, plain_network(), small_data().batch(40), {}, fit).history;
+  std::signal(SIGTERM, before);
+  EXPECT_EQ(taken, 1);
+  EXPECT_EQ(history.end.signal, 0);
 }
 
 class Thrower final : public Callback {
