@@ -72,14 +72,21 @@ SummaryWriter::SummaryWriter(const std::filesystem::path& directory) : last_flus
     if (descriptor_ < 0 && errno != EEXIST) fail(path_, errno);
   }
   data::append_record(pending_, version_event(now));
-  flush();
+  try {
+    flush();
+  } catch (const Error&) {
+    // Said in the header: the next flush tries again.
+  }
 }
 
 SummaryWriter::SummaryWriter(SummaryWriter&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
       good_bytes_(other.good_bytes_),
+      torn_(other.torn_),
       pending_(std::move(other.pending_)),
+      pending_events_(other.pending_events_),
+      lost_events_(other.lost_events_),
       last_flush_(other.last_flush_),
       known_tags_(std::move(other.known_tags_)) {}
 
@@ -87,7 +94,10 @@ SummaryWriter& SummaryWriter::operator=(SummaryWriter&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
   std::swap(good_bytes_, other.good_bytes_);
+  std::swap(torn_, other.torn_);
   std::swap(pending_, other.pending_);
+  std::swap(pending_events_, other.pending_events_);
+  std::swap(lost_events_, other.lost_events_);
   std::swap(last_flush_, other.last_flush_);
   std::swap(known_tags_, other.known_tags_);
   return *this;
@@ -137,12 +147,30 @@ void SummaryWriter::add(std::string_view tag, std::string_view plugin, std::int6
     item.add_message(Value::tensor, tensor.data(), tensor.size());
   }
   data::append_record(pending_, bytes);
+  ++pending_events_;
   if (pending_.size() >= kFlushBytes || std::chrono::steady_clock::now() - last_flush_ >= kFlushInterval) flush();
 }
 
 void SummaryWriter::flush() {
-  const std::string bytes = std::exchange(pending_, {});
   last_flush_ = std::chrono::steady_clock::now();
+  try {
+    write(pending_);
+  } catch (const Error&) {
+    lost_events_ += std::exchange(pending_events_, 0);
+    pending_.clear();
+    // What later events need of those that are lost.
+    known_tags_.clear();
+    if (good_bytes_ == 0) data::append_record(pending_, version_event(seconds_since_1970()));
+    throw;
+  }
+  pending_.clear();
+  pending_events_ = 0;
+}
+
+void SummaryWriter::write(std::string_view bytes) {
+  // Half a record would make everything behind it unreadable.
+  if (torn_ && ::ftruncate(descriptor_, good_bytes_) != 0) fail(path_, errno);
+  torn_ = false;
   std::size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t written = ::write(descriptor_, bytes.data() + done, bytes.size() - done);
@@ -150,8 +178,7 @@ void SummaryWriter::flush() {
       done += static_cast<std::size_t>(written);
     } else if (errno != EINTR) {
       const int error = errno;
-      // Half a record would make everything behind it unreadable.
-      [[maybe_unused]] const int truncated = ::ftruncate(descriptor_, good_bytes_);
+      torn_ = ::ftruncate(descriptor_, good_bytes_) != 0;
       fail(path_, error);
     }
   }

@@ -244,6 +244,42 @@ TEST(SummaryWriter, AFullDiskLeavesAReadableFileThatGrowsAgain) {
   EXPECT_EQ(events[2].step, 3);
 }
 
+TEST(SummaryWriter, CountsWhatAFullDiskLosesAndRepeatsTheMetadata) {
+  const ScratchDirectory scratch;
+  SummaryWriter writer(scratch.path());
+  {
+    const FileSizeLimit limit(contents_of(writer.path()).size() + 10);
+    for (const int step : {1, 2, 3}) writer.scalar("loss", step, 1);
+    EXPECT_THAT(data_error([&] { writer.flush(); }), HasSubstr("File too large"));
+    EXPECT_EQ(writer.lost_events(), 3);
+    EXPECT_EQ(data_error([&] { writer.flush(); }), "no error") << "nothing new to write";
+  }
+  writer.scalar("loss", 4, 1);
+  writer.flush();
+  const auto events = events_in(writer.path());
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[1].step, 4);
+  EXPECT_EQ(events[1].plugin, "scalars") << "the event that had it is lost";
+  EXPECT_EQ(writer.lost_events(), 3);
+}
+
+TEST(SummaryWriter, BeginsLaterWhereTheDiskIsFullAtFirst) {
+  const ScratchDirectory scratch;
+  std::optional<SummaryWriter> writer;
+  {
+    const FileSizeLimit limit(0);
+    writer.emplace(scratch.path());
+    writer->scalar("loss", 1, 1);
+    EXPECT_THAT(data_error([&] { writer->flush(); }), HasSubstr("File too large"));
+  }
+  writer->scalar("loss", 2, 1);
+  writer->flush();
+  const auto events = events_in(writer->path());
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].file_version, "brain.Event:2");
+  EXPECT_EQ(events[1].step, 2);
+}
+
 TEST(SummaryWriter, TensorBoardReadsIt) {
   const char* python = std::getenv("LOCKSTEP_VENV_PYTHON");
   if (python == nullptr) GTEST_SKIP() << "LOCKSTEP_VENV_PYTHON names no Python interpreter with tensorboard";

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ringbuffer_sink.h>
 
 #include "tests/strategy/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
@@ -35,6 +36,43 @@ TEST(Summaries, HaveNoValidationWhereThereIsNone) {
   fit.callbacks = {std::make_shared<Summaries>(directory.path() / "run", 0, "")};
   train(1, plain_network(), small_data().batch(40), {}, fit);
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "run" / "validation"));
+}
+
+/// What is logged to `logger()`.
+class LoggedLines {
+ public:
+  std::shared_ptr<device::Logger> logger() const { return logger_; }
+  std::vector<std::string> lines() const { return sink_->last_formatted(); }
+
+ private:
+  std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> sink_ = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(100);
+  std::shared_ptr<device::Logger> logger_ = std::make_shared<device::Logger>("test", sink_);
+};
+
+TEST(Summaries, OfAFullDiskWarnOnceAndTheTrainingGoesOn) {
+  const ScratchDirectory directory;
+  const LoggedLines log;
+  FitOptions fit{.epochs = 3, .validation = small_data(20).batch(40)};
+  fit.callbacks = {std::make_shared<Summaries>(directory.path() / "run", 1, "", log.logger())};
+  {
+    const FileSizeLimit limit(400);
+    EXPECT_EQ(train(1, plain_network(), small_data().batch(40), {}, fit).history.end.steps, 18);
+  }
+  ASSERT_EQ(log.lines().size(), 2U);
+  EXPECT_THAT(log.lines()[0], HasSubstr("needed to write the summary; File too large; the training continues"));
+  EXPECT_THAT(log.lines()[1], ::testing::ContainsRegex("run\\] [1-9][0-9]+ points of the summaries are lost"));
+}
+
+TEST(Summaries, OfAValidationThatCannotBeWrittenAreCounted) {
+  const ScratchDirectory directory;
+  const LoggedLines log;
+  FitOptions fit{.epochs = 2, .validation = small_data(20).batch(40)};
+  fit.callbacks = {std::make_shared<Summaries>(directory.path(), 0, "", log.logger())};
+  overwrite(directory.path() / "validation", "a file in its place");
+  train(1, plain_network(), small_data().batch(40), {}, fit);
+  ASSERT_EQ(log.lines().size(), 2U);
+  EXPECT_THAT(log.lines()[0], HasSubstr("Not a directory; the training continues"));
+  EXPECT_THAT(log.lines()[1], HasSubstr("] 6 points of the summaries are lost"));
 }
 
 }  // namespace
