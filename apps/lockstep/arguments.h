@@ -15,10 +15,13 @@
 
 namespace lockstep::apps {
 
-/// argc and argv of main, for MPI.
+class StandardStreams;
+
+/// What main has.
 struct Invocation {
   int argc = 0;
-  char** argv = nullptr;
+  char** argv = nullptr;  ///< for MPI
+  StandardStreams* streams = nullptr;
 };
 
 /// Which records, and how they are read.

@@ -21,6 +21,7 @@
 #include "apps/lockstep/launch_command.h"
 #include "apps/lockstep/parse_error.h"
 #include "apps/lockstep/predict_command.h"
+#include "apps/lockstep/standard_streams.h"
 #include "apps/lockstep/train_command.h"
 #include "apps/lockstep/version_command.h"
 #include "device/error.h"
@@ -32,14 +33,13 @@ namespace {
 using namespace lockstep;
 
 /// Parses, and runs what was asked for: the commands are callbacks of the parser.
-int run(int argc, char** argv) {
+int run(const apps::Invocation& invocation) {
   int status = 0;
   CLI::App program("Lockstep: synchronous data-parallel training", "lockstep");
   program.require_subcommand(1);
   program.set_version_flag("--version", apps::version_line(), "The version alone; `lockstep version` tells more");
   program.option_defaults()->multi_option_policy(
       CLI::MultiOptionPolicy::TakeLast);  // a script's options can be overridden
-  const apps::Invocation invocation{argc, argv};
   apps::add_train_command(program, invocation, status);
   apps::add_evaluate_command(program, invocation, status);
   apps::add_predict_command(program, invocation, status);
@@ -50,7 +50,8 @@ int run(int argc, char** argv) {
   apps::add_launch_command(program, invocation, status);
   apps::add_version_command(program);
 
-  std::vector<std::string> arguments = apps::with_config_file(apps::without_launched_command({argv + 1, argv + argc}));
+  std::vector<std::string> arguments =
+      apps::with_config_file(apps::without_launched_command({invocation.argv + 1, invocation.argv + invocation.argc}));
   std::ranges::reverse(arguments);  // CLI11 takes them from the end
   try {
     program.parse(arguments);
@@ -64,17 +65,18 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  apps::StandardStreams streams;
   const std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == apps::launch::kAgentCommand) return apps::launch::run_agent({argv + 2, argv + argc});
+  if (command == apps::launch::kAgentCommand) return streams.finish(apps::launch::run_agent({argv + 2, argv + argc}));
   // What a launched program does with its threads is its own affair.
   if (command != apps::kLaunchCommand) apps::let_kernel_threads_sleep(argv);
   try {
-    return run(argc, argv);
+    return streams.finish(run({argc, argv, &streams}));
   } catch (...) {
     // Before a session there is nothing to tell the ranks apart but the launcher, and all of them see the same command
     // line.
     const strategy::Failure failure = strategy::describe_current_exception();
     if (strategy::detect_launch().rank == 0) fmt::print(stderr, "lockstep: error: {}\n", failure.message);
-    return failure.exit_status;
+    return streams.finish(failure.exit_status);
   }
 }

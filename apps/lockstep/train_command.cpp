@@ -5,11 +5,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "apps/lockstep/config_file.h"
 #include "apps/lockstep/model_source.h"
+#include "apps/lockstep/standard_streams.h"
 #include "apps/lockstep/terminal.h"
 #include "apps/lockstep/train_arguments.h"
 #include "strategy/callbacks/json_events.h"
@@ -24,6 +27,9 @@ namespace {
 
 /// What a shell shows for a program that a signal ended.
 constexpr int kSignalStatus = 128;
+
+/// How long a training waits at most for somebody to read its output. Shorter than schedulers wait after SIGTERM.
+constexpr double kOutputPatienceSeconds = 10;
 
 /// The configuration as a program reads it (state.json) and as people do (the summary's text).
 struct Configuration {
@@ -48,7 +54,8 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
     callbacks.push_back(std::make_shared<strategy::Progress>(
         stdout, strategy::Progress::Options{.log_every = arguments.log_every, .terminal = is_watched(STDOUT_FILENO)}));
   if (!arguments.summary_dir.empty())
-    callbacks.push_back(std::make_shared<strategy::Summaries>(arguments.summary_dir, arguments.log_every, markdown));
+    callbacks.push_back(std::make_shared<strategy::Summaries>(arguments.summary_dir, arguments.log_every, markdown,
+                                                              strategy.session().logger()));
   if (strategy.num_replicas_in_sync() > 1)
     callbacks.push_back(
         std::make_shared<strategy::Stragglers>(strategy, std::max<std::int64_t>(1, arguments.log_every)));
@@ -66,6 +73,7 @@ strategy::FitOptions fit_options(const TrainArguments& arguments) {
   fit.prefetch = arguments.data.prefetch;
   fit.data_threads = arguments.data.threads;
   fit.check_replicas = arguments.check_replicas;
+  fit.signals = {SIGTERM, SIGINT, SIGHUP};
   if (!arguments.init_from.empty()) fit.pretrained = {arguments.init_from, arguments.reset_head};
   return fit;
 }
@@ -121,6 +129,10 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
       if (strategy::detect_launch().rank == 0) fmt::print("{}", options);
       return;
     }
+    // The others wait while the chief prints, and their watchdogs with them.
+    const double patience = std::min(kOutputPatienceSeconds, arguments->place.stall_timeout / 2);
+    invocation.streams->limit_waiting(
+        std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(patience)));
     strategy::Session session(invocation.argc, invocation.argv, {.quiet = arguments->output.quiet});
     status = session.guard([&] { return train(session, *arguments, options); });
   });

@@ -46,6 +46,7 @@ Json device_of(const Placement& place) {
 
 void JsonEvents::write(const Json& event) {
   const std::string line = event.dump() + '\n';
+  if (std::ferror(out_) != 0) return;
   std::fwrite(line.data(), 1, line.size(), out_);
   std::fflush(out_);
 }

@@ -11,7 +11,8 @@
 namespace lockstep::strategy {
 
 /// Writes the events start, step, epoch, checkpoint and end to `out`, each as soon as it happens. To be used on the
-/// chief alone.
+/// chief alone. Output that is lost (a full disk, a closed pipe) does not end the training: nothing more is written,
+/// and std::ferror(out) tells.
 class JsonEvents final : public Callback {
  public:
   /// A step event after every `log_every` steps; 0 for none. `out` must outlive this.

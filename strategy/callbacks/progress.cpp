@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 
 #include "strategy/files.h"
 #include "strategy/shard_table.h"
@@ -30,19 +31,29 @@ std::string duration_text(double seconds) {
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
 }  // namespace
 
-void Progress::print_line(const std::string& text) {
-  if (line_width_ > 0) fmt::print(out_, "\r{:{}}\r", "", line_width_);
-  line_width_ = 0;
-  fmt::print(out_, "{}\n", text);
+// fmt::print would throw in the middle of a training.
+void Progress::write(const std::string& text) {
+  if (std::ferror(out_) != 0) return;
+  std::fwrite(text.data(), 1, text.size(), out_);
   std::fflush(out_);
 }
 
+void Progress::print_line(const std::string& text) {
+  const std::string blanks = line_width_ > 0 ? fmt::format("\r{:{}}\r", "", line_width_) : "";
+  line_width_ = 0;
+  write(blanks + text + "\n");
+}
+
 void Progress::rewrite_line(const std::string& text) {
-  fmt::print(out_, "\r{:{}}", text, line_width_);
+  write(fmt::format("\r{:{}}", text, line_width_));
   line_width_ = text.size();
-  std::fflush(out_);
 }
 
 void Progress::on_train_begin(const TrainBegin& begin) {
@@ -134,8 +145,7 @@ void Progress::on_epoch_end(const EpochLogs& logs) {
 void Progress::on_checkpoint(const CheckpointLogs& logs) { print_line(fmt::format("saved {}", logs.path.string())); }
 
 void Progress::on_train_end(const TrainEnd& end) {
-  if (end.signal != 0)
-    print_line(fmt::format("left after step {} on {}", end.steps, end.signal == SIGTERM ? "SIGTERM" : "SIGINT"));
+  if (end.signal != 0) print_line(fmt::format("left after step {} on {}", end.steps, signal_name(end.signal)));
   print_line(fmt::format("{} steps, {:.1f} s; parameter hash {}", end.steps, end.seconds, hex16(end.parameter_hash)));
 }
 

@@ -11,7 +11,8 @@
 namespace lockstep::strategy {
 
 /// On a terminal one line that is rewritten while an epoch runs; elsewhere a plain line every so many steps. A line per
-/// epoch and per checkpoint, and a summary. To be used on the chief alone.
+/// epoch and per checkpoint, and a summary. To be used on the chief alone. Output that is lost (a full disk, a closed
+/// pipe) does not end the training: nothing more is written, and std::ferror(out) tells.
 class Progress final : public Callback {
  public:
   /// What is shown, and how often.
@@ -31,6 +32,7 @@ class Progress final : public Callback {
   bool may_stop_at_batches() const override { return false; }
 
  private:
+  void write(const std::string& text);
   void print_line(const std::string& text);
   void rewrite_line(const std::string& text);
   std::string step_line(const StepLogs& logs) const;

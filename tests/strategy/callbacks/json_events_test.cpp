@@ -81,5 +81,15 @@ TEST(JsonEvents, StayValidJsonWhateverTheNumbers) {
   EXPECT_TRUE(events_of(file.text())[0]["loss"].is_null());
 }
 
+TEST(JsonEvents, ThatAreLostDoNotEndTheTraining) {
+  std::FILE* full = std::fopen("/dev/full", "w");
+  ASSERT_NE(full, nullptr);
+  FitOptions fit{.epochs = 2};
+  fit.callbacks = {std::make_shared<JsonEvents>(full, 1)};
+  EXPECT_EQ(train(1, plain_network(), small_data(15).batch(3), {}, fit).history.end.steps, 10);
+  EXPECT_NE(std::ferror(full), 0);
+  std::fclose(full);
+}
+
 }  // namespace
 }  // namespace lockstep::strategy

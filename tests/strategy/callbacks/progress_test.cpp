@@ -82,5 +82,16 @@ TEST(Progress, TellsWhereAnEpochsTimeWent) {
   EXPECT_THAT(epoch_line(logs), HasSubstr("\nthe training waits for its input: give it more --data-threads"));
 }
 
+TEST(Progress, ThatIsLostDoesNotEndTheTraining) {
+  std::FILE* full = std::fopen("/dev/full", "w");
+  ASSERT_NE(full, nullptr);
+  std::setvbuf(full, nullptr, _IONBF, 0);
+  FitOptions fit{.epochs = 2};
+  fit.callbacks = {std::make_shared<Progress>(full, Progress::Options{.log_every = 1})};
+  EXPECT_EQ(train(1, plain_network(), small_data(15).batch(3), {}, fit).history.end.steps, 10);
+  EXPECT_NE(std::ferror(full), 0);
+  std::fclose(full);
+}
+
 }  // namespace
 }  // namespace lockstep::strategy

@@ -1,0 +1,167 @@
+#include "apps/lockstep/standard_streams.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+#include <ext/stdio_sync_filebuf.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "device/error.h"
+
+namespace lockstep::apps {
+namespace {
+
+// Standard output for reading only: then writing to it fails, as to a closed one.
+void open_closed_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest free number is this one: those below it are open by now.
+    if (::open("/dev/null", descriptor == STDOUT_FILENO ? O_RDONLY : O_RDWR) < 0) ::open("/", O_RDONLY);
+  }
+}
+
+extern "C" void note_nothing(int /*signal*/) {}
+
+// Not SIG_IGN, which the programs that `lockstep launch` starts would inherit.
+// With it, writing returns EPIPE, or EFBIG at the limit of `ulimit -f`.
+void take_signals_of_writing() {
+  for (const int signal : {SIGPIPE, SIGXFSZ}) {
+    struct sigaction now = {};
+    if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_IGN) continue;
+    struct sigaction action = {};
+    action.sa_handler = note_nothing;
+    action.sa_flags = SA_RESTART;
+    ::sigemptyset(&action.sa_mask);
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+constexpr int kNoReader = -1;
+
+std::string describe(int error, std::chrono::milliseconds limit) {
+  if (error == kNoReader)
+    return fmt::format("got a reader that took nothing for {} s", std::chrono::duration<double>(limit).count());
+  if (error == EBADF) return "got a closed one";
+  return fmt::format("got {}", std::generic_category().message(error));
+}
+
+}  // namespace
+
+/// One of them as a FILE of its own; glibc lets `stdout` and `stderr` be replaced.
+class StandardStreams::Stream {
+ public:
+  /// `reports`: where a loss is reported; nullptr for nowhere.
+  Stream(std::FILE*& replaced, int descriptor, int buffering, Stream* reports)
+      : replaced_(replaced), before_(replaced), descriptor_(descriptor), reports_(reports) {
+    const cookie_io_functions_t functions{.read = nullptr, .write = &Stream::take, .seek = nullptr, .close = nullptr};
+    file_ = ::fopencookie(this, "w", functions);
+    if (file_ == nullptr) return;  // no memory: the stream stays as it is
+    std::setvbuf(file_, nullptr, buffering, BUFSIZ);
+    std::fflush(before_);
+    replaced_ = file_;
+  }
+  ~Stream() {
+    if (file_ == nullptr) return;
+    replaced_ = before_;
+    std::fclose(file_);
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  void limit_waiting(std::chrono::milliseconds limit) { limit_ = limit; }
+
+  bool is_lost() const { return error_ != 0; }
+
+  void write(std::string_view text) {
+    while (!text.empty() && error_ == 0) {
+      if (limit_.count() > 0 && !has_room()) return lose(kNoReader);
+      // A pipe with room takes so much without blocking.
+      const std::size_t size = limit_.count() > 0 ? std::min<std::size_t>(text.size(), PIPE_BUF) : text.size();
+      const ssize_t written = ::write(descriptor_, text.data(), size);
+      if (written >= 0)
+        text.remove_prefix(static_cast<std::size_t>(written));
+      else if (errno == EAGAIN)
+        has_room();
+      else if (errno != EINTR)
+        return lose(errno);
+    }
+  }
+
+  /// Network file systems report at the close what they could not write.
+  void finish() {
+    if (file_ == nullptr) return;
+    std::fflush(file_);
+    const int copy = ::dup(descriptor_);
+    if (copy >= 0 && ::close(copy) != 0 && error_ == 0) lose(errno);
+  }
+
+ private:
+  static ssize_t take(void* stream, const char* text, std::size_t size) {
+    static_cast<Stream*>(stream)->write({text, size});
+    return static_cast<ssize_t>(size);
+  }
+
+  /// Waits for it, for ever without a limit. A stream that is broken has room too: writing tells.
+  bool has_room() const {
+    const auto start = std::chrono::steady_clock::now();
+    for (;;) {
+      const auto waited = std::chrono::steady_clock::now() - start;
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit_ - waited).count();
+      pollfd room{.fd = descriptor_, .events = POLLOUT, .revents = 0};
+      const int ready = ::poll(&room, 1, limit_.count() == 0 ? -1 : static_cast<int>(std::max<std::int64_t>(left, 0)));
+      if (ready >= 0 || errno != EINTR) return ready != 0;
+    }
+  }
+
+  void lose(int error) {
+    error_ = error;
+    if (reports_ == nullptr) return;
+    const Error lost(ErrorCategory::output, "standard output", "expected output that can be written",
+                     describe(error, limit_));
+    reports_->write(fmt::format("lockstep: error: {}\n", lost.what()));
+  }
+
+  std::FILE*& replaced_;
+  std::FILE* before_;
+  std::FILE* file_ = nullptr;
+  int descriptor_;
+  Stream* reports_;
+  std::chrono::milliseconds limit_{0};  // 0 for none
+  std::atomic<int> error_ = 0;          // an errno or kNoReader; any thread may print
+};
+
+StandardStreams::StandardStreams() {
+  open_closed_descriptors();
+  take_signals_of_writing();
+  errors_ = std::make_unique<Stream>(stderr, STDERR_FILENO, _IONBF, nullptr);
+  output_ =
+      std::make_unique<Stream>(stdout, STDOUT_FILENO, ::isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF, errors_.get());
+  to_output_ = std::make_unique<__gnu_cxx::stdio_sync_filebuf<char>>(stdout);
+  cout_before_ = std::cout.rdbuf(to_output_.get());
+}
+
+StandardStreams::~StandardStreams() { std::cout.rdbuf(cout_before_); }
+
+void StandardStreams::limit_waiting(std::chrono::milliseconds limit) {
+  errors_->limit_waiting(limit);
+  output_->limit_waiting(limit);
+}
+
+int StandardStreams::finish(int status) {
+  output_->finish();
+  errors_->finish();
+  return status == 0 && output_->is_lost() ? exit_status(ErrorCategory::output) : status;
+}
+
+}  // namespace lockstep::apps
