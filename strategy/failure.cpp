@@ -1,10 +1,14 @@
 #include "strategy/failure.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -51,6 +55,17 @@ Failure describe_current_exception() {
     throw;
   } catch (const Error& error) {
     return {error.what(), exit_status(error.category()), error.category() == ErrorCategory::communication};
+  } catch (const std::filesystem::filesystem_error& error) {
+    return {Error(ErrorCategory::data, error.path1().string(), "expected a file or directory that this user can use",
+                  fmt::format("got {}", error.code().message()))
+                .what(),
+            exit_status(ErrorCategory::data), false};
+  } catch (const std::system_error& error) {
+    return {
+        Error(ErrorCategory::device, "system", "expected what this host has to grant; its limits (ulimit -a) may help",
+              fmt::format("got {}", error.what()))
+            .what(),
+        exit_status(ErrorCategory::device), false};
   } catch (const std::bad_alloc&) {
     return {"[memory] needed more memory than this host has to give; reduce the batch, or the replicas of one host",
             exit_status(ErrorCategory::device), false};

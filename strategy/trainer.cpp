@@ -65,7 +65,9 @@ RestoredCheckpoint Trainer::restore(const std::filesystem::path& path) {
   const Strategy& strategy = replicas_.strategy();
   const ReplicaArrays arrays = replicas_.arrays(false);
   const std::string single = on_every_rank(strategy.ranks(), [&]() -> std::string {
-                               if (!strategy.is_chief() || !std::filesystem::exists(path / kManifestName)) return {};
+                               std::error_code unreadable;  // is reported where the directory is listed
+                               if (!strategy.is_chief() || !std::filesystem::exists(path / kManifestName, unreadable))
+                                 return {};
                                check_contents(path, read_manifest(path));
                                check_checkpoint_fits(path, arrays);
                                return to_json_text(read_checkpoint_files(path, arrays));

@@ -34,9 +34,12 @@ struct CheckpointArguments {
 /// All checkpoints of a directory, newest first; throws where there is none.
 std::vector<CheckpointInfo> checkpoints_in(const fs::path& directory) {
   std::vector<CheckpointInfo> found = strategy::list_checkpoints(directory);
+  std::error_code unreadable;
   if (found.empty())
     refuse(directory, "needed a checkpoint, or a directory of checkpoints",
-           fs::exists(directory) ? "there is none in it" : "it does not exist");
+           fs::exists(directory, unreadable) ? "there is none in it"
+           : unreadable                      ? unreadable.message()
+                                             : "it does not exist");
   return found;
 }
 

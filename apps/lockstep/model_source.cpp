@@ -30,11 +30,16 @@ std::string read_description(const fs::path& file) {
 
 /// The text of the newest complete checkpoint's state, or of the one that `path` is.
 std::string read_state(const fs::path& path) {
-  if (fs::exists(path / strategy::kManifestName)) return strategy::read_small_file(path / strategy::kStateFile);
+  // What cannot be looked at is reported by whoever reads it.
+  std::error_code unreadable;
+  if (fs::exists(path / strategy::kManifestName, unreadable))
+    return strategy::read_small_file(path / strategy::kStateFile);
   for (const strategy::CheckpointInfo& info : strategy::list_checkpoints(path))
     if (info.complete()) return strategy::read_small_file(info.path / strategy::kStateFile);
   throw Error(ErrorCategory::checkpoint, path.string(), "needed a directory with a complete checkpoint",
-              fs::exists(path) ? "there is none in it" : "it does not exist");
+              fs::exists(path, unreadable) ? "there is none in it"
+              : unreadable                 ? unreadable.message()
+                                           : "it does not exist");
 }
 
 }  // namespace

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <new>
 #include <stdexcept>
+#include <system_error>
 
 #include "device/error.h"
 #include "strategy/session.h"
@@ -44,6 +46,22 @@ TEST(Failure, SaysWhatToDoWithoutMemory) {
   const Failure failure = failure_of(std::bad_alloc());
   EXPECT_EQ(failure.exit_status, 5);
   EXPECT_NE(failure.message.find("reduce the batch"), std::string::npos);
+}
+
+TEST(Failure, OfAFileNamesIt) {
+  const Failure failure = failure_of(
+      std::filesystem::filesystem_error("status", "/root/private", std::make_error_code(std::errc::permission_denied)));
+  EXPECT_EQ(failure.exit_status, 3);
+  EXPECT_EQ(failure.message,
+            "[/root/private] expected a file or directory that this user can use; got Permission denied");
+}
+
+TEST(Failure, OfTheSystemIsOneOfTheDevice) {
+  const Failure failure =
+      failure_of(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "thread"));
+  EXPECT_EQ(failure.exit_status, 5);
+  EXPECT_NE(failure.message.find("[system] expected "), std::string::npos);
+  EXPECT_NE(failure.message.find("got thread: Resource temporarily unavailable"), std::string::npos);
 }
 
 TEST(Failure, OfOurOwnHasStatusOne) {
