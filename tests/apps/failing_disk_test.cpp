@@ -1,0 +1,152 @@
+// Disks that are full, or fail, under each of the files that a command writes.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "tests/apps/program.h"
+#include "tests/apps/training.h"
+#include "tests/strategy/checkpoint_fixture.h"
+
+namespace lockstep::apps {
+namespace {
+
+using strategy::ScratchDirectory;
+using ::testing::AnyOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+std::size_t error_lines(const Result& result) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = result.errors.find("lockstep: error: ", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+// ---- Full disks
+
+/// A directory on a disk of 64 KiB of its own, which the commands of `with_disk` see. Needs the right to mount.
+class FullDisk : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directory(disk());
+    if (run({"unshare", "-m", "true"}).status != 0 || with_disk("true").status != 0)
+      GTEST_SKIP() << "no right to mount a tmpfs in a namespace of its own (CAP_SYS_ADMIN)";
+  }
+
+  std::string at(const std::string& name) const { return scratch_.path() / name; }
+  std::string disk() const { return at("disk"); }
+  /// A line of a shell, with the program as $L; the disk is empty before it and gone after it.
+  Result with_disk(const std::string& line) const {
+    return run(
+        {"unshare", "-m", "/bin/sh", "-c",
+         fmt::format("mount -t tmpfs -o size=64k none {} || exit 99; L='{}'; {}", disk(), LOCKSTEP_PROGRAM, line)});
+  }
+  const ScratchDirectory scratch_;
+};
+
+TEST_F(FullDisk, OfSummariesDoesNotEndATraining) {
+  const Result result =
+      with_disk(fmt::format("$L train --model mlp --log-every 1 --epochs 100 --save-every 1000000 "
+                            "--checkpoint-dir {} --summary-dir {} {}; s=$?; ls -s {}/train >&2; "
+                            "exit $s",
+                            at("run"), disk(), kData, disk()));
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(error_lines(result), 0U);
+  EXPECT_THAT(result.errors, HasSubstr("needed to write the summary; No space left on device; the training continues"));
+  EXPECT_THAT(result.errors, ContainsRegex("[0-9]+ points of the summaries are lost"));
+  EXPECT_EQ(run_lockstep("checkpoint verify " + at("run")).status, 0);
+  EXPECT_TRUE(std::filesystem::exists(at("run") + "/step-00001100"));
+}
+
+TEST_F(FullDisk, OfPredictionsIsAnError) {
+  ASSERT_EQ(run_lockstep(kTrain + "--steps 2 --checkpoint-dir " + at("run")).status, 0);
+  const Result result = with_disk(fmt::format(
+      "$L predict --checkpoint {} --data synthetic:8x8x1:4:10000 --output {}/p.csv; s=$?; ls -A {} >&2; exit $s",
+      at("run"), disk(), disk()));
+  EXPECT_EQ(result.status, 3) << result.errors;
+  EXPECT_EQ(error_lines(result), 1U) << result.errors;
+  EXPECT_THAT(result.errors, ContainsRegex("\\[.*p.csv\\] .*No space left on device\n$")) << "nothing is left there";
+}
+
+TEST_F(FullDisk, OfShardsAndTheirIndexIsAnError) {
+  std::string table = "a,b,label\n";
+  for (int row = 0; row < 20000; ++row) table += fmt::format("{},{},{}\n", row, row * 2, row % 3);
+  strategy::overwrite(at("t.csv"), table);
+  const std::string convert = "$L data convert csv --input " + at("t.csv") + " --output ";
+  const Result converted = with_disk(convert + disk() + "/shards");
+  EXPECT_EQ(converted.status, 3) << converted.errors;
+  EXPECT_EQ(error_lines(converted), 1U) << converted.errors;
+  EXPECT_THAT(converted.errors, HasSubstr("No space left on device"));
+
+  // An index saves time; without one the training is the same.
+  const std::string train =
+      fmt::format("$L train --model linear --steps 3 --data '{}/*.tfrecord' --index-dir {} --log-format json",
+                  at("shards"), disk());
+  const Result trained = with_disk(fmt::format("{}{} >&2 && dd if=/dev/zero of={}/filler bs=1024 2>/dev/null; {}",
+                                               convert, at("shards"), disk(), train));
+  EXPECT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_EQ(error_lines(trained), 0U) << trained.errors;
+}
+
+// ---- Calls that fail
+
+class FailingCalls : public ::testing::Test {
+ protected:
+  std::string directory() const { return scratch_.path() / "run"; }
+  std::string train(int steps) const {
+    return fmt::format("{} --devices cpu:0 --save-every 4 --keep 3 --steps {} --checkpoint-dir {}", kTrain, steps,
+                       directory());
+  }
+
+  /// A training that has a checkpoint goes on while call `number` fails. Whether there are so many calls.
+  bool goes_on_while_one_fails(int number, int error) {
+    SCOPED_TRACE(fmt::format("call {}, {}", number, std::generic_category().message(error)));
+    std::filesystem::remove_all(directory());
+    EXPECT_EQ(run_lockstep(train(4)).status, 0);
+    std::vector<std::string> command = {"timeout",
+                                        "60",
+                                        "env",
+                                        "LD_PRELOAD=" LOCKSTEP_FAILING_CALLS,
+                                        "FAILING_BELOW=" + directory(),
+                                        fmt::format("FAILING_CALL={}", number),
+                                        fmt::format("FAILING_ERROR={}", error)};
+    for (const std::string& word : lockstep(train(12))) command.push_back(word);
+    const Result failed = run(command);
+    EXPECT_THAT(failed.status, AnyOf(0, 3)) << failed.errors;
+    EXPECT_EQ(error_lines(failed), failed.status == 0 ? 0U : 1U) << failed.errors;
+    const Result verified = run_lockstep("checkpoint verify " + directory());
+    EXPECT_EQ(verified.status, 0) << verified.output << failed.errors;
+    const Result again = run_lockstep(train(12));
+    EXPECT_EQ(again.status, 0) << again.errors;
+    EXPECT_GE(again.event("start")["first_step"], 4);
+    if (straight_.empty()) straight_ = straight();
+    EXPECT_EQ(hash_of(again), straight_);
+    return failed.errors.find("pretend: call ") != std::string::npos;
+  }
+
+ private:
+  static std::string straight() { return hash_of(run_lockstep(kTrain + "--devices cpu:0 --steps 12")); }
+
+  const ScratchDirectory scratch_;
+  std::string straight_;
+};
+
+TEST_F(FailingCalls, LeaveTheEarlierCheckpointsSound) {
+  for (const int number : {2, 7, 13}) EXPECT_TRUE(goes_on_while_one_fails(number, ENOSPC));
+}
+
+class LongFailingCalls : public FailingCalls, public ::testing::WithParamInterface<int> {};
+
+INSTANTIATE_TEST_SUITE_P(Errors, LongFailingCalls, ::testing::Values(EIO, ENOSPC, EDQUOT, ESTALE),
+                         [](const auto& error) { return std::string(::strerrorname_np(error.param)); });
+
+TEST_P(LongFailingCalls, LeaveTheEarlierCheckpointsSound) {
+  for (int number = 1; number <= 60; ++number) goes_on_while_one_fails(number, GetParam());
+}
+
+}  // namespace
+}  // namespace lockstep::apps

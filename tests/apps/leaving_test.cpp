@@ -1,0 +1,129 @@
+// Signals at many moments of a training: it saves and leaves, goes on, or ends, and its checkpoints stay sound.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "tests/apps/program.h"
+#include "tests/apps/training.h"
+#include "tests/strategy/checkpoint_fixture.h"
+
+namespace lockstep::apps {
+namespace {
+
+using strategy::ScratchDirectory;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+/// The step of the last checkpoint that was announced; 0 for none.
+std::int64_t announced_step(const Result& result) {
+  std::int64_t step = 0;
+  for (const auto& event : result.events())
+    if (event["event"] == "checkpoint") step = event["step"];
+  return step;
+}
+
+bool saves_and_leaves(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
+
+class Leaving : public ::testing::TestWithParam<int> {
+ protected:
+  std::string directory() const { return scratch_.path() / "run"; }
+  std::string train() const {
+    return kTrain + "--validation-data synthetic:8x8x1:4:2000:test --save-every 4 --checkpoint-dir " + directory();
+  }
+
+  /// All checkpoints hold, and a training goes on from the one that was announced or a later one.
+  void expect_sound(const Result& ended) const {
+    const std::int64_t saved = announced_step(ended);
+    const Result again = run_lockstep(fmt::format("{} --steps {}", train(), saved + 6));
+    ASSERT_EQ(again.status, 0) << again.errors;
+    EXPECT_GE(again.event("start")["first_step"], saved);
+    const Result verified = run_lockstep("checkpoint verify " + directory());
+    EXPECT_EQ(verified.status, 0) << verified.output << verified.errors;
+  }
+
+  const ScratchDirectory scratch_;
+};
+
+std::string name_of(const ::testing::TestParamInfo<int>& info) { return ::sigabbrev_np(info.param); }
+
+INSTANTIATE_TEST_SUITE_P(Signals, Leaving, ::testing::Values(SIGHUP, SIGTERM, SIGINT, SIGPIPE, SIGUSR1), name_of);
+
+TEST_P(Leaving, WhileItTrainsAndSaves) {
+  const int signal = GetParam();
+  Process process(lockstep(train() + " --epochs 1000000"));
+  ASSERT_TRUE(process.wait_for(R"("event":"checkpoint","step":8)"));
+  process.kill(signal);
+  if (signal == SIGPIPE) {
+    ASSERT_TRUE(process.wait_for(R"("event":"checkpoint","step":40)")) << "it goes on";
+    process.kill(SIGTERM);
+  }
+  const Result result = process.finish();
+  if (signal == SIGUSR1) {
+    EXPECT_EQ(result.status, 128 + SIGUSR1) << "which nothing of ours takes";
+  } else {
+    const int leaves_on = signal == SIGPIPE ? SIGTERM : signal;
+    EXPECT_EQ(result.status, 128 + leaves_on) << result.errors;
+    EXPECT_EQ(result.event("end")["signal"], leaves_on);
+    EXPECT_EQ(result.event("end")["steps"], announced_step(result));
+  }
+  expect_sound(result);
+}
+
+TEST(LeavingOnHangup, IsNotDoneUnderNohup) {
+  const ScratchDirectory scratch;
+  Process process({"/bin/sh", "-c", "trap '' HUP; exec " LOCKSTEP_PROGRAM " " + kTrain + "--epochs 1000000"});
+  ASSERT_TRUE(process.wait_for(R"("step":3,)"));
+  process.kill(SIGHUP);
+  ASSERT_TRUE(process.wait_for(R"("event":"epoch","epoch":9)"));
+  process.kill(SIGTERM);
+  EXPECT_EQ(process.finish().status, 143);
+}
+
+TEST(LeavingOnHangup, SaysOnWhichSignal) {
+  Process process(lockstep("train --model mlp --epochs 1000000 --log-every 1" + kData));
+  ASSERT_TRUE(process.wait_for("step 3/"));
+  process.kill(SIGHUP);
+  const Result result = process.finish();
+  EXPECT_EQ(result.status, 129);
+  EXPECT_THAT(result.output, HasSubstr(" on SIGHUP\n"));
+}
+
+/// From the start of the process to behind the end of a training of a second or so.
+class LongLeaving : public Leaving {};
+
+INSTANTIATE_TEST_SUITE_P(Signals, LongLeaving, ::testing::Values(SIGHUP, SIGTERM, SIGINT, SIGPIPE, SIGUSR1), name_of);
+
+TEST_P(LongLeaving, AtAnyMoment) {
+  const int signal = GetParam();
+  const std::string command = train() + " --epochs 12";
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_EQ(run_lockstep(command).status, 0);
+  const auto whole = std::chrono::steady_clock::now() - start;
+  constexpr int kMoments = 60;
+  for (int moment = 0; moment < kMoments; ++moment) {
+    SCOPED_TRACE(moment);
+    std::filesystem::remove_all(directory());
+    Process process(lockstep(command));
+    std::this_thread::sleep_for(whole * moment / (kMoments - 5));  // the moment is the subject
+    process.kill(signal);
+    const Result result = process.finish();
+    EXPECT_THAT(result.status, AnyOf(0, 128 + signal)) << result.errors;
+    if (signal == SIGPIPE && result.status != 0) {
+      EXPECT_EQ(announced_step(result), 0) << "before main takes the signal";
+    }
+    const bool has_end = !result.events().empty() && result.events().back()["event"] == "end";
+    if (saves_and_leaves(signal) && result.status != 0 && has_end) {
+      EXPECT_EQ(announced_step(result), result.event("end")["steps"]);
+    }
+    expect_sound(result);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::apps
