@@ -151,16 +151,21 @@ TEST(MpirunFailure, OfAKilledRankEndsTheJob) {
   EXPECT_TRUE(last.ends_within(15));
 }
 
-TEST(MpirunSignal, ToOneRankLeadsAllToOneCheckpoint) {
+class MpirunSignal : public ::testing::TestWithParam<int> {};
+
+INSTANTIATE_TEST_SUITE_P(Signals, MpirunSignal, ::testing::Values(SIGTERM, SIGHUP),
+                         [](const auto& signal) { return std::string(::sigabbrev_np(signal.param)); });
+
+TEST_P(MpirunSignal, ToOneRankLeadsAllToOneCheckpoint) {
   const ScratchDirectory directory;
   Process process(mpirun(
       3, kTrain + "--epochs 100000 --save-every 100000 --checkpoint-dir " + (directory.path() / "run").string()));
   ASSERT_TRUE(process.wait_for(R"("event":"step","step":5)"));
   const std::vector<pid_t> ranks = process.children();
   ASSERT_EQ(ranks.size(), 3U);
-  ::kill(ranks[2], SIGTERM);
+  ::kill(ranks[2], GetParam());
   const Result result = process.finish();
-  EXPECT_EQ(result.status, 143) << result.errors;
+  EXPECT_EQ(result.status, 128 + GetParam()) << result.errors;
   EXPECT_EQ(result.event("checkpoint")["step"], result.event("end")["steps"]);
   const auto checkpoints = strategy::list_checkpoints(directory.path() / "run");
   ASSERT_EQ(checkpoints.size(), 1U);

@@ -139,8 +139,10 @@ DataFacts look_at_data(const std::string& spec, const std::string& data_dir, boo
     data::DataSpecOptions options;
     options.data_dir = data_dir;
     Survey survey;
-    for (const fs::path& entry : data::data_files(spec, options))
-      fs::is_directory(entry) ? survey.add_folder(entry) : survey.add_file(entry);
+    for (const fs::path& entry : data::data_files(spec, options)) {
+      std::error_code unreadable;  // then it is reported as a file that cannot be read
+      fs::is_directory(entry, unreadable) ? survey.add_folder(entry) : survey.add_file(entry);
+    }
     DataFacts facts = survey.facts();
     read_some(facts, survey.files(), measures);
     return facts;
