@@ -92,12 +92,12 @@ void FileStore::check(const std::string& header) const {
 
 void FileStore::create(const std::string& header) {
   // Not of the category data: a full disk says nothing about the records.
-  writer_.emplace(path_, Durability::cached, ErrorCategory::input);
+  writer_.emplace(path_, Durability::cached, ErrorCategory::output);
   const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";
   std::error_code unknown;
   const auto room = std::filesystem::space(directory, unknown).available;
   if (!unknown && room < offset_of(records_))
-    throw Error(ErrorCategory::input, path_.string(),
+    throw Error(ErrorCategory::output, path_.string(),
                 fmt::format("needed {:.1f} MiB on the disk for {} records of {} bytes",
                             static_cast<double>(offset_of(records_)) / 0x1p20, records_, record_bytes_),
                 fmt::format("{:.1f} MiB are free", static_cast<double>(room) / 0x1p20));

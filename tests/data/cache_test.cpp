@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 #include <atomic>
+#include <csignal>
 #include <memory>
 #include <thread>
 
@@ -307,11 +310,29 @@ TEST_F(CacheFile, HasTheFormThatItsHeaderSays) {
 }
 
 TEST_F(CacheFile, NeedsADirectoryAndRoom) {
-  EXPECT_THAT(input_error_of(
-                  [&] { Dataset::from_source(std::make_shared<CountingSource>(1)).cache(directory_ / "none/cache"); }),
-              HasSubstr("none/cache] needed to write the file; No such file or directory"));
-  EXPECT_THAT(input_error_of([&] { cached(std::int64_t{1} << 50); }),
+  EXPECT_THAT(
+      error_of(ErrorCategory::output,
+               [&] { Dataset::from_source(std::make_shared<CountingSource>(1)).cache(directory_ / "none/cache"); }),
+      HasSubstr("none/cache] needed to write the file; No such file or directory"));
+  EXPECT_THAT(error_of(ErrorCategory::output, [&] { cached(std::int64_t{1} << 50); }),
               HasSubstr("/cache] needed 17179869184.0 MiB on the disk for 1125899906842624 records of 12 bytes; "));
+  EXPECT_TRUE(names_in(directory_.path()).empty());
+}
+
+// Of the output, so that no record is taken for a bad one.
+TEST_F(CacheFile, OnADiskThatFillsUpIsAnErrorAndLeavesNothing) {
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  {
+    const Dataset dataset = cached(1000).batch(10);
+    const rlimit limit{4096, before.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    EXPECT_THAT(error_of(ErrorCategory::output, [&] { batches_of(dataset, 1); }),
+                HasSubstr("cache] needed to write the file; File too large"));
+    ::setrlimit(RLIMIT_FSIZE, &before);
+  }
+  std::signal(SIGXFSZ, handler);
   EXPECT_TRUE(names_in(directory_.path()).empty());
 }
 
