@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/backend.h"
 #include "strategy/callbacks/json_events.h"
 #include "strategy/callbacks/progress.h"
 #include "tests/strategy/callbacks/captured_file.h"
@@ -118,20 +119,28 @@ Ended end_of(int replicas, const data::Dataset& dataset, const FitOptions& fit,
 }
 
 TEST(Divergence, SkipsAStepWithAFiniteLossAndAnInfiniteGradient) {
-  for (const int replicas : {1, 2, 3}) {
-    ::testing::internal::CaptureStderr();
-    const Outcome outcome = train(
-        replicas, flat_network(),
-        spoilt(4, [](auto step, auto) { return step == 2 ? Damage::gradient : Damage::none; }), slow(), {.epochs = 1});
-    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "lockstep: step 2 skipped: non-finite gradient\n");
-    ASSERT_EQ(outcome.steps.size(), 4U);
-    EXPECT_TRUE(outcome.steps[1].skipped);
-    EXPECT_FALSE(outcome.steps[1].overflow);
-    EXPECT_FALSE(outcome.steps[2].skipped);
-    EXPECT_EQ(outcome.history.epochs[0].skipped_samples, kBatch);
-    EXPECT_EQ(outcome.history.epochs[0].metrics.samples, 3 * kBatch);
-    for (const float value : outcome.parameters) EXPECT_TRUE(std::isfinite(value));
-    EXPECT_NE(outcome.parameters.front(), 0);
+  const data::Dataset dataset = spoilt(4, [](auto step, auto) { return step == 2 ? Damage::gradient : Damage::none; });
+  for (const model::Precision precision : {model::Precision::float32, model::Precision::bfloat16}) {
+    try {
+      model::make_backend(device::Device{}, {.precision = precision});
+    } catch (const Error&) {
+      continue;  // a processor without bfloat16
+    }
+    TrainerOptions options = slow();
+    options.precision = precision;
+    for (const int replicas : {1, 2, 3}) {
+      ::testing::internal::CaptureStderr();
+      const Outcome outcome = train(replicas, flat_network(), dataset, options, {.epochs = 1});
+      EXPECT_EQ(::testing::internal::GetCapturedStderr(), "lockstep: step 2 skipped: non-finite gradient\n");
+      ASSERT_EQ(outcome.steps.size(), 4U);
+      EXPECT_TRUE(outcome.steps[1].skipped);
+      EXPECT_FALSE(outcome.steps[1].overflow);
+      EXPECT_FALSE(outcome.steps[2].skipped);
+      EXPECT_EQ(outcome.history.epochs[0].skipped_samples, kBatch);
+      EXPECT_EQ(outcome.history.epochs[0].metrics.samples, 3 * kBatch);
+      for (const float value : outcome.parameters) EXPECT_TRUE(std::isfinite(value));
+      EXPECT_NE(outcome.parameters.front(), 0);
+    }
   }
 }
 
