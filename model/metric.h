@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 namespace lockstep::model {
@@ -17,13 +18,16 @@ struct MetricSums {
 
   MetricSums& operator+=(const MetricSums& other);  ///< Adds the sums of other samples.
 
-  /// Mean loss of a sample; 0 of none.
-  double mean_loss() const { return samples ? loss / static_cast<double>(samples) : 0; }
-  /// Part of the samples whose label has the largest output; 0 of none.
-  double accuracy() const { return samples ? static_cast<double>(correct) / static_cast<double>(samples) : 0; }
-  /// Part of the samples whose label is among the five largest outputs; 0 of none.
-  double top5_accuracy() const {
-    return samples ? static_cast<double>(correct_top5) / static_cast<double>(samples) : 0;
+  /// Mean loss of a sample; not a number where there are no samples.
+  double mean_loss() const { return mean(loss); }
+  /// Fraction of the samples whose label has the largest output; not a number where there are no samples.
+  double accuracy() const { return mean(static_cast<double>(correct)); }
+  /// Fraction of the samples whose label is among the five largest outputs; not a number where there are no samples.
+  double top5_accuracy() const { return mean(static_cast<double>(correct_top5)); }
+
+ private:
+  double mean(double sum) const {
+    return samples ? sum / static_cast<double>(samples) : std::numeric_limits<double>::quiet_NaN();
   }
 };
 
@@ -35,13 +39,14 @@ struct SummableMetrics {
   float samples = 0;       ///< as in MetricSums
   float correct = 0;       ///< as in MetricSums
   float correct_top5 = 0;  ///< as in MetricSums
-  float non_finite = 0;    ///< parts whose loss was not finite; their metrics count 0 samples
+  float non_finite = 0;    ///< parts whose loss was not finite as a float; their metrics count 0 samples
 
   static constexpr std::size_t kSize = 6;  ///< numbers of write()
 
   /// Ready to be added to those of others.
   constexpr explicit SummableMetrics(const MetricSums& sums) {
-    if (!(sums.loss - sums.loss == 0)) {  // infinite, or not a number
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    if (!(sums.loss >= -kLargest && sums.loss <= kLargest)) {  // also where it is not a number
       non_finite = 1;
       return;
     }
@@ -62,6 +67,8 @@ struct SummableMetrics {
     values[4] = correct_top5;
     values[5] = non_finite;
   }
+  /// Whether the losses of all parts in these sums are finite, and their sum too: `values` as write() wrote them.
+  static constexpr bool is_finite(const float* values) { return values[kSize - 1] == 0 && values[0] - values[0] == 0; }
   /// has_accuracy is not carried.
   MetricSums sums() const;
 };

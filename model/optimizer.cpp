@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -159,6 +160,19 @@ std::span<float> Optimizer::slot(std::string_view name) {
 
 double global_norm(std::span<const float> gradients) {
   return norm_of(gradients.size(), [&](std::size_t i) { return gradients[i]; });
+}
+
+// 0 times a finite number is 0, of either sign, and 0 times any other is not a number, which a sum keeps. One sum per
+// lane, as in norm_of. From the end, which backward wrote last, to the beginning, where the update continues: both ends
+// are in the caches then.
+bool all_finite(std::span<const float> values) {
+  constexpr std::size_t kLanes = 64;
+  std::array<float, kLanes> lanes{};
+  const std::size_t whole = values.size() / kLanes * kLanes;
+  for (std::size_t end = whole; end > 0; end -= kLanes)
+    for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += values[end - kLanes + lane] * 0;
+  for (std::size_t i = whole; i < values.size(); ++i) lanes[i - whole] += values[i] * 0;
+  return std::ranges::all_of(lanes, [](float lane) { return lane == 0; });
 }
 
 float clip_scale(double norm, double limit) { return limit > 0 && norm > limit ? static_cast<float>(limit / norm) : 1; }

@@ -53,6 +53,9 @@ class Optimizer {
 /// Euclidean norm of a flat gradient, summed in double in a fixed order.
 double global_norm(std::span<const float> gradients);
 
+/// Whether no element is infinite or not a number. One pass over memory, without branches.
+bool all_finite(std::span<const float> values);
+
 /// The factor that brings a gradient of norm `norm` to at most `limit`; 1 where it is within, or where limit is 0 (no
 /// clipping).
 float clip_scale(double norm, double limit);

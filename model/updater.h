@@ -26,17 +26,16 @@ struct UpdateArrays {
 
 /// The numbers of one update.
 struct UpdateRequest {
-  float learning_rate = 0;   ///< of this update
-  std::int64_t update = 1;   ///< counted from 1; enters bias correction
-  double clip_norm = 0;      ///< largest norm of the gradient; 0 for no clipping
-  float loss_scale = 1;      ///< what the gradients were multiplied by
-  bool checks_norm = false;  ///< whether a gradient that is not finite makes the step not count, also without clipping
+  float learning_rate = 0;  ///< of this update
+  std::int64_t update = 1;  ///< counted from 1; enters bias correction
+  double clip_norm = 0;     ///< largest norm of the gradient; 0 for no clipping
+  float loss_scale = 1;     ///< what the gradients were multiplied by
 };
 
 /// What became of an update.
 struct UpdateOutcome {
   bool applied = true;       ///< false: parameters, slots and moving statistics are as before the step
-  double gradient_norm = 0;  ///< before clipping, without the loss scale; 0 where it was not needed
+  double gradient_norm = 0;  ///< before clipping, without the loss scale; 0 where nothing is clipped
 };
 
 /// The optimizer of one replica, and what decides about its updates: functions of the reduced gradient and report
@@ -47,8 +46,8 @@ class Updater {
 
   /// Takes the numbers of the next update; not part of what may be recorded and repeated.
   virtual void begin(const UpdateRequest& request) = 0;
-  /// Puts the update on the model's stream. `summable` is the sum over all replicas of SummableMetrics: with a loss
-  /// that was not finite among them the step does not count.
+  /// Enqueues the update on the model's stream. `summable` is the sum over all replicas of SummableMetrics. The step
+  /// does not count where their loss, or an element of the gradient, is not finite; in every precision.
   virtual void update(std::span<const float> summable) = 0;
   /// What became of the last update; waits for it.
   virtual UpdateOutcome outcome() = 0;

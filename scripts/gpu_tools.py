@@ -30,7 +30,7 @@ GPUS = [
 # convolutions' outputs (Radosavovic et al., "Designing network design spaces", CVPR 2020, table 8).
 RESNET50_FORWARD_FLOPS = 2 * 4.1e9
 RESNET50_ACTIVATIONS = 11.1e6
-ADAM_BYTES = 28  # of one float32 parameter: four arrays read, three written
+ADAM_BYTES = 32  # of one float32 parameter: four arrays read, the gradient once more to see that it is finite, three written
 
 
 def gpu_limits(name):

@@ -64,7 +64,7 @@ struct StepLogs {
   allreduce::CommunicationTimes communication = {};
   /// What each replica of the job was busy with in this step, waiting for others left out.
   std::span<const allreduce::BusySeconds> busy = {};
-  /// Whether the update was left out, on all replicas: a loss that was not finite, or an overflow.
+  /// Whether the update was left out, on all replicas: a loss or a reduced gradient that was not finite.
   bool skipped = false;
   bool overflow = false;                 ///< skipped for a loss scale that was too large
   std::optional<float> loss_scale = {};  ///< of this step, where the loss is scaled
@@ -75,7 +75,7 @@ struct EpochLogs {
   std::int64_t epoch = 0;                       ///< from 0
   std::int64_t step = 0;                        ///< steps done
   bool complete = true;                         ///< false where the training ends within the epoch
-  model::MetricSums metrics;                    ///< over the epoch, all replicas
+  model::MetricSums metrics;                    ///< over the epoch's good steps, all replicas; 0 samples of none
   std::optional<model::MetricSums> validation;  ///< over all validation records, where there are some
   std::int64_t samples = 0;                     ///< records visited, those of skipped steps included
   std::int64_t skipped_samples = 0;             ///< records of steps that were skipped

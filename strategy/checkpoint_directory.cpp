@@ -42,6 +42,7 @@ CheckpointInfo inspect(const fs::path& path) {
     info.epoch = manifest.epoch;
     info.sequence = manifest.sequence;
     info.bytes = manifest.total_bytes();
+    info.healthy = manifest.healthy;
     if (!named) info.step = manifest.step;
     if (manifest.step != info.step)
       throw Error(ErrorCategory::checkpoint, path.string(), fmt::format("needed the manifest of step {}", info.step),
@@ -180,7 +181,8 @@ fs::path CheckpointDirectory::temporary_path(std::int64_t step) const {
   return workspace_ / worker_temporary_name(ranks_.rank());
 }
 
-fs::path CheckpointDirectory::save(const ReplicaArrays& arrays, const TrainingState& state) {
+fs::path CheckpointDirectory::save(const ReplicaArrays& arrays, const TrainingState& state,
+                                   const SaveOptions& options) {
   if (!prepared_) prepare(checkpoint_bytes(arrays));
   std::optional<TemporaryDirectory> temporary;
   std::vector<FileDigest> files;
@@ -194,35 +196,62 @@ fs::path CheckpointDirectory::save(const ReplicaArrays& arrays, const TrainingSt
   fs::path path = options_.directory / checkpoint_name(state.step);
   on_every_rank(ranks_, [&]() -> std::string {
     if (is_chief()) {
-      commit(temporary->path(), path, state, files);
+      commit(temporary->path(), path, state, files, options.healthy);
       temporary->release();
     }
     return {};
   });
-  if (is_chief()) prune();
+  if (options.prune) prune();
   return path;
 }
 
 void CheckpointDirectory::commit(const fs::path& temporary, const fs::path& path, const TrainingState& state,
-                                 std::vector<FileDigest> files) const {
+                                 std::vector<FileDigest> files, bool healthy) const {
   std::uint64_t sequence = 0;
   for (const CheckpointInfo& info : list_checkpoints(options_.directory))
     if (info.sequence != std::numeric_limits<std::uint64_t>::max()) sequence = std::max(sequence, info.sequence);
-  write_manifest(temporary, {state.step, state.epoch, sequence + 1, std::move(files)});
+  write_manifest(temporary, {state.step, state.epoch, sequence + 1, std::move(files), healthy});
   replace_directory(temporary, path);
 }
 
 void CheckpointDirectory::prune() const {
-  int complete = 0;
-  for (const CheckpointInfo& info : list_checkpoints(options_.directory)) {
-    if (!info.complete() || ++complete <= options_.keep) continue;
-    // Under its hidden name first: half removed it must not look like a checkpoint.
-    const fs::path hidden = options_.directory / chief_temporary_name(info.step);
-    std::error_code error;
-    fs::rename(info.path, hidden, error);
-    if (!error) fs::remove_all(hidden, error);
-    if (error) log_->warn("cannot remove the old checkpoint {}: {}", info.path.string(), error.message());
+  if (!is_chief()) return;
+  std::vector<CheckpointInfo> found;
+  try {
+    found = list_checkpoints(options_.directory);
+  } catch (const Error& error) {
+    return log_->warn("cannot remove old checkpoints: {}", error.what());
   }
+  std::erase_if(found, [](const CheckpointInfo& info) { return !info.complete(); });
+  // Steps that are skipped after the newest healthy checkpoint may be its own fault: then one more stays.
+  int healthy_to_keep = options_.keep + (found.empty() || found.front().healthy ? 0 : 1);
+  for (const CheckpointInfo& info : found) {
+    const bool stays = info.healthy ? healthy_to_keep-- > 0 : &info == &found.front();
+    if (!stays) remove(info);
+  }
+}
+
+void CheckpointDirectory::remove(const CheckpointInfo& info) const {
+  // Under its hidden name first: half removed it must not look like a checkpoint.
+  const fs::path hidden = options_.directory / chief_temporary_name(info.step);
+  std::error_code error;
+  fs::rename(info.path, hidden, error);
+  if (!error) fs::remove_all(hidden, error);
+  if (error) log_->warn("cannot remove the old checkpoint {}: {}", info.path.string(), error.message());
+}
+
+void CheckpointDirectory::mark_unhealthy(const fs::path& checkpoint) {
+  on_every_rank(ranks_, [&]() -> std::string {
+    if (!is_chief()) return {};
+    try {
+      Manifest manifest = read_manifest(checkpoint);
+      manifest.healthy = false;
+      write_manifest(checkpoint, manifest);
+    } catch (const Error& error) {
+      log_->warn("cannot mark {} as unhealthy: {}", checkpoint.string(), error.what());
+    }
+    return {};
+  });
 }
 
 std::optional<RestoredCheckpoint> CheckpointDirectory::restore(const ReplicaArrays& arrays, Resume resume) {
@@ -254,7 +283,9 @@ std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, R
 }
 
 std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(const ReplicaArrays& arrays) {
-  for (const CheckpointInfo& info : list_checkpoints(options_.directory)) {
+  std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
+  const auto unhealthy = std::ranges::stable_partition(found, &CheckpointInfo::healthy);
+  for (const CheckpointInfo& info : found) {
     try {
       if (!info.complete()) {
         skipped_.push_back(info.damage);
@@ -266,6 +297,11 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(const Repl
       continue;
     }
     check_checkpoint_fits(info.path, arrays);
+    for (const CheckpointInfo& newer : unhealthy)
+      if (info.healthy && newer.sequence > info.sequence)
+        skipped_.push_back(
+            fmt::format("[{}] expected a healthy checkpoint; got one of skipped steps", newer.path.string()));
+    if (!info.healthy) log_->warn("{} is not healthy, but there is no other checkpoint", info.path.string());
     return RestoredCheckpoint{info.path, read_checkpoint_files(info.path, arrays)};
   }
   return std::nullopt;

@@ -26,9 +26,15 @@ class DirectoryLock;
 /// Where checkpoints lie, and how many.
 struct CheckpointOptions {
   std::filesystem::path directory;  ///< made where it is missing
-  int keep = 3;                     ///< complete checkpoints that stay; at least 1
+  int keep = 3;                     ///< healthy checkpoints to keep; at least 1
   /// How long prepare() waits for another run to leave the directory: one that was just killed may still be going.
   std::chrono::milliseconds lock_patience{10'000};
+};
+
+/// What a checkpoint is saved as.
+struct SaveOptions {
+  bool healthy = true;  ///< false: steps are being skipped, so retention does not count it and restore() avoids it
+  bool prune = true;    ///< false: older checkpoints stay until the caller calls prune()
 };
 
 /// `--resume auto|never|must`.
@@ -51,6 +57,8 @@ struct CheckpointInfo {
   std::uint64_t bytes = 0;     ///< of its files
   std::string damage;  ///< why it is not complete (manifest, missing files, sizes; checksums are not read); empty where
                        ///< it is complete
+
+  bool healthy = true;  ///< Manifest::healthy
 
   bool complete() const { return damage.empty(); }  ///< whether it can be used
 };
@@ -85,14 +93,23 @@ class CheckpointDirectory {
   /// (checkpoint_bytes). Collective.
   void prepare(std::uint64_t bytes);
 
-  /// Saves `state.step`'s checkpoint and removes the oldest ones beyond `keep`. Collective. The chief writes to the
-  /// directory; every other rank writes what it holds to a temporary directory of its own, which is compared with the
-  /// chief's and removed: replicas must be identical, and the error names rank, file and tensor where they are not. A
-  /// checkpoint of the same step is replaced.
-  std::filesystem::path save(const ReplicaArrays& arrays, const TrainingState& state);
+  /// Saves `state.step`'s checkpoint and, unless the options defer it, calls prune(). Collective. The chief writes to
+  /// the directory; every other rank writes what it holds to a temporary directory of its own, which is compared with
+  /// the chief's and removed: replicas must be identical, and the error names rank, file and tensor where they are not.
+  /// A checkpoint of the same step is replaced.
+  std::filesystem::path save(const ReplicaArrays& arrays, const TrainingState& state, const SaveOptions& options = {});
+
+  /// Removes all but the newest `keep` healthy checkpoints. One that is not healthy stays only while it is the newest
+  /// of all; then one more healthy one stays too. The chief does it; what fails is a warning.
+  void prune() const;
+
+  /// Marks a checkpoint of this directory as not healthy: no step after it was good. Collective; on the chief, where a
+  /// failure is a warning.
+  void mark_unhealthy(const std::filesystem::path& checkpoint);
 
   /// Reads the newest checkpoint that is complete and undamaged, or the one that the directory itself is, into the
-  /// arrays of every rank (the chief reads, the others receive), and warns of those it skipped and why. nullopt where
+  /// arrays of every rank (the chief reads, the others receive), and warns of those it skipped and why. A checkpoint
+  /// that is not healthy is read only where there is no healthy one. nullopt where
   /// there is none, or where `resume` is `never`; with `must` that is an Error. A checkpoint of another model or
   /// optimizer is an Error, not skipped. Collective; needs no prepare().
   std::optional<RestoredCheckpoint> restore(const ReplicaArrays& arrays, Resume resume = Resume::automatic);
@@ -106,8 +123,8 @@ class CheckpointDirectory {
   bool is_chief() const { return ranks_.rank() == 0; }
   std::filesystem::path temporary_path(std::int64_t step) const;
   void commit(const std::filesystem::path& temporary, const std::filesystem::path& path, const TrainingState& state,
-              std::vector<FileDigest> files) const;
-  void prune() const;
+              std::vector<FileDigest> files, bool healthy) const;
+  void remove(const CheckpointInfo& info) const;
   void check_free_space(std::uint64_t bytes);
   /// What the other ranks need to know of it, as text.
   std::string restore_on_chief(const ReplicaArrays& arrays, Resume resume);

@@ -1,10 +1,15 @@
 // What FitLoop saves, restores and begins from.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <tuple>
+#include <utility>
 
 #include "device/error.h"
+#include "model/optimizer.h"
 #include "strategy/fit_loop.h"
 #include "strategy/remembered_route.h"
 
@@ -39,8 +44,15 @@ void FitLoop::restore() {
     const auto found = restored->state.metrics.find(name);
     return found == restored->state.metrics.end() ? 0.0 : found->second;
   };
-  const auto count = [&](const char* name) { return static_cast<std::int64_t>(number(name)); };
-  restored_from_ = restored->path;
+  const auto count = [&](const char* name) {
+    constexpr double kLargest = 9007199254740992;  // 2^53: up to here every count is exact as a double
+    const double value = number(name);
+    if (!(value >= 0 && value <= kLargest) || value != std::floor(value))
+      throw Error(ErrorCategory::checkpoint, restored->path.string(), fmt::format("expected a count as {}", name),
+                  fmt::format("got {}", value));
+    return static_cast<std::int64_t>(value);
+  };
+  restored_from_ = unconfirmed_ = restored->path;
   step_ = first_step_ = saved_step_ = restored->state.step;
   epochs_done_ = restored->state.epoch;
   updates_ = count("updates");
@@ -109,11 +121,14 @@ void FitLoop::check_position(const RestoredCheckpoint& restored) const {
              dataset_.size());
 }
 
-bool FitLoop::must_save() const {
+// Nothing is saved where a step was skipped: a diverged training would replace all sound checkpoints by its own. What
+// was due is saved after the next good step; the end waits for none.
+bool FitLoop::must_save() {
   if (!checkpoints_ || step_ == 0 || step_ == saved_step_) return false;
   if (leaving() || step_ == last_step_) return true;
   const std::int64_t every = fit_.checkpoint.save_every;
-  return every > 0 ? step_ % every == 0 : step_ == epochs_done_ * steps_per_epoch_;
+  if (every > 0 ? step_ % every == 0 : step_ == epochs_done_ * steps_per_epoch_) save_is_due_ = true;
+  return save_is_due_ && !last_was_skipped_;
 }
 
 void FitLoop::save() {
@@ -122,11 +137,68 @@ void FitLoop::save() {
   collect_metrics();
   replicas_.run([](Replica& replica, int) { replica.adopt_mean_statistics(); });
   replicas_.check_agreement(step_);
-  const std::filesystem::path path = checkpoints_->save(replicas_.arrays(true), state());
+  const ReplicaArrays arrays = replicas_.arrays(true);
+  check_finite(arrays);
+  const bool healthy = skips_in_a_row_ == 0;
+  // No step follows the last checkpoint to confirm it.
+  const bool is_last = leaving() || step_ == last_step_;
+  const std::filesystem::path path = checkpoints_->save(arrays, state(), {.healthy = healthy, .prune = is_last});
   saved_step_ = step_;
+  save_is_due_ = false;
+  if (healthy)
+    unconfirmed_ = path;
+  else if (strategy_.is_chief())
+    strategy_.session().logger()->warn(
+        "{} is marked as not healthy, since the last {} steps were skipped: --resume continues from an older one",
+        path.string(), skips_in_a_row_);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   paused_ += seconds;
   tell([&](Callback& callback) { callback.on_checkpoint({.step = step_, .path = path, .seconds = seconds.count()}); });
+}
+
+void FitLoop::check_finite(const ReplicaArrays& arrays) {
+  std::vector<TensorView> tensors = model_tensors(arrays);
+  std::ranges::move(optimizer_tensors(arrays), std::back_inserter(tensors));
+  const auto found = std::ranges::find_if(tensors, [](const TensorView& tensor) {
+    return !model::all_finite(std::get<std::span<const float>>(tensor.values));
+  });
+  // All ranks hold the same, but none ends alone.
+  if (!strategy_.ranks().any(found != tensors.end())) return;
+  throw_diverged(fmt::format("a value of {} that is not finite, after step {}",
+                             found == tensors.end() ? "another rank" : found->name, step_));
+}
+
+void FitLoop::confirm_checkpoint() {
+  if (!unconfirmed_) return;
+  const bool is_of_this_run = unconfirmed_ != restored_from_;
+  confirmed_ = std::exchange(unconfirmed_, std::nullopt);
+  if (!is_of_this_run) return;
+  const auto start = std::chrono::steady_clock::now();
+  const allreduce::PhaseScope saving(&strategy_.activity(0), allreduce::Phase::saving);
+  checkpoints_->prune();
+  paused_ += std::chrono::steady_clock::now() - start;
+}
+
+bool FitLoop::ended_diverged() const {
+  if (signal_ != 0 || skips_in_a_row_ == 0) return false;
+  return good_steps_here_ == 0 || (!history_.epochs.empty() && history_.epochs.back().metrics.samples == 0);
+}
+
+void FitLoop::throw_diverged(const std::string& given) {
+  std::string left;
+  if (unconfirmed_ && unconfirmed_ == restored_from_) {
+    left = fmt::format(
+        "; no step after {} was good: if other settings do not help, move it elsewhere to continue from an older one",
+        unconfirmed_->string());
+  } else if (checkpoints_) {
+    // What the last good step left behind was followed by skipped steps alone.
+    if (unconfirmed_) checkpoints_->mark_unhealthy(*unconfirmed_);
+    left = confirmed_ ? fmt::format("; the newest healthy checkpoint is {}", confirmed_->string())
+                      : "; there is no healthy checkpoint of this run";
+  }
+  throw Error(ErrorCategory::diverged, "train",
+              "expected finite losses, gradients and parameters; try a lower learning rate, warm-up or clipping",
+              fmt::format("got {}{}", given, left));
 }
 
 TrainingState FitLoop::state() const {

@@ -71,6 +71,7 @@ History FitLoop::run() {
   }
   if (signal_ == 0 && step_ > epochs_done_ * steps_per_epoch_ && step_ > first_step_) end_epoch(false);
   history_.end = end();
+  if (ended_diverged()) throw_diverged(fmt::format("{} skipped steps at the end", skips_in_a_row_));
   return std::move(history_);
 }
 
@@ -218,9 +219,12 @@ void FitLoop::note_step(const StepResult& result) {
     note_wire_error();
     note_memory();
   }
+  last_was_skipped_ = !result.applied;
   if (result.applied) {
     ++updates_;
+    ++good_steps_here_;
     skips_in_a_row_ = 0;
+    confirm_checkpoint();
   } else {
     skipped_samples_ += samples;
     note_skip(result);
@@ -294,13 +298,12 @@ void FitLoop::note_skip(const StepResult& result) {
     where += fmt::format("{}{}", where.empty() ? "" : ", ", place.rank);
     if (strategy_.num_replicas_in_sync() > strategy_.session().size()) where += fmt::format(" (replica {})", replica);
   }
-  const std::string reason =
-      result.failed.empty() ? "non-finite gradient" : fmt::format("non-finite loss on rank {}", where);
+  std::string reason = result.report.is_finite ? "non-finite gradient" : "non-finite loss";
+  if (!where.empty()) reason += fmt::format(" on rank {}", where);
   if (strategy_.is_chief()) strategy_.session().logger()->warn("step {} skipped: {}", step_, reason);
   if (++skips_in_a_row_ == kMaxSkipsInARow)
-    throw Error(
-        ErrorCategory::input, "train", "needed a finite loss; a smaller learning rate, warm-up or clipping may help",
-        fmt::format("{} steps in a row were skipped, the last one ({}) for a {}", kMaxSkipsInARow, step_, reason));
+    throw_diverged(
+        fmt::format("{} skipped steps in a row, the last one ({}) for a {}", kMaxSkipsInARow, step_, reason));
 }
 
 void FitLoop::agree_on_stop() {

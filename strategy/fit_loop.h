@@ -44,6 +44,12 @@ class FitLoop {
   void note_step(const StepResult& result);
   void note_skip(const StepResult& result);
   void note_overflow(const StepResult& result) const;
+  /// The newest checkpoint was followed by a good step: so it is none of a diverged training, and older ones may go.
+  void confirm_checkpoint();
+  /// Whether the training ended without a good step to show for it.
+  bool ended_diverged() const;
+  /// Throws Error (diverged), the same on all ranks, with what is left to continue from. Collective.
+  [[noreturn]] void throw_diverged(const std::string& given);
   /// What a 16-bit wire type costs, said once.
   void note_wire_error() const;
   void note_memory() const;
@@ -57,8 +63,10 @@ class FitLoop {
   void account_for_records(EpochLogs& logs) const;
   void collect_metrics();
 
-  bool must_save() const;
+  bool must_save();
   void save();
+  /// Throws Error (diverged) for parameters, slots or moving statistics that are not finite.
+  void check_finite(const ReplicaArrays& arrays);
   TrainingState state() const;
   TrainEnd end();
 
@@ -96,7 +104,13 @@ class FitLoop {
   std::int64_t updates_ = 0;      // steps done and not skipped
   std::int64_t epochs_done_ = 0;  // epochs whose end was reported
   std::int64_t saved_step_ = -1;
-  std::int64_t skips_in_a_row_ = 0;
+  std::int64_t skips_in_a_row_ = 0;   // overflows of a dynamic loss scale left out: they are no sign of divergence
+  std::int64_t good_steps_here_ = 0;  // steps of this run that were not skipped
+  bool last_was_skipped_ = false;     // for an overflow too
+  bool save_is_due_ = false;          // waits for the next good step
+  // A checkpoint is confirmed by a good step after it: that its parameters are finite does not say that they are sound.
+  std::optional<std::filesystem::path> confirmed_;
+  std::optional<std::filesystem::path> unconfirmed_;
   int signal_ = 0;
   bool stopped_ = false;
 

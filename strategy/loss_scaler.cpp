@@ -49,6 +49,10 @@ bool LossScaler::update(bool finite) {
 
 void LossScaler::restore(float scale, std::int64_t good_steps) {
   if (!is_dynamic()) return;
+  if (!(scale > 0) || !std::isfinite(scale) || good_steps < 0)
+    throw Error(ErrorCategory::checkpoint, "loss scale",
+                "expected a finite scale above 0 and a count of good steps in the checkpoint",
+                fmt::format("got {} and {}", scale, good_steps));
   scale_ = scale;
   good_steps_ = good_steps;
 }

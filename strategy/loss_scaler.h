@@ -49,7 +49,9 @@ class LossScaler {
 
   /// Of dynamic: good steps in a row since the scale changed. Scale and this are its whole state.
   std::int64_t good_steps() const { return good_steps_; }
-  void restore(float scale, std::int64_t good_steps);  ///< goes on where a checkpoint stood
+  /// Continues from the values of a checkpoint, where the scale is dynamic. Throws Error (checkpoint) for values that
+  /// no training writes.
+  void restore(float scale, std::int64_t good_steps);
 
  private:
   LossScaling scaling_;

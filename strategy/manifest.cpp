@@ -39,11 +39,9 @@ std::uint64_t Manifest::total_bytes() const {
 }
 
 void write_manifest(const std::filesystem::path& directory, const Manifest& manifest) {
-  nlohmann::ordered_json text = {{"format", kFormat},
-                                 {"step", manifest.step},
-                                 {"epoch", manifest.epoch},
-                                 {"sequence", manifest.sequence},
-                                 {"files", json::array()}};
+  nlohmann::ordered_json text = {{"format", kFormat},           {"step", manifest.step},
+                                 {"epoch", manifest.epoch},     {"sequence", manifest.sequence},
+                                 {"healthy", manifest.healthy}, {"files", json::array()}};
   for (const FileDigest& file : manifest.files)
     text["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3_64", hex16(file.xxh3)}});
   HashedFile file(directory / kManifestName);
@@ -60,7 +58,7 @@ Manifest read_manifest(const std::filesystem::path& directory) {
     if (const int format = parsed.at("format"); format != kFormat)
       refuse(path, fmt::format("needed format {}", kFormat),
              fmt::format("it has {}, of another version of Lockstep", format));
-    Manifest manifest{parsed.at("step"), parsed.at("epoch"), parsed.at("sequence"), {}};
+    Manifest manifest{parsed.at("step"), parsed.at("epoch"), parsed.at("sequence"), {}, parsed.value("healthy", true)};
     for (const json& file : parsed.at("files")) manifest.files.push_back(digest_from(file));
     for (const char* name : {kModelFile, kOptimizerFile, kStateFile})
       if (std::none_of(manifest.files.begin(), manifest.files.end(),

@@ -25,6 +25,9 @@ struct Manifest {
   /// run began again at a smaller step.
   std::uint64_t sequence = 0;
   std::vector<FileDigest> files;  ///< every file but the manifest
+  /// False where steps were being skipped when it was saved, or no later step was good: it may be a diverged training.
+  /// True for manifests of version 0.1, which lack it.
+  bool healthy = true;
 
   std::uint64_t total_bytes() const;  ///< of all files
 };

@@ -7,10 +7,23 @@
 #include <map>
 #include <span>
 
+#include "data/order/batch_split.h"
+
 namespace lockstep::strategy {
 namespace {
 
 std::uint64_t hash_of(std::int64_t record_id) { return XXH3_64bits(&record_id, sizeof(record_id)); }
+
+/// Over all ids of `range`. Billions of ids take seconds, which the watchdog is to see as progress.
+std::uint64_t sum_of(const data::Range& range, allreduce::Activity* activity) {
+  constexpr std::int64_t kIdsOfATick = std::int64_t{1} << 20;
+  std::uint64_t sum = 0;
+  for (std::int64_t id = range.begin; id < range.end; ++id) {
+    sum += hash_of(id);
+    if (id % kIdsOfATick == 0 && activity != nullptr) activity->tick();
+  }
+  return sum;
+}
 
 /// Ids and problems as bytes: id, length, text, one after the other.
 std::vector<std::byte> pack(const std::vector<data::BadRecord>& records) {
@@ -55,19 +68,16 @@ void RecordAccount::add(const std::vector<data::Batch>& parts) {
 }
 
 bool RecordAccount::is_complete(const allreduce::Communicator& ranks, std::int64_t records, std::int64_t times) const {
-  const std::array<std::uint64_t, 2> mine = {count_, sum_};
-  std::uint64_t count = 0;
-  std::uint64_t sum = 0;
+  const std::array<std::uint64_t, 3> mine = {
+      count_, sum_, sum_of(data::split(records, ranks.size(), ranks.rank()), ranks.activity())};
+  std::array<std::uint64_t, 3> all = {};
   for (const auto& bytes : ranks.all_gather(std::as_bytes(std::span(mine)))) {
-    std::array<std::uint64_t, 2> one = {};
+    std::array<std::uint64_t, 3> one = {};
     std::memcpy(one.data(), bytes.data(), sizeof(one));
-    count += one[0];
-    sum += one[1];
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] += one[i];
   }
-  if (count != static_cast<std::uint64_t>(records * times)) return false;
-  std::uint64_t expected = 0;
-  for (std::int64_t id = 0; id < records; ++id) expected += hash_of(id);
-  return sum == expected * static_cast<std::uint64_t>(times);
+  const auto [count, sum, expected] = all;
+  return count == static_cast<std::uint64_t>(records * times) && sum == expected * static_cast<std::uint64_t>(times);
 }
 
 std::vector<BadFile> gather_bad_records(const allreduce::Communicator& ranks, const data::RecordSource& source,

@@ -17,7 +17,8 @@ class RecordAccount {
   void add(const std::vector<data::Batch>& parts);  ///< notes the records of these parts of a global batch
   void clear() { *this = {}; }                      ///< begins a new epoch
 
-  /// Whether all ranks together took each of the records 0 .. `records`-1 `times` times. Collective.
+  /// Whether all ranks together took each of the records 0 .. `records`-1 `times` times. Each rank hashes its share of
+  /// the ids. Collective.
   bool is_complete(const allreduce::Communicator& ranks, std::int64_t records, std::int64_t times) const;
 
  private:

@@ -181,8 +181,8 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   result.applied = outcome.applied;
   result.loss_scale = loss_scaler_.scale();
   if (options_.clip_norm > 0) result.gradient_norm = outcome.gradient_norm;
-  if (result.report.non_finite > 0)
-    result.failed = replicas_with(!std::isfinite(mine.loss));
+  if (!result.report.is_finite)
+    result.failed = replicas_with(model::SummableMetrics(mine).non_finite > 0);
   else
     result.overflow = loss_scaler_.update(result.applied);
   if (!result.applied) return result;
@@ -196,8 +196,7 @@ void Replica::put_step(const data::Batch& part, const StepRequest& request) {
   updater_->begin({.learning_rate = request.learning_rate,
                    .update = request.update,
                    .clip_norm = options_.clip_norm,
-                   .loss_scale = loss_scaler_.scale(),
-                   .checks_norm = loss_scaler_.is_on()});
+                   .loss_scale = loss_scaler_.scale()});
   if (!recordings_) return put_work(part, request, false);
   const auto begin = std::chrono::steady_clock::now();
   load(part, request, 0);

@@ -44,10 +44,10 @@ std::string name_of_tensor(Replica& replica, std::size_t index) {
 }
 
 // Of every replica, in replica order.
-std::vector<Hashes> gather(const allreduce::Communicator& group, const Hashes& mine) {
+std::vector<Hashes> gather(const allreduce::Communicator& group, std::span<const std::uint64_t> mine) {
   std::vector<Hashes> all;
-  for (const auto& bytes : group.all_gather(std::as_bytes(std::span(mine)))) {
-    LOCKSTEP_CHECK_OP(bytes.size(), ==, mine.size() * sizeof(std::uint64_t));
+  for (const auto& bytes : group.all_gather(std::as_bytes(mine))) {
+    LOCKSTEP_CHECK_OP(bytes.size(), ==, mine.size_bytes());
     Hashes& theirs = all.emplace_back(mine.size());
     std::memcpy(theirs.data(), bytes.data(), bytes.size());
   }
@@ -73,12 +73,17 @@ std::vector<int> odd_ones(const std::vector<Hashes>& all, std::size_t tensor) {
 std::optional<Disagreement> find_disagreement(Replica& replica) {
   const Hashes mine = hash_tensors(replica);
   const std::uint64_t together = XXH3_64bits(mine.data(), mine.size() * sizeof(std::uint64_t));
-  const std::vector<Hashes> totals = gather(replica.group(), {together});
+  const std::vector<Hashes> totals = gather(replica.group(), std::span(&together, 1));
   if (std::ranges::all_of(totals, [&](const Hashes& total) { return total == totals.front(); })) return std::nullopt;
-  const std::vector<Hashes> all = gather(replica.group(), mine);
-  for (std::size_t tensor = 0; tensor < mine.size(); ++tensor)
-    if (std::vector<int> odd = odd_ones(all, tensor); !odd.empty())
-      return Disagreement{name_of_tensor(replica, tensor), std::move(odd)};
+  // In pieces: the hashes of many tensors of many replicas are more than one message or one host can hold.
+  constexpr std::size_t kTensorsAtOnce = 1024;
+  for (std::size_t begin = 0; begin < mine.size(); begin += kTensorsAtOnce) {
+    const auto piece = std::span(mine).subspan(begin, std::min(kTensorsAtOnce, mine.size() - begin));
+    const std::vector<Hashes> all = gather(replica.group(), piece);
+    for (std::size_t tensor = 0; tensor < piece.size(); ++tensor)
+      if (std::vector<int> odd = odd_ones(all, tensor); !odd.empty())
+        return Disagreement{name_of_tensor(replica, begin + tensor), std::move(odd)};
+  }
   LOCKSTEP_CHECK(!"replicas of different hashes hold the same tensors");
   return std::nullopt;
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <climits>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <numeric>
@@ -116,13 +118,20 @@ double Session::seconds() const {
 std::vector<std::string> Session::all_gather(const std::string& mine) const {
   if (size_ == 1) return {mine};
   if (workers_) workers_->settle();
-  const int length = static_cast<int>(mine.size());
-  std::vector<int> lengths(static_cast<std::size_t>(size_));
-  MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, ranks_);
+  const auto own = static_cast<std::int64_t>(mine.size());
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(size_));
+  MPI_Allgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, ranks_);
+  const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  if (total > INT_MAX)  // MPI counts in int; all ranks know the total, so all throw
+    throw Error(ErrorCategory::input, "session",
+                fmt::format("expected at most {} bytes to gather over all ranks together", INT_MAX),
+                fmt::format("got {}", total));
+  const std::vector<int> lengths(sizes.begin(), sizes.end());
   std::vector<int> offsets(lengths.size());
   std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
-  std::string together(static_cast<std::size_t>(offsets.back() + lengths.back()), '\0');
-  MPI_Allgatherv(mine.data(), length, MPI_CHAR, together.data(), lengths.data(), offsets.data(), MPI_CHAR, ranks_);
+  std::string together(static_cast<std::size_t>(total), '\0');
+  MPI_Allgatherv(mine.data(), static_cast<int>(own), MPI_CHAR, together.data(), lengths.data(), offsets.data(),
+                 MPI_CHAR, ranks_);
   std::vector<std::string> all;
   for (std::size_t i = 0; i < lengths.size(); ++i)
     all.push_back(together.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));

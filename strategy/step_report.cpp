@@ -35,6 +35,7 @@ StepReport StepReport::read(std::span<const float> passengers) {
   StepReport report;
   report.metrics = summed.sums();
   report.non_finite = count(summed.non_finite);
+  report.is_finite = SummableMetrics::is_finite(passengers.data());
   report.terminate = count(passengers[at::terminate]);
   report.interrupt = count(passengers[at::interrupt]);
   report.hangup = count(passengers[at::hangup]);

@@ -12,6 +12,7 @@ namespace lockstep::strategy {
 struct StepReport {
   model::MetricSums metrics = {};  ///< of a step without a failure; has_accuracy is not carried
   std::int64_t non_finite = 0;     ///< replicas whose loss was not finite; their metrics count 0 samples
+  bool is_finite = true;           ///< whether the sum of all losses is finite; false where any loss is not
   std::int64_t terminate = 0;      ///< ranks that were told to leave by SIGTERM
   std::int64_t interrupt = 0;      ///< by SIGINT
   std::int64_t hangup = 0;         ///< by SIGHUP

@@ -44,6 +44,16 @@ struct Gathering {
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
+/// MPI counts in int. All ranks know the counts of all, so all throw the same.
+void check_gather_size(const std::vector<Call>& calls) {
+  std::size_t total = 0;
+  for (const Call& call : calls) total += call.count;
+  if (total > static_cast<std::size_t>(INT_MAX))
+    throw Error(ErrorCategory::input, "all-gather",
+                fmt::format("expected at most {} bytes over all ranks together; gather in pieces", INT_MAX),
+                fmt::format("got {}", total));
+}
+
 struct Piece {
   std::vector<std::byte> bytes;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -282,6 +292,7 @@ void MpiGroup::broadcast(std::span<std::byte> values, int root) {
 std::vector<std::vector<std::byte>> MpiGroup::all_gather(std::span<const std::byte> mine) {
   const Operation operation(*this);
   const std::vector<Call>& calls = compare(Call::all_gather(mine.size()));
+  check_gather_size(calls);
   Lent<Gathering> gathering;
   gathering->mine.assign(mine.begin(), mine.end());
   std::size_t total = 0;
@@ -289,7 +300,6 @@ std::vector<std::vector<std::byte>> MpiGroup::all_gather(std::span<const std::by
     gathering->offsets.push_back(static_cast<int>(total));
     gathering->counts.push_back(static_cast<int>(call.count));
     total += call.count;
-    LOCKSTEP_CHECK_OP(total, <=, static_cast<std::size_t>(INT_MAX));
   }
   gathering->all.resize(total);
   check(MPI_Iallgatherv(gathering->mine.data(), static_cast<int>(mine.size()), MPI_BYTE, gathering->all.data(),

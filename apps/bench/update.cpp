@@ -28,8 +28,9 @@ namespace {
 
 using namespace lockstep;
 
-// Read: parameter, gradient, both moments. Written: parameter and both moments.
-constexpr std::int64_t kBytesPerParameter = 7 * sizeof(float);
+// Read: the gradient, to see that it is finite; then parameter, gradient and both moments. Written: parameter and both
+// moments.
+constexpr std::int64_t kBytesPerParameter = 8 * sizeof(float);
 constexpr float kGradient = 0.01f;
 constexpr float kRate = 1e-3f;
 

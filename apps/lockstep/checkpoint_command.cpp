@@ -45,12 +45,14 @@ std::vector<CheckpointInfo> checkpoints_in(const fs::path& directory) {
 
 // ---- inspect
 
+std::string state_of(const CheckpointInfo& info) {
+  if (!info.complete()) return info.damage;
+  return info.healthy ? "complete" : "complete, not healthy";
+}
+
 ordered_json describe(const CheckpointInfo& info) {
-  ordered_json line = {{"path", info.path.string()},
-                       {"step", info.step},
-                       {"epoch", info.epoch},
-                       {"bytes", info.bytes},
-                       {"complete", info.complete()}};
+  ordered_json line = {{"path", info.path.string()}, {"step", info.step},           {"epoch", info.epoch},
+                       {"bytes", info.bytes},        {"complete", info.complete()}, {"healthy", info.healthy}};
   if (!info.complete()) line["damage"] = info.damage;
   return line;
 }
@@ -63,7 +65,7 @@ void list_directory(const fs::path& directory, bool json, std::ostream& out) {
       fmt::print(out, "{}\n", describe(info).dump());
     } else {
       fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", info.path.filename().string(), info.step, info.epoch,
-                 info.bytes, info.complete() ? "complete" : info.damage);
+                 info.bytes, state_of(info));
     }
   }
 }
@@ -146,11 +148,12 @@ void run_verify(const CheckpointArguments& arguments, std::ostream& out) {
 
 // ---- export
 
-/// The newest complete checkpoint.
+/// The newest complete checkpoint; one that is not healthy only where there is no other.
 fs::path choose(const fs::path& path) {
   const std::vector<CheckpointInfo> found = checkpoints_in(path);
-  for (const CheckpointInfo& info : found)
-    if (info.complete()) return info.path;
+  for (const bool healthy : {true, false})
+    for (const CheckpointInfo& info : found)
+      if (info.complete() && info.healthy == healthy) return info.path;
   refuse(path, "needed a complete checkpoint", found.front().damage);
 }
 

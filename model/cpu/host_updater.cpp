@@ -19,13 +19,14 @@ class HostUpdater final : public Updater {
   void begin(const UpdateRequest& request) override { request_ = request; }
 
   void update(std::span<const float> summable) override {
-    outcome_ = {.applied = SummableMetrics(summable.first<SummableMetrics::kSize>()).non_finite == 0};
-    const bool needs_norm = request_.clip_norm > 0 || request_.checks_norm;
+    outcome_ = {.applied = SummableMetrics::is_finite(summable.data())};
     float scale = 1 / request_.loss_scale;
-    if (outcome_.applied && needs_norm) {
+    if (outcome_.applied && request_.clip_norm > 0) {
       outcome_.gradient_norm = global_norm(arrays_.gradients) / static_cast<double>(request_.loss_scale);
       outcome_.applied = std::isfinite(outcome_.gradient_norm);
       scale *= clip_scale(outcome_.gradient_norm, request_.clip_norm);
+    } else if (outcome_.applied) {
+      outcome_.applied = all_finite(arrays_.gradients);
     }
     if (!outcome_.applied) {
       std::ranges::copy(arrays_.kept_statistics, arrays_.statistics.begin());

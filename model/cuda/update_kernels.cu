@@ -4,6 +4,7 @@
 
 #include "device/cuda/launch.h"
 #include "model/cuda/elements.h"
+#include "model/metric.h"
 #include "model/optimizer_math.h"
 
 namespace lockstep::model::cuda {
@@ -24,21 +25,19 @@ __global__ void square(const float* values, std::size_t count, double* partials)
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
-__global__ void decide_at_once(const float* non_finite, const double* partials, unsigned parts,
+__global__ void decide_at_once(const float* summable, const double* partials, unsigned parts,
                                const DecisionNumbers* numbers, Decision* decision) {
   double sum = 0;
-  if (numbers->needs_norm != 0)
-    for (unsigned i = threadIdx.x; i < parts; i += blockDim.x) sum += partials[i];
+  for (unsigned i = threadIdx.x; i < parts; i += blockDim.x) sum += partials[i];
   sum = block_sum(sum);
   if (threadIdx.x != 0) return;
   Decision made;
-  made.applied = *non_finite == 0;
   made.scale = 1 / numbers->loss_scale;
-  if (numbers->needs_norm != 0 && made.applied != 0) {
-    made.norm = sqrt(sum) / static_cast<double>(numbers->loss_scale);
-    made.applied = made.norm - made.norm == 0;  // neither infinite nor not a number
-    if (numbers->clip_norm > 0 && made.norm > numbers->clip_norm)
-      made.scale *= static_cast<float>(numbers->clip_norm / made.norm);
+  const double norm = sqrt(sum) / static_cast<double>(numbers->loss_scale);
+  made.applied = SummableMetrics::is_finite(summable) && norm - norm == 0;  // neither infinite nor not a number
+  if (numbers->clip_norm > 0 && made.applied != 0) {
+    made.norm = norm;
+    if (norm > numbers->clip_norm) made.scale *= static_cast<float>(numbers->clip_norm / norm);
   }
   *decision = made;
 }
@@ -205,9 +204,9 @@ void square_sums(const float* values, std::size_t count, double* partials, cudaS
   launch(square, square_sum_parts(count), kThreads, stream, values, count, partials);
 }
 
-void decide(const float* non_finite, const double* partials, unsigned parts, const DecisionNumbers* numbers,
+void decide(const float* summable, const double* partials, unsigned parts, const DecisionNumbers* numbers,
             Decision* decision, cudaStream_t stream) {
-  launch(decide_at_once, 1, kThreads, stream, non_finite, partials, parts, numbers, decision);
+  launch(decide_at_once, 1, kThreads, stream, summable, partials, parts, numbers, decision);
 }
 
 void restore_unless_applied(const Decision* decision, const float* kept, float* values, std::size_t count,

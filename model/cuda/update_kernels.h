@@ -31,7 +31,6 @@ using Numbers = std::array<Update, 2>;
 struct DecisionNumbers {
   double clip_norm = 0;
   float loss_scale = 1;
-  int needs_norm = 0;
 };
 
 /// What was decided, in memory of the GPU.
@@ -45,9 +44,10 @@ struct Decision {
 unsigned square_sum_parts(std::size_t count);
 /// partials[i] = sum of squares of the i-th part of `values`, in double.
 void square_sums(const float* values, std::size_t count, double* partials, cudaStream_t stream);
-/// `non_finite` is a float on the GPU, 0 for a step of finite losses; `partials` are the `parts` square sums of the
-/// gradient, read where numbers->needs_norm.
-void decide(const float* non_finite, const double* partials, unsigned parts, const DecisionNumbers* numbers,
+/// Whether the step counts, and the factor of its gradient. `summable` is a SummableMetrics on the GPU, summed over all
+/// replicas; `partials` are the `parts` square sums of the gradient, which are finite where all its elements are:
+/// squares of float32 do not overflow a double.
+void decide(const float* summable, const double* partials, unsigned parts, const DecisionNumbers* numbers,
             Decision* decision, cudaStream_t stream);
 /// values = kept unless the step counts.
 void restore_unless_applied(const Decision* decision, const float* kept, float* values, std::size_t count,

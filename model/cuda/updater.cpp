@@ -88,20 +88,16 @@ class GpuUpdater final : public Updater {
       return update_of(chosen_, {.learning_rate = request.learning_rate, .step = request.update, .decays = decays});
     };
     numbers_.set({numbers(false), numbers(true)});
-    decision_numbers_.set({.clip_norm = request.clip_norm,
-                           .loss_scale = request.loss_scale,
-                           .needs_norm = request.clip_norm > 0 || request.checks_norm});
-    // Recorded work sums the squares where they were needed when it was recorded; both are options of the training.
-    needs_norm_ = request.clip_norm > 0 || request.checks_norm;
+    decision_numbers_.set({.clip_norm = request.clip_norm, .loss_scale = request.loss_scale});
   }
 
   void update(std::span<const float> summable) override {
     const cudaStream_t stream = context_.native();
     auto* const decision = decision_.as<Decision>().data();
     double* const partials = partials_.as<double>().data();
-    if (needs_norm_) square_sums(arrays_.gradients.data(), arrays_.gradients.size(), partials, stream);
-    decide(&summable[SummableMetrics::kSize - 1], partials, square_sum_parts(arrays_.gradients.size()),
-           decision_numbers_.data(), decision, stream);
+    square_sums(arrays_.gradients.data(), arrays_.gradients.size(), partials, stream);
+    decide(summable.data(), partials, square_sum_parts(arrays_.gradients.size()), decision_numbers_.data(), decision,
+           stream);
     const FlatArrays flat = flat_arrays();
     if constexpr (std::is_same_v<Options, Sgd>)
       descend(flat, chosen_, numbers_.data(), decision, stream);
@@ -149,7 +145,6 @@ class GpuUpdater final : public Updater {
   UpdateArrays arrays_;
   StagedValue<Numbers<UpdateOf<Options>>> numbers_;
   StagedValue<DecisionNumbers> decision_numbers_;
-  bool needs_norm_ = false;
   device::Buffer partials_;
   device::Buffer decision_;
   device::Buffer fetched_decision_;  // page-locked

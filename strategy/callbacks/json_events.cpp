@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -14,7 +15,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// As the user wrote it: 0.001, not the nearest double of the nearest float.
-double shortest(float value) { return std::stod(fmt::format("{}", value)); }
+double shortest(float value) {
+  const std::string text = fmt::format("{}", value);
+  double number = value;
+  std::from_chars(text.data(), text.data() + text.size(), number);  // in every locale
+  return number;
+}
 
 void add_metrics(Json& event, const std::string& prefix, const model::MetricSums& metrics) {
   event[prefix + "loss"] = metrics.mean_loss();

@@ -1,5 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <span>
 
 #include "allreduce/selection.h"
 #include "device/error.h"
@@ -88,6 +92,23 @@ TEST(MpiGroup, ServesAPartOfTheRanks) {
       EXPECT_EQ(ranks[0], expected);
     });
   }
+}
+
+// The counts of MPI have 32 bits. The memory is reserved only: the sizes are compared before it is read.
+TEST(MpiGroup, RefusesToGatherMoreThanMpiCanCount) {
+  if (world_size() == 1) GTEST_SKIP() << "one rank sends no message";
+  constexpr std::size_t kBytes = std::size_t{3} << 29;
+  void* const memory = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  run_ranks(world_size(), Route::ring, [&](const Communicator& group) {
+    EXPECT_EQ(error_of([&] { group.all_gather(std::span(static_cast<const std::byte*>(memory), kBytes)); }),
+              fmt::format("[all-gather] expected at most 2147483647 bytes over all ranks together; gather in pieces; "
+                          "got {}",
+                          kBytes * static_cast<std::size_t>(world_size())));
+    const std::byte small{static_cast<unsigned char>(group.rank())};
+    EXPECT_EQ(group.all_gather(std::span(&small, 1)).size(), static_cast<std::size_t>(world_size()));
+  });
+  munmap(memory, kBytes);
 }
 
 }  // namespace

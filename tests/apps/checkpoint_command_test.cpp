@@ -54,6 +54,16 @@ TEST_F(CheckpointCommand, InspectListsADirectory) {
                   "step-00000020 +20 +0 +[0-9]+  complete\nstep-00000010 +10 +0 +[0-9]+  \\[.*state.json\\] needed"));
 }
 
+TEST_F(CheckpointCommand, TellsAndAvoidsWhatIsNotHealthy) {
+  strategy::Manifest manifest = strategy::read_manifest(newest());
+  manifest.healthy = false;
+  strategy::write_manifest(newest(), manifest);
+  EXPECT_THAT(run({"inspect", directory().string()}), HasSubstr("  complete, not healthy\n"));
+  EXPECT_THAT(run({"inspect", directory().string(), "--json"}), HasSubstr(R"("healthy":false)"));
+  const fs::path output = scratch_.path() / "model.safetensors";
+  EXPECT_THAT(run({"export", directory().string(), "--output", output.string()}), HasSubstr("step-00000010"));
+}
+
 TEST_F(CheckpointCommand, InspectListsADirectoryAsJson) {
   std::istringstream lines(run({"inspect", directory().string(), "--json"}));
   std::string line;

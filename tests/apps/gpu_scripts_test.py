@@ -36,8 +36,8 @@ class Floors(unittest.TestCase):
         self.assertIsNone(gpu_tools.gpu_limits("NVIDIA GeForce 9800 GT"))
         self.assertIsNone(gpu_tools.gpu_limits("NVIDIA L400"))
 
-    def test_of_adam_is_28_bytes_a_parameter(self):
-        self.assertAlmostEqual(gpu_tools.adam_floor({"memory_bytes_per_second": 2.8e12}, 100_000_000), 1e-3)
+    def test_of_adam_is_32_bytes_a_parameter(self):
+        self.assertAlmostEqual(gpu_tools.adam_floor({"memory_bytes_per_second": 3.2e12}, 100_000_000), 1e-3)
 
     def test_of_resnet50_is_the_larger_one(self):
         floor = gpu_tools.resnet50_floor({"memory_bytes_per_second": 1e12, "bfloat16_flops_per_second": 1e15}, 256)

@@ -172,6 +172,24 @@ TEST_P(MpirunSignal, ToOneRankLeadsAllToOneCheckpoint) {
   EXPECT_TRUE(checkpoints[0].complete());
 }
 
+TEST(MpirunDivergence, KeepsWhatWasSavedBefore) {
+  const ScratchDirectory scratch;
+  const std::string directory = (scratch.path() / "run").string();
+  const std::string train =
+      "train --model mlp:8 --data synthetic:4x4x1:4:6400 --global-batch 16 --data-threads 1 --optimizer sgd "
+      "--log-format json --save-every 1 --keep 2 --checkpoint-dir " +
+      directory + " ";
+  ASSERT_EQ(run(mpirun(2, train + "--learning-rate 0.1 --steps 8")).status, 0);
+  // The first step with that rate leaves parameters that no later step can use, and a checkpoint of them.
+  const Result wild = run(mpirun(2, train + "--learning-rate 1e38 --steps 200"));
+  EXPECT_EQ(wild.status, 6);
+  EXPECT_EQ(occurrences(wild.errors, "the newest healthy checkpoint is " + directory + "/step-00000008"), 1U)
+      << wild.errors;
+  const Result again = run(mpirun(2, train + "--learning-rate 0.1 --steps 12"));
+  EXPECT_EQ(again.status, 0) << again.errors;
+  EXPECT_EQ(again.event("start")["first_step"], 8);
+}
+
 TEST(MpirunEnvironment, WithATfConfigThatDisagreesIsRefused) {
   setenv("TF_CONFIG", R"({"cluster": {"worker": ["a:1", "b:1", "c:1"]}, "task": {"type": "worker", "index": 0}})", 1);
   const Result result = run(mpirun(2, kTrain));

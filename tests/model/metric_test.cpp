@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <limits>
 #include <span>
 
@@ -24,10 +25,10 @@ TEST(MetricSums, APartWithoutSamplesChangesNothing) {
   EXPECT_TRUE(total.has_accuracy);
 }
 
-TEST(MetricSums, OfNothingAreZero) {
-  EXPECT_EQ(MetricSums{}.mean_loss(), 0);
-  EXPECT_EQ(MetricSums{}.accuracy(), 0);
-  EXPECT_EQ(MetricSums{}.top5_accuracy(), 0);
+TEST(MetricSums, OfNothingAreNotANumber) {
+  EXPECT_TRUE(std::isnan(MetricSums{}.mean_loss()));
+  EXPECT_TRUE(std::isnan(MetricSums{}.accuracy()));
+  EXPECT_TRUE(std::isnan(MetricSums{}.top5_accuracy()));
 }
 
 TEST(SummableMetrics, CarryTheLossInTwoFloats) {
@@ -42,12 +43,23 @@ TEST(SummableMetrics, CarryTheLossInTwoFloats) {
 
 TEST(SummableMetrics, CountAPartWhoseLossIsNotFiniteAndNothingElse) {
   for (const double loss : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
-                            std::numeric_limits<double>::quiet_NaN()}) {
+                            std::numeric_limits<double>::quiet_NaN(), 1e39, -1e39, 3.5e38}) {
     const SummableMetrics summable({.loss = loss, .samples = 5, .correct = 3, .correct_top5 = 4});
     EXPECT_EQ(summable.non_finite, 1);
     EXPECT_EQ(summable.loss_high, 0);
     EXPECT_EQ(summable.samples, 0);
   }
+  EXPECT_EQ(SummableMetrics({.loss = 3.4e38, .samples = 5}).non_finite, 0);
+}
+
+TEST(SummableMetrics, AreFiniteWhereAllLossesAndTheirSumAre) {
+  std::array<float, SummableMetrics::kSize> values{};
+  SummableMetrics({.loss = 3e38, .samples = 5}).write(values.data());
+  EXPECT_TRUE(SummableMetrics::is_finite(values.data()));
+  values[0] += values[0];
+  EXPECT_FALSE(SummableMetrics::is_finite(values.data())) << "the sum of two replicas";
+  SummableMetrics({.loss = 1e300, .samples = 5}).write(values.data());
+  EXPECT_FALSE(SummableMetrics::is_finite(values.data()));
 }
 
 }  // namespace

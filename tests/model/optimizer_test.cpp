@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "device/error.h"
@@ -363,6 +365,21 @@ TEST(GlobalNorm, NeitherOverflowsNorLosesSmallNumbers) {
   EXPECT_NEAR(global_norm(values), std::sqrt(1.01), 1e-6);
   const std::vector<float> huge(4, 1e30f);
   EXPECT_NEAR(global_norm(huge), 2e30, 1e24);
+}
+
+TEST(AllFinite, FindsAValueAtAnyPlaceOfAnyLength) {
+  EXPECT_TRUE(all_finite({}));
+  for (const std::size_t size : {std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{65}, std::size_t{200}}) {
+    std::vector<float> values(size, -std::numeric_limits<float>::max());
+    EXPECT_TRUE(all_finite(values)) << size;
+    for (std::size_t i = 0; i < size; ++i)
+      for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                              std::numeric_limits<float>::quiet_NaN()}) {
+        const float before = std::exchange(values[i], bad);
+        EXPECT_FALSE(all_finite(values)) << i << " of " << size;
+        values[i] = before;
+      }
+  }
 }
 
 TEST(ClipScale, ShrinksOnlyWhatIsAboveTheLimit) {

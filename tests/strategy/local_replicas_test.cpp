@@ -50,6 +50,22 @@ TEST(LocalReplicas, NameASlotAndTheMinority) {
                   slot, entry.name, device::host_name()));
 }
 
+// Their hashes are compared in pieces.
+TEST(LocalReplicas, NameATensorAfterAThousandOthers) {
+  Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 2);
+  model::Network network({2}, "deep");
+  for (int layer = 0; layer < 350; ++layer) network.add(model::Dense({.units = 2}));
+  Trainer trainer(*strategy, std::move(network), {.optimizer = model::Adam{}});
+  LocalReplicas& replicas = trainer.replicas();
+  const auto& entry = replicas[1].model().parameter_table().entries().back();
+  flip_a_bit(replicas[1].optimizer().slot("v")[entry.offset]);
+  EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
+            fmt::format("[replicas] needed the same numbers on all replicas after step 7; v of {} is another on "
+                        "replica 1 (rank 0, host {})",
+                        entry.name, device::host_name()));
+}
+
 TEST(LocalReplicas, TakeMovingStatisticsAsTheMeanWeightedBySamples) {
   Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 2);

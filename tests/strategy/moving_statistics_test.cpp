@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/support/ranks.h"
 
 namespace lockstep::strategy {
@@ -20,6 +22,16 @@ TEST(MovingStatistics, BecomeTheMeanWeightedBySamples) {
     std::vector<float> buffers{static_cast<float>(4 * group.rank()), 8};
     average_moving_statistics(group, buffers, samples[i]);
     EXPECT_THAT(buffers, ElementsAre(3, 8));
+  });
+}
+
+TEST(MovingStatistics, LeaveOutWhatIsNotFiniteOnAReplicaWithoutSamples) {
+  allreduce::run_ranks(3, Route::in_process, [](const Communicator& group) {
+    constexpr float kInfinite = std::numeric_limits<float>::infinity();
+    std::vector<float> buffers{2, 4};
+    if (group.rank() == 1) buffers = {kInfinite, std::numeric_limits<float>::quiet_NaN()};
+    average_moving_statistics(group, buffers, group.rank() == 1 ? 0 : 5);
+    EXPECT_THAT(buffers, ElementsAre(2, 4));
   });
 }
 

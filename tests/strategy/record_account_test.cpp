@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
+#include <memory>
+
 #include "device/error.h"
 #include "tests/support/ranks.h"
 
@@ -43,6 +47,25 @@ TEST(RecordAccount, IsNotWhereOneIsMissingDoubledOrForeign) {
   EXPECT_FALSE(complete({{{4, 0}, {2}}, {{1, 5}}}, 5));
   EXPECT_FALSE(complete({{{0, 0, 3, 3}}}, 4)) << "the sum of the ids is right";
   EXPECT_FALSE(complete({{{0, 1}}, {{0, 1}}}, 2));
+}
+
+// The ids of large data sets take seconds: each rank hashes its share, and ticks meanwhile.
+TEST(RecordAccount, DividesTheIdsBetweenTheRanks) {
+  constexpr std::int64_t kRecords = std::int64_t{4} << 20;
+  std::array<std::uint64_t, 2> ticks = {};
+  run_ranks(2, Route::in_process, [&](const Communicator& group) {
+    const auto activity = std::make_shared<allreduce::Activity>();
+    const Communicator rank = group.watched_by(activity);
+    const auto changes_with = [&](std::int64_t records) {
+      const std::uint64_t before = activity->state().changes;
+      EXPECT_FALSE(RecordAccount().is_complete(rank, records, 1));
+      return activity->state().changes - before;
+    };
+    const std::uint64_t of_one_id = changes_with(1);
+    ticks[static_cast<std::size_t>(group.rank())] = changes_with(kRecords) - of_one_id;
+  });
+  // One for 2^20 ids. Of one record, the last rank has the only one.
+  EXPECT_THAT(ticks, ::testing::ElementsAre(2, 1));
 }
 
 TEST(RecordAccount, CanBeginAgain) {

@@ -45,9 +45,8 @@ TEST(Trainer, EndsWhereNoStepHasAFiniteLoss) {
       error_of([&] { train(1, plain_network(), data::Dataset::from_source(source).batch(1), {}, {.epochs = 1000}); });
   ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(error,
-            "[train] needed a finite loss; a smaller learning rate, warm-up or clipping may help; 100 steps in a row "
-            "were skipped, the last one (100) "
-            "for a non-finite loss on rank 0");
+            "[train] expected finite losses, gradients and parameters; try a lower learning rate, warm-up or clipping; "
+            "got 100 skipped steps in a row, the last one (100) for a non-finite loss on rank 0");
 }
 
 TEST(Trainer, GivesTheErrorOfADamagedRecord) {

@@ -3,9 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <clocale>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/strategy/callbacks/captured_file.h"
+#include "tests/strategy/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 
 namespace lockstep::strategy {
@@ -89,6 +96,51 @@ TEST(JsonEvents, ThatAreLostDoNotEndTheTraining) {
   EXPECT_EQ(train(1, plain_network(), small_data(15).batch(3), {}, fit).history.end.steps, 10);
   EXPECT_NE(std::ferror(full), 0);
   std::fclose(full);
+}
+
+/// While it lives numbers have a decimal comma, as in the locales of a program that calls Lockstep. Few machines have
+/// one of these, so it writes glibc's file of one (locale/loadlocale.c): magic, count, offsets, values.
+class DecimalComma {
+ public:
+  DecimalComma() {
+    constexpr std::array<std::uint32_t, 8> kHeader = {0x20031115U ^ LC_NUMERIC, 6, 32, 34, 36, 40, 44, 48};
+    constexpr std::array<char, 4> kStrings = {',', 0, '.', 0};  // decimal point, thousands
+    constexpr std::array<std::uint32_t, 3> kWords = {0, ',', '.'};
+    const std::filesystem::path path = scratch_.path() / "comma";
+    std::filesystem::create_directory(path);
+    std::ofstream file(path / "LC_NUMERIC", std::ios::binary);
+    file.write(reinterpret_cast<const char*>(kHeader.data()), sizeof(kHeader));
+    file.write(kStrings.data(), sizeof(kStrings));
+    file.write(reinterpret_cast<const char*>(kWords.data()), sizeof(kWords));
+    file.write("UTF-8", 6);
+    file.close();
+    ::setenv("LOCPATH", scratch_.path().c_str(), 1);
+    is_set_ = std::setlocale(LC_NUMERIC, "comma") != nullptr;
+  }
+  ~DecimalComma() {
+    std::setlocale(LC_NUMERIC, "C");
+    ::unsetenv("LOCPATH");
+  }
+  DecimalComma(const DecimalComma&) = delete;
+  DecimalComma& operator=(const DecimalComma&) = delete;
+  bool is_set() const { return is_set_; }
+
+ private:
+  ScratchDirectory scratch_;
+  bool is_set_ = false;
+};
+
+TEST(JsonEvents, TellTheSameNumbersInALocaleWithADecimalComma) {
+  const DecimalComma locale;
+  ASSERT_TRUE(locale.is_set());
+  ASSERT_EQ(std::strtod("0.5", nullptr), 0) << "the comma is in use";
+  CapturedFile file;
+  FitOptions fit{.epochs = 1};
+  fit.callbacks = {std::make_shared<JsonEvents>(file.get(), 1)};
+  train(1, plain_network(), small_data().batch(203), {.schedule = {.peak = 0.25F}}, fit);
+  const auto events = events_of(file.text());
+  ASSERT_EQ(events.size(), 4U);  // start, step, epoch, end
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(events[i]["learning_rate"], 0.25) << events[i];
 }
 
 }  // namespace

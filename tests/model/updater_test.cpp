@@ -1,0 +1,166 @@
+// A gradient or a loss that is not finite leaves a model as it was, with every optimizer and on every device.
+#include "model/updater.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/gpu.h"
+#include "device/host_view.h"
+#include "model/backend.h"
+#include "model/metric.h"
+#include "tests/model/support/reference_devices.h"
+
+namespace lockstep::model {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kLargest = std::numeric_limits<float>::max();
+using Report = std::array<float, SummableMetrics::kSize>;
+
+Report report_of(const MetricSums& sums) {
+  Report report{};
+  SummableMetrics(sums).write(report.data());
+  return report;
+}
+
+/// Two parameters of a length that is no multiple of a vector, without layers around them.
+class Trial {
+ public:
+  Trial(device::DeviceKind kind, const OptimizerOptions& options)
+      : backend_(make_backend(device::Device{kind, 0})),
+        table_({{.name = "a", .shape = {777}, .decay = true, .initializer = {}},
+                {.name = "b", .shape = {130}, .decay = false, .initializer = {}}}),
+        parameters_(filled(1.5F)),
+        gradients_(filled(0.25F)),
+        statistics_(backend_->allocator().allocate(5 * sizeof(float))),
+        kept_(backend_->allocator().allocate(5 * sizeof(float))),
+        report_(backend_->allocator().allocate(sizeof(Report))),
+        updater_(backend_->updater(options, table_,
+                                   {.parameters = parameters_.as<float>(),
+                                    .gradients = gradients_.as<float>(),
+                                    .weights = {},
+                                    .statistics = statistics_.as<float>(),
+                                    .kept_statistics = kept_.as<float>()})) {
+    write(kept_, std::array{1.0F, 2.0F, 3.0F, 4.0F, 5.0F});
+  }
+
+  const ParameterTable& table() const { return table_; }
+
+  /// With that value at that place of the gradient, in a step that left other statistics behind.
+  bool update(std::size_t place, float value, const Report& report, double clip_norm) {
+    device::HostView gradients(gradients_.as<float>(), backend_->stream());
+    const float before = std::exchange(gradients.values()[place], value);
+    gradients.write_back(backend_->stream());
+    write(statistics_, std::array{9.0F, 9.0F, 9.0F, 9.0F, 9.0F});
+    write(report_, report);
+    updater_->begin({.learning_rate = 0.1F, .update = 1, .clip_norm = clip_norm});
+    updater_->update(report_.as<float>());
+    const bool applied = updater_->outcome().applied;
+    gradients.values()[place] = before;
+    gradients.write_back(backend_->stream());
+    return applied;
+  }
+
+  /// Parameters, slots and statistics.
+  std::vector<float> state() {
+    std::vector<float> all = values(parameters_.as<float>());
+    for (const std::string& slot : updater_->slot_names())
+      std::ranges::copy(values(updater_->slot(slot)), std::back_inserter(all));
+    std::ranges::copy(values(statistics_.as<float>()), std::back_inserter(all));
+    return all;
+  }
+
+ private:
+  device::Buffer filled(float value) {
+    device::Buffer buffer = backend_->allocator().allocate(table_.flat_size() * sizeof(float));
+    device::HostView view(buffer.as<float>(), backend_->stream());
+    std::ranges::fill(view.values(), 0.0F);  // padding
+    for (const ParameterInfo& entry : table_.entries())
+      std::ranges::fill(ParameterTable::slice(view.values(), entry), value);
+    view.write_back(backend_->stream());
+    return buffer;
+  }
+  void write(device::Buffer& buffer, std::span<const float> from) {
+    device::HostView view(buffer.as<float>(), backend_->stream());
+    std::ranges::copy(from, view.values().begin());
+    view.write_back(backend_->stream());
+  }
+  std::vector<float> values(std::span<float> array) {
+    device::HostView view(array, backend_->stream());
+    return {view.values().begin(), view.values().end()};
+  }
+
+  std::unique_ptr<Backend> backend_;
+  ParameterTable table_;
+  device::Buffer parameters_;
+  device::Buffer gradients_;
+  device::Buffer statistics_;
+  device::Buffer kept_;
+  device::Buffer report_;
+  std::unique_ptr<Updater> updater_;
+};
+
+class UpdaterOn : public ::testing::TestWithParam<device::DeviceKind> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == device::DeviceKind::gpu && !device::gpu_is_available())
+      GTEST_SKIP() << device::gpu_unavailable_reason();
+  }
+};
+
+const std::vector<OptimizerOptions> kOptimizers = {Sgd{}, Sgd{.momentum = 0.9F}, Adam{}, AdamW{}, Lars{}, Lamb{}};
+const Report kGood = report_of({.loss = 2, .samples = 4});
+
+TEST_P(UpdaterOn, SkipsAGradientThatIsNotFiniteWhereverItIs) {
+  for (const OptimizerOptions& options : kOptimizers) {
+    Trial trial(GetParam(), options);
+    trial.update(0, kNan, report_of({.loss = kInfinity}), 0);  // skipped: leaves the kept statistics
+    const std::vector<float> before = trial.state();
+    const std::size_t last = trial.table().entries().back().offset + 129;
+    for (const std::size_t place : {std::size_t{0}, std::size_t{63}, std::size_t{500}, last})
+      for (const float value : {kInfinity, -kInfinity, kNan})
+        for (const double clip_norm : {0.0, 1.0}) {
+          EXPECT_FALSE(trial.update(place, value, kGood, clip_norm)) << to_string(options) << " at " << place;
+          ASSERT_EQ(trial.state(), before) << to_string(options) << ", " << value << " at " << place;
+        }
+    EXPECT_TRUE(trial.update(0, 0.25F, kGood, 0));
+    EXPECT_NE(trial.state(), before);
+  }
+}
+
+TEST_P(UpdaterOn, TakesTheLargestFiniteGradient) {
+  for (const double clip_norm : {0.0, 1.0}) {
+    Trial trial(GetParam(), Sgd{});
+    EXPECT_TRUE(trial.update(500, kLargest, kGood, clip_norm));
+    EXPECT_TRUE(trial.update(500, -kLargest, kGood, clip_norm));
+  }
+}
+
+TEST_P(UpdaterOn, SkipsALossThatIsNotFinite) {
+  Trial trial(GetParam(), Adam{});
+  EXPECT_TRUE(trial.update(0, 0, kGood, 0));
+  Report sum = report_of({.loss = 3e38, .samples = 4});
+  EXPECT_TRUE(trial.update(0, 0, sum, 0));
+  // Two parts with finite losses, whose sum over the replicas is infinite.
+  sum[0] = kInfinity;
+  EXPECT_FALSE(trial.update(0, 0, sum, 0));
+  EXPECT_FALSE(trial.update(0, 0, report_of({.loss = kInfinity, .samples = 4}), 0));
+  EXPECT_FALSE(trial.update(0, 0, report_of({.loss = 1e39, .samples = 4}), 0)) << "infinite as a float";
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, UpdaterOn, ::testing::ValuesIn(reference_devices()),
+                         [](const auto& test) { return test.param == device::DeviceKind::gpu ? "gpu" : "cpu"; });
+
+}  // namespace
+}  // namespace lockstep::model

@@ -1,0 +1,377 @@
+// A training that diverges costs no sound checkpoint, and says so.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/backend.h"
+#include "strategy/callbacks/json_events.h"
+#include "strategy/callbacks/progress.h"
+#include "tests/strategy/callbacks/captured_file.h"
+#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/strategy/training.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::error_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr std::int64_t kBatch = 4;
+
+enum class Damage { none, loss, gradient };
+/// What is wrong with a step of an epoch; both count from 1.
+using DamageOf = std::function<Damage(std::int64_t step, std::int64_t epoch)>;
+
+/// One feature and one target a record, in the order of their ids. The network below begins with zeros and hardly
+/// moves, so that a gradient is -2 * target * feature.
+class SpoiltSource final : public data::RecordSource {
+ public:
+  SpoiltSource(std::int64_t steps, DamageOf damage) : records_(steps * kBatch), damage_(std::move(damage)) {}
+  const data::SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return records_; }
+  std::string description() const override { return "spoilt samples"; }
+  void read(std::int64_t id, data::Sample& sample) const override {
+    sample.features[0] = 1;
+    sample.targets[0] = static_cast<float>(16 * (1 + id % 3));
+    if (id % kBatch != 2) return;  // one record of a batch
+    const Damage damage = damage_(id / kBatch + 1, sample.epoch + 1);
+    if (damage == Damage::loss) sample.targets[0] = std::numeric_limits<float>::infinity();
+    if (damage == Damage::gradient) {  // a loss of 1e30, a gradient of 1e45
+      sample.features[0] = 1e30F;
+      sample.targets[0] = 1e15F;
+    }
+  }
+
+ private:
+  std::int64_t records_;
+  DamageOf damage_;
+  data::SampleSpec spec_ = {{1}, 0, 1};
+};
+
+data::Dataset spoilt(std::int64_t steps, DamageOf damage) {
+  return data::Dataset::from_source(std::make_shared<SpoiltSource>(steps, std::move(damage))).batch(kBatch);
+}
+data::Dataset sound(std::int64_t steps) {
+  return spoilt(steps, [](auto, auto) { return Damage::none; });
+}
+
+model::Network flat_network() {
+  model::Network network({1}, "flat");
+  network.add(model::Dense({.units = 1, .initializer = model::Initializer::Kind::constant}));
+  return network;
+}
+
+TrainerOptions slow() {
+  return {.loss = model::MeanSquaredError{}, .optimizer = model::Sgd{.momentum = 0.9F}, .schedule = {.peak = 1e-20F}};
+}
+
+FitOptions saving_to(const ScratchDirectory& directory, std::int64_t save_every, int keep) {
+  FitOptions fit{.epochs = 1};
+  fit.checkpoint.directory = directory.path();
+  fit.checkpoint.save_every = save_every;
+  fit.checkpoint.keep = keep;
+  return fit;
+}
+
+std::vector<std::int64_t> steps_of(const ScratchDirectory& directory, bool healthy = true) {
+  std::vector<std::int64_t> steps;
+  for (const CheckpointInfo& info : list_checkpoints(directory.path()))
+    if (info.complete() && info.healthy == healthy) steps.push_back(info.step);
+  return steps;
+}
+
+std::string path_of(const ScratchDirectory& directory, std::int64_t step) {
+  return (directory.path() / checkpoint_name(step)).string();
+}
+
+/// What a training of `replicas` says on standard error, and the Error (diverged) that it ends with.
+struct Ended {
+  std::string error;
+  std::string errors;
+};
+Ended end_of(int replicas, const data::Dataset& dataset, const FitOptions& fit,
+             const TrainerOptions& options = slow()) {
+  Ended ended;
+  ::testing::internal::CaptureStderr();
+  try {
+    train(replicas, flat_network(), dataset, options, fit);
+    ended.error = "none";
+  } catch (const Error& error) {
+    ended.error = error.what();
+    EXPECT_EQ(exit_status(error.category()), 6) << error.what();
+  }
+  ended.errors = ::testing::internal::GetCapturedStderr();
+  return ended;
+}
+
+TEST(Divergence, SkipsAStepWithAFiniteLossAndAnInfiniteGradient) {
+  const data::Dataset dataset = spoilt(4, [](auto step, auto) { return step == 2 ? Damage::gradient : Damage::none; });
+  for (const model::Precision precision : {model::Precision::float32, model::Precision::bfloat16}) {
+    try {
+      model::make_backend(device::Device{}, {.precision = precision});
+    } catch (const Error&) {
+      continue;  // a processor without bfloat16
+    }
+    TrainerOptions options = slow();
+    options.precision = precision;
+    for (const int replicas : {1, 2, 3}) {
+      ::testing::internal::CaptureStderr();
+      const Outcome outcome = train(replicas, flat_network(), dataset, options, {.epochs = 1});
+      EXPECT_EQ(::testing::internal::GetCapturedStderr(), "lockstep: step 2 skipped: non-finite gradient\n");
+      ASSERT_EQ(outcome.steps.size(), 4U);
+      EXPECT_TRUE(outcome.steps[1].skipped);
+      EXPECT_FALSE(outcome.steps[1].overflow);
+      EXPECT_FALSE(outcome.steps[2].skipped);
+      EXPECT_EQ(outcome.history.epochs[0].skipped_samples, kBatch);
+      EXPECT_EQ(outcome.history.epochs[0].metrics.samples, 3 * kBatch);
+      for (const float value : outcome.parameters) EXPECT_TRUE(std::isfinite(value));
+      EXPECT_NE(outcome.parameters.front(), 0);
+    }
+  }
+}
+
+TEST(Divergence, SavesAfterTheNextGoodStepWhatWasDueInASkippedOne) {
+  for (const int replicas : {1, 2}) {
+    const ScratchDirectory directory;
+    const auto damage = [](std::int64_t step, std::int64_t) {
+      return step == 4 || step == 6 || step == 7 ? Damage::gradient : Damage::none;
+    };
+    EXPECT_EQ(end_of(replicas, spoilt(10, damage), saving_to(directory, 2, 9)).error, "none");
+    EXPECT_THAT(steps_of(directory), ElementsAre(10, 8, 5, 2));
+  }
+}
+
+TEST(Divergence, KeepsTheHealthyCheckpointsAndNamesTheNewest) {
+  for (const int replicas : {1, 2}) {
+    for (const Damage kind : {Damage::gradient, Damage::loss}) {
+      const ScratchDirectory directory;
+      const auto after_5 = [kind](std::int64_t step, std::int64_t) { return step > 5 ? kind : Damage::none; };
+      const Ended ended = end_of(replicas, spoilt(120, after_5), saving_to(directory, 1, 2));
+      const std::string reason = kind == Damage::gradient ? "non-finite gradient"
+                                 : replicas == 1          ? "non-finite loss on rank 0"
+                                                          : "non-finite loss on rank 0 (replica 1)";
+      EXPECT_EQ(ended.error,
+                fmt::format("[train] expected finite losses, gradients and parameters; try a lower learning rate, "
+                            "warm-up or clipping; got 100 skipped steps in a row, the last one (105) for a {}; the "
+                            "newest healthy checkpoint is {}",
+                            reason, path_of(directory, 4)));
+      // That of step 5 was followed by skipped steps alone.
+      EXPECT_THAT(steps_of(directory), ElementsAre(4, 3));
+      EXPECT_THAT(steps_of(directory, false), ElementsAre(5));
+      FitOptions fit = saving_to(directory, 1, 2);
+      fit.steps = 8;
+      const Outcome again = train(replicas, flat_network(), sound(120), slow(), fit);
+      EXPECT_EQ(again.steps.size(), 4U) << "after step 4";
+      EXPECT_EQ(again.parameter_hash,
+                train(replicas, flat_network(), sound(120), slow(), {.epochs = 1, .steps = 8}).parameter_hash);
+      EXPECT_THAT(steps_of(directory), ElementsAre(8, 7));
+      EXPECT_THAT(steps_of(directory, false), IsEmpty());
+    }
+  }
+}
+
+TEST(Divergence, MarksWhatIsSavedAtTheEndAmongSkippedSteps) {
+  const ScratchDirectory directory;
+  const auto after_8 = [](std::int64_t step, std::int64_t) { return step > 8 ? Damage::loss : Damage::none; };
+  const Ended ended = end_of(1, spoilt(10, after_8), saving_to(directory, 4, 1));
+  EXPECT_EQ(ended.error, "none") << "its only epoch had good steps";
+  EXPECT_THAT(ended.errors,
+              HasSubstr(fmt::format("{} is marked as not healthy, since the last 2 steps were skipped: --resume "
+                                    "continues from an older one",
+                                    path_of(directory, 10))));
+  // One more than --keep: step 8 was not confirmed by a good step.
+  EXPECT_THAT(steps_of(directory), ElementsAre(8, 4));
+  EXPECT_THAT(steps_of(directory, false), ElementsAre(10));
+  // Again the same: nothing accumulates.
+  EXPECT_EQ(
+      end_of(1, spoilt(10, after_8), saving_to(directory, 4, 1)).error,
+      fmt::format("[train] expected finite losses, gradients and parameters; try a lower learning rate, warm-up or "
+                  "clipping; got 2 skipped steps at the end; no step after {} was good: if other settings do not "
+                  "help, move it elsewhere to continue from an older one",
+                  path_of(directory, 8)));
+  EXPECT_THAT(steps_of(directory), ElementsAre(8, 4));
+  EXPECT_THAT(steps_of(directory, false), ElementsAre(10));
+  EXPECT_EQ(train(1, flat_network(), sound(10), slow(), saving_to(directory, 4, 1)).steps.size(), 2U);
+  EXPECT_THAT(steps_of(directory), ElementsAre(10));
+}
+
+class RaiseAfter final : public Callback {
+ public:
+  explicit RaiseAfter(std::int64_t step) : step_(step) {}
+  void on_batch_end(const StepLogs& logs) override {
+    if (logs.step == step_) std::raise(SIGTERM);
+  }
+
+ private:
+  std::int64_t step_;
+};
+
+TEST(Divergence, LeavesOnASignalWithTheHealthyCheckpoints) {
+  const ScratchDirectory directory;
+  const auto after_4 = [](std::int64_t step, std::int64_t) { return step > 4 ? Damage::gradient : Damage::none; };
+  FitOptions fit = saving_to(directory, 2, 1);
+  fit.callbacks = {std::make_shared<RaiseAfter>(7)};
+  EXPECT_EQ(end_of(2, spoilt(50, after_4), fit).error, "none");
+  EXPECT_THAT(steps_of(directory), ElementsAre(4, 2));
+  EXPECT_THAT(steps_of(directory, false), ElementsAre(8));
+  EXPECT_EQ(train(2, flat_network(), sound(50), slow(), saving_to(directory, 2, 1)).steps.size(), 46U);
+}
+
+TEST(Divergence, InAnEpochWithoutAGoodStepIsReportedAsNull) {
+  const auto dataset = [](std::int64_t bad_epoch) {
+    return spoilt(3, [=](auto, auto epoch) { return epoch == bad_epoch ? Damage::loss : Damage::none; });
+  };
+  FitOptions fit{.epochs = 2};
+  CapturedFile events;
+  CapturedFile text;
+  fit.callbacks = {std::make_shared<JsonEvents>(events.get(), 0),
+                   std::make_shared<Progress>(text.get(), Progress::Options{.log_every = 0, .terminal = false})};
+  const Ended ended = end_of(1, dataset(2), fit);
+  EXPECT_EQ(ended.error,
+            "[train] expected finite losses, gradients and parameters; try a lower learning rate, warm-up or clipping; "
+            "got 3 skipped steps at the end");
+  EXPECT_THAT(events.text(), HasSubstr(R"("event":"epoch","epoch":1,)"));
+  EXPECT_THAT(events.text(), HasSubstr(R"("loss":null)"));
+  EXPECT_THAT(events.text(), Not(HasSubstr("NaN")));
+  EXPECT_THAT(events.text(), HasSubstr(R"("event":"end")"));
+  EXPECT_THAT(text.text(), HasSubstr("epoch 2: loss nan"));
+  // One that recovers has not diverged.
+  const Outcome outcome = train(1, flat_network(), dataset(1), slow(), {.epochs = 2});
+  EXPECT_TRUE(std::isnan(outcome.history.epochs[0].metrics.mean_loss()));
+  EXPECT_TRUE(std::isfinite(outcome.history.epochs[1].metrics.mean_loss()));
+}
+
+TEST(Divergence, OfParametersIsNeverSaved) {
+  const ScratchDirectory directory;
+  TrainerOptions options = slow();
+  options.schedule.peak = 3e38F;
+  const Ended ended = end_of(2, sound(10), saving_to(directory, 1, 3), options);
+  EXPECT_THAT(ended.error, HasSubstr("; got a value of dense/"));
+  EXPECT_THAT(ended.error, HasSubstr(" that is not finite, after step 1; there is no healthy checkpoint of this run"));
+  EXPECT_THAT(steps_of(directory), IsEmpty());
+  EXPECT_THAT(steps_of(directory, false), IsEmpty());
+}
+
+TEST(Divergence, IsNotWhatALossScaleThatIsStillTooLargeMeans) {
+  const ScratchDirectory directory;
+  TrainerOptions options = slow();
+  // The gradient of about 56 fits after some halvings; after one it does not yet.
+  options.loss_scaling = LossScaling{.kind = LossScaling::Kind::dynamic, .scale = std::ldexp(1.0F, 127)};
+  options.schedule.peak = 1e-3F;
+  FitOptions fit = saving_to(directory, 1, 3);
+  fit.steps = 1;
+  const Ended ended = end_of(2, sound(10), fit, options);
+  EXPECT_EQ(ended.error, "none");
+  EXPECT_EQ(ended.errors, "");
+  EXPECT_THAT(steps_of(directory), ElementsAre(1)) << "the end of a training is saved, as sound as it was before";
+  // Before that, a skipped step is not saved, but the next good one.
+  fit.steps = 0;
+  const Outcome outcome = train(2, flat_network(), sound(10), options, fit);
+  std::int64_t skipped = 0;
+  for (const StepLogs& step : outcome.steps) skipped += step.overflow ? 1 : 0;
+  ASSERT_GT(skipped, 0);
+  EXPECT_THAT(steps_of(directory), ElementsAre(10, 9, 8));
+}
+
+class Retention : public ::testing::Test {
+ protected:
+  CheckpointDirectory directory(int keep) const { return {{scratch_.path(), keep}, alone()}; }
+  /// Saves steps with their marks, pruning after each.
+  void save(CheckpointDirectory& checkpoints, std::int64_t step, bool healthy = true) {
+    checkpoints.save(replica_.arrays(), at_step(step), {.healthy = healthy});
+  }
+  ScratchDirectory scratch_;
+  SmallReplica replica_;
+};
+
+TEST_F(Retention, CountsHealthyCheckpoints) {
+  CheckpointDirectory checkpoints = directory(2);
+  for (std::int64_t step = 1; step <= 3; ++step) save(checkpoints, step);
+  EXPECT_THAT(steps_of(scratch_), ElementsAre(3, 2));
+  for (std::int64_t step = 4; step <= 9; ++step) save(checkpoints, step, false);
+  EXPECT_THAT(steps_of(scratch_), ElementsAre(3, 2));
+  EXPECT_THAT(steps_of(scratch_, false), ElementsAre(9)) << "only the newest of those that are not";
+  save(checkpoints, 10);
+  EXPECT_THAT(steps_of(scratch_), ElementsAre(10, 3));
+  EXPECT_THAT(steps_of(scratch_, false), IsEmpty());
+}
+
+TEST_F(Retention, IsLeftToTheCallerWhereItAsks) {
+  CheckpointDirectory checkpoints = directory(1);
+  save(checkpoints, 1);
+  checkpoints.save(replica_.arrays(), at_step(2), {.prune = false});
+  EXPECT_THAT(steps_of(scratch_), ElementsAre(2, 1));
+  checkpoints.prune();
+  EXPECT_THAT(steps_of(scratch_), ElementsAre(2));
+}
+
+TEST_F(Retention, RestoresTheNewestHealthyCheckpoint) {
+  CheckpointDirectory checkpoints = directory(3);
+  save(checkpoints, 1);
+  save(checkpoints, 2);
+  save(checkpoints, 3, false);
+  EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 2);
+  EXPECT_THAT(checkpoints.skipped(), ElementsAre(fmt::format("[{}] expected a healthy checkpoint; got one of skipped "
+                                                             "steps",
+                                                             path_of(scratch_, 3))));
+  checkpoints.mark_unhealthy(scratch_.path() / checkpoint_name(2));
+  EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 1);
+  flip_bit(scratch_.path() / checkpoint_name(1) / kModelFile, 400);
+  EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 3) << "better than none";
+}
+
+TEST_F(Retention, TakesAManifestWithoutTheMarkForHealthy) {
+  CheckpointDirectory checkpoints = directory(3);
+  save(checkpoints, 1);
+  const auto path = scratch_.path() / checkpoint_name(1) / kManifestName;
+  nlohmann::json manifest = nlohmann::json::parse(contents_of(path));
+  EXPECT_EQ(manifest.at("healthy"), true);
+  manifest.erase("healthy");  // as version 0.1 writes it
+  overwrite(path, manifest.dump());
+  save(checkpoints, 2, false);
+  EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 1);
+}
+
+// Of files that were edited: their manifest is right.
+TEST(Resumed, RefusesNumbersThatNoTrainingWrites) {
+  const auto error = [](const std::string& name, const nlohmann::json& value) {
+    const ScratchDirectory directory;
+    FitOptions fit = saving_to(directory, 0, 3);
+    TrainerOptions options = slow();
+    options.loss_scaling = kDynamicLossScaling;
+    fit.steps = 2;
+    train(1, flat_network(), sound(6), options, fit);
+    const auto checkpoint = directory.path() / checkpoint_name(2);
+    nlohmann::json state = nlohmann::json::parse(contents_of(checkpoint / kStateFile));
+    (name == "loss_scale" ? state[name] : state["metrics"][name]) = value;
+    overwrite(checkpoint / kStateFile, state.dump());
+    Manifest manifest = read_manifest(checkpoint);
+    for (FileDigest& file : manifest.files) file = digest_file(checkpoint / file.name);
+    write_manifest(checkpoint, manifest);
+    fit.steps = 0;
+    return error_of([&] { train(1, flat_network(), sound(6), options, fit); });
+  };
+  for (const nlohmann::json& value : {nlohmann::json(), nlohmann::json(-1), nlohmann::json(0.5), nlohmann::json(1e300)})
+    for (const char* name : {"updates", "epoch_samples", "epoch_skipped_samples", "loss_scale_good_steps"})
+      EXPECT_THAT(error(name, value), HasSubstr(fmt::format("expected a count as {}; got", name))) << value;
+  for (const nlohmann::json& value : {nlohmann::json(), nlohmann::json(0), nlohmann::json(-2), nlohmann::json(1e300)})
+    EXPECT_THAT(error("loss_scale", value), HasSubstr("[loss scale] expected a finite scale above 0")) << value;
+  EXPECT_THAT(error("updates", 2), Not(HasSubstr("expected")));
+}
+
+}  // namespace
+}  // namespace lockstep::strategy
