@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "device/error.h"
+#include "device/json.h"
+#include "strategy/byte_text.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -90,11 +92,11 @@ std::vector<TensorView> optimizer_tensors(const ReplicaArrays& arrays) {
 }
 
 std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& directory, const ReplicaArrays& arrays,
-                                               const TrainingState& state, data::Durability durability) {
-  HashedFile state_file(directory / kStateFile, durability);
+                                               const TrainingState& state, Destination destination) {
+  HashedFile state_file(directory / kStateFile, destination);
   state_file.write(to_json_text(state));
-  return {write_safetensors(directory / kModelFile, model_tensors(arrays), metadata_of(state), durability),
-          write_safetensors(directory / kOptimizerFile, optimizer_tensors(arrays), metadata_of(state), durability),
+  return {write_safetensors(directory / kModelFile, model_tensors(arrays), metadata_of(state), destination),
+          write_safetensors(directory / kOptimizerFile, optimizer_tensors(arrays), metadata_of(state), destination),
           state_file.finish()};
 }
 
@@ -126,13 +128,13 @@ std::string to_json_text(const TrainingState& state) {
                                        {"precision", state.precision},
                                        {"loss_scale", state.loss_scale},
                                        {"metrics", state.metrics},
-                                       {"configuration", *state.configuration}};
-  return text.dump(2) + "\n";
+                                       {"configuration", encode_strings(*state.configuration)}};
+  return dump_json(text, 2) + "\n";
 }
 
 TrainingState parse_training_state(const std::string& text, const std::string& where) {
+  const json parsed = parse_json(text, ErrorCategory::checkpoint, where);
   try {
-    const json parsed = json::parse(text);
     TrainingState state;
     parsed.at("step").get_to(state.step);
     parsed.at("epoch").get_to(state.epoch);
@@ -141,7 +143,7 @@ TrainingState parse_training_state(const std::string& text, const std::string& w
     parsed.at("precision").get_to(state.precision);
     state.loss_scale = number_or_nan(parsed.at("loss_scale"));
     for (const auto& [name, value] : parsed.at("metrics").items()) state.metrics[name] = number_or_nan(value);
-    *state.configuration = parsed.at("configuration");
+    *state.configuration = decode_strings(parsed.at("configuration"));
     return state;
   } catch (const json::exception& error) {
     throw Error(ErrorCategory::checkpoint, where, "needed the state of a training run", error.what());

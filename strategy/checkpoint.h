@@ -52,11 +52,11 @@ std::vector<TensorView> model_tensors(const ReplicaArrays& arrays);
 /// The tensors of optimizer.safetensors: "SLOT/PARAMETER".
 std::vector<TensorView> optimizer_tensors(const ReplicaArrays& arrays);
 
-/// Writes model.safetensors, optimizer.safetensors and state.json into an existing directory, not the manifest. Throws
-/// Error (checkpoint).
+/// Writes model.safetensors, optimizer.safetensors and state.json into an existing directory, not the manifest; with
+/// Destination::nowhere it only says what they would be. Throws Error (checkpoint).
 std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& directory, const ReplicaArrays& arrays,
                                                const TrainingState& state,
-                                               data::Durability durability = data::Durability::synced);
+                                               Destination destination = Destination::synced);
 
 /// Throws Error (checkpoint) unless the checkpoint in `directory` is of this model and, where slots are given, of this
 /// optimizer: names the first parameter (in the order of names) that differs, what the model has and what the
@@ -66,7 +66,9 @@ void check_checkpoint_fits(const std::filesystem::path& directory, const Replica
 /// Reads a checkpoint whose contents were verified (check_contents) and fit. Throws Error (checkpoint).
 TrainingState read_checkpoint_files(const std::filesystem::path& directory, const ReplicaArrays& arrays);
 
-std::string to_json_text(const TrainingState& state);  ///< the text of state.json
+/// The text of state.json. Strings of the configuration that are not UTF-8, such as paths, are written by
+/// encode_bytes().
+std::string to_json_text(const TrainingState& state);
 /// `where` is for the message of Error (checkpoint).
 TrainingState parse_training_state(const std::string& text, const std::string& where);
 

@@ -5,6 +5,8 @@
 
 #include "device/cpu.h"
 #include "device/error.h"
+#include "device/json.h"
+#include "strategy/file_progress.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -35,7 +37,7 @@ std::string first_difference(const allreduce::Communicator& ranks, int rank, con
     hasher.add({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
     hashes[tensor.name] = model::to_string(tensor.shape) + " " + hex16(hasher.value());
   }
-  const std::vector<std::string> all = gather(ranks, hashes.dump());
+  const std::vector<std::string> all = gather(ranks, dump_json(hashes));
   const json chief = json::parse(all.front());
   const json other = json::parse(all[static_cast<std::size_t>(rank)]);
   for (const auto& [name, hash] : chief.items())
@@ -54,6 +56,7 @@ std::string first_difference(const allreduce::Communicator& ranks, int rank, con
 std::vector<std::string> on_every_rank(const allreduce::Communicator& ranks, const std::function<std::string()>& work) {
   std::string mine;
   try {
+    const FileProgress progress(ranks.activity());
     mine = kDone + work();
   } catch (const std::exception& error) {
     if (ranks.size() == 1) throw;
@@ -76,7 +79,7 @@ std::string describe_files(const TrainingState& state, std::span<const FileDiges
   for (const FileDigest& file : files)
     if (file.name != kStateFile)
       description["files"][file.name] = fmt::format("{} bytes, xxh3 {}", file.bytes, hex16(file.xxh3));
-  return description.dump();
+  return dump_json(description);
 }
 
 void check_identical(const allreduce::Communicator& ranks, std::span<const std::string> descriptions,

@@ -11,9 +11,9 @@
 
 namespace lockstep::strategy {
 
-/// Runs `work`, which must not communicate, on every rank, and gives all ranks what it returned on each, in rank order.
-/// Where it threw on any, all throw the same Error (checkpoint) naming the first such rank, its host and its reason; a
-/// single rank throws its own.
+/// Runs `work`, which must not communicate and whose work on files is progress (FileProgress), on every rank, and gives
+/// all ranks what it returned on each, in rank order. Where it threw on any, all throw the same Error (checkpoint)
+/// naming the first such rank, its host and its reason; a single rank throws its own.
 std::vector<std::string> on_every_rank(const allreduce::Communicator& ranks, const std::function<std::string()>& work);
 
 /// What a rank tells the others of the files it wrote.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "allreduce/communicator.h"
+#include "device/error.h"
 #include "device/log.h"
 #include "strategy/checkpoint.h"
 
@@ -23,12 +24,27 @@ namespace lockstep::strategy {
 
 class DirectoryLock;
 
+/// What the ranks that do not write the checkpoint do to show that their replicas are the chief's:
+/// `--verify-checkpoint auto|full|hash|none`.
+enum class VerifyCheckpoint {
+  automatic,  ///< full up to kMaxFullBytes a rank where the nodes have room, else hash
+  full,  ///< each writes its own to a temporary directory of its node, which is compared with the chief's and removed
+  hash,  ///< each hashes what it would write; no file is made
+  none,  ///< nothing is compared
+};
+/// Throws Error (input) that lists the names.
+VerifyCheckpoint parse_verify_checkpoint(std::string_view name);
+
+/// The largest checkpoint that `automatic` verifies in full, in bytes.
+inline constexpr std::uint64_t kMaxFullBytes = 256'000'000;
+
 /// Where checkpoints lie, and how many.
 struct CheckpointOptions {
   std::filesystem::path directory;  ///< made where it is missing
   int keep = 3;                     ///< healthy checkpoints to keep; at least 1
   /// How long prepare() waits for another run to leave the directory: one that was just killed may still be going.
   std::chrono::milliseconds lock_patience{10'000};
+  VerifyCheckpoint verify = VerifyCheckpoint::automatic;  ///< how replicas are compared at each save
 };
 
 /// What a checkpoint is saved as.
@@ -37,7 +53,14 @@ struct SaveOptions {
   bool prune = true;    ///< false: older checkpoints stay until the caller calls prune()
 };
 
-/// `--resume auto|never|must`.
+/// A checkpoint that could not be written, on any rank: a full disk, a quota, a failing one. What was saved before is
+/// untouched, the next save may succeed.
+class SaveError : public Error {
+ public:
+  explicit SaveError(const Error& reason) : Error(reason) {}
+};
+
+/// `--resume auto|never|require`; "must" is an older name of "require".
 enum class Resume { automatic, never, must };
 /// Throws Error (input) that lists the names.
 Resume parse_resume(std::string_view name);
@@ -88,15 +111,17 @@ class CheckpointDirectory {
   CheckpointDirectory& operator=(CheckpointDirectory&&) noexcept;
   ~CheckpointDirectory();
 
-  /// Before training: makes the directory, keeps other runs out of it for the life of this object, removes what a crash
-  /// of an earlier run left, and makes sure that it can be written and has room for checkpoints of `bytes`
-  /// (checkpoint_bytes). Collective.
+  /// Before training: makes the directory, keeps other runs out of it for the life of this object, brings back what a
+  /// crash of an earlier run left complete and removes the rest, and makes sure that it can be written and has room for
+  /// a checkpoint of `bytes` (checkpoint_bytes). Warns where the file system has no locks. Collective.
   void prepare(std::uint64_t bytes);
 
   /// Saves `state.step`'s checkpoint and, unless the options defer it, calls prune(). Collective. The chief writes to
-  /// the directory; every other rank writes what it holds to a temporary directory of its own, which is compared with
-  /// the chief's and removed: replicas must be identical, and the error names rank, file and tensor where they are not.
-  /// A checkpoint of the same step is replaced.
+  /// the directory; the other ranks show that they hold the same, as verification() says: replicas must be identical,
+  /// and the error names rank, file and tensor where they are not. A checkpoint of the same step is replaced. Where the
+  /// disk is full, a healthy one makes room: older checkpoints are removed, down to the newest healthy one that
+  /// verifies, and writing is tried again. With `keep` 1 the new checkpoint is read back before the older one is
+  /// removed. Throws SaveError where it cannot be written.
   std::filesystem::path save(const ReplicaArrays& arrays, const TrainingState& state, const SaveOptions& options = {});
 
   /// Removes all but the newest `keep` healthy checkpoints. One that is not healthy stays only while it is the newest
@@ -111,8 +136,12 @@ class CheckpointDirectory {
   /// arrays of every rank (the chief reads, the others receive), and warns of those it skipped and why. A checkpoint
   /// that is not healthy is read only where there is no healthy one. nullopt where
   /// there is none, or where `resume` is `never`; with `must` that is an Error. A checkpoint of another model or
-  /// optimizer is an Error, not skipped. Collective; needs no prepare().
+  /// optimizer is an Error, not skipped, and so is a newer one that other ranks have under this path and the chief has
+  /// not. Collective; needs no prepare().
   std::optional<RestoredCheckpoint> restore(const ReplicaArrays& arrays, Resume resume = Resume::automatic);
+
+  /// How replicas are compared: the choice of prepare() where the options leave it to `automatic`. Same on all ranks.
+  VerifyCheckpoint verification() const { return options_.verify; }
 
   /// What the last restore() skipped and why, newest first; the same on every rank.
   const std::vector<std::string>& skipped() const { return skipped_; }
@@ -121,11 +150,17 @@ class CheckpointDirectory {
 
  private:
   bool is_chief() const { return ranks_.rank() == 0; }
-  std::filesystem::path temporary_path(std::int64_t step) const;
+  void prepare_chief();
+  void choose_verification(std::uint64_t bytes);
+  std::vector<FileDigest> write_files(std::optional<TemporaryDirectory>& temporary, const ReplicaArrays& arrays,
+                                      const TrainingState& state, bool healthy) const;
+  std::vector<FileDigest> write_on_chief(std::optional<TemporaryDirectory>& temporary, const ReplicaArrays& arrays,
+                                         const TrainingState& state, bool healthy) const;
   void commit(const std::filesystem::path& temporary, const std::filesystem::path& path, const TrainingState& state,
               std::vector<FileDigest> files, bool healthy) const;
-  void remove(const CheckpointInfo& info) const;
-  void check_free_space(std::uint64_t bytes);
+  bool make_room(std::uint64_t bytes) const;
+  void remove_checkpoint(const CheckpointInfo& info) const;
+  void check_chief_sees_newest() const;
   /// What the other ranks need to know of it, as text.
   std::string restore_on_chief(const ReplicaArrays& arrays, Resume resume);
   std::optional<RestoredCheckpoint> restore_newest(const ReplicaArrays& arrays);
@@ -134,7 +169,7 @@ class CheckpointDirectory {
   allreduce::Communicator ranks_;
   std::shared_ptr<device::Logger> log_;
   std::unique_ptr<DirectoryLock> lock_;
-  std::filesystem::path workspace_;  ///< where a rank that is not the chief makes its temporary directories
+  std::filesystem::path workspace_;  ///< of this node, for the temporary directories of a rank that is not the chief
   bool prepared_ = false;
   std::vector<std::string> skipped_;
 };

@@ -2,9 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -13,13 +18,14 @@
 
 #include "data/record/input_file.h"
 #include "device/error.h"
+#include "strategy/file_progress.h"
 
 namespace lockstep::strategy {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kBufferBytes = 1 << 20;
+constexpr std::size_t kBufferBytes = kFileProgressBytes;
 constexpr std::uint64_t kSmallFileBytes = 64 << 20;
 
 [[noreturn]] void fail(const fs::path& path, std::string_view needed, int error) {
@@ -57,39 +63,54 @@ Hasher::~Hasher() = default;
 void Hasher::add(std::string_view bytes) { XXH3_64bits_update(state_->xxh3, bytes.data(), bytes.size()); }
 std::uint64_t Hasher::value() const { return XXH3_64bits_digest(state_->xxh3); }
 
-HashedFile::HashedFile(fs::path path, data::Durability durability)
-    : file_(std::move(path), durability, ErrorCategory::checkpoint) {}
+HashedFile::HashedFile(fs::path path, Destination destination) : name_(path.filename().string()) {
+  if (destination == Destination::nowhere) return;
+  file_.emplace(std::move(path),
+                destination == Destination::synced ? data::Durability::synced : data::Durability::cached,
+                ErrorCategory::checkpoint);
+}
 
 void HashedFile::write(std::string_view bytes) {
-  hasher_.add(bytes);
-  bytes_ += bytes.size();
-  if (pending_.size() + bytes.size() > kBufferBytes) flush();
-  if (bytes.size() > kBufferBytes) {
-    file_.write(bytes);
-  } else {
-    pending_.append(bytes);
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kBufferBytes))) {
+    const std::string_view piece = bytes.substr(0, kBufferBytes);
+    hasher_.add(piece);
+    bytes_ += piece.size();
+    if (pending_.size() + piece.size() > kBufferBytes) flush();
+    if (!file_) {
+      note_file_progress();
+    } else if (piece.size() == kBufferBytes) {
+      file_->write(piece);
+      note_file_progress();
+    } else {
+      pending_.append(piece);
+    }
   }
 }
 
 void HashedFile::flush() {
-  file_.write(pending_);
+  if (file_) file_->write(pending_);
   pending_.clear();
+  note_file_progress();
 }
 
 FileDigest HashedFile::finish() {
   flush();
-  file_.commit();
-  return {file_.path().filename().string(), bytes_, hasher_.value()};
+  if (file_) file_->commit();
+  note_file_progress();
+  return {name_, bytes_, hasher_.value()};
 }
 
 FileDigest digest_file(const fs::path& path) {
   const data::InputFile file(path, ErrorCategory::checkpoint);
+  // Else the sums of what was just written would be those of memory.
+  ::posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
   std::string buffer(kBufferBytes, '\0');
   Hasher hasher;
   std::uint64_t bytes = 0;
   while (const std::size_t got = file.read_at(bytes, buffer.data(), buffer.size())) {
     hasher.add(std::string_view(buffer).substr(0, got));
     bytes += got;
+    note_file_progress();
   }
   return {path.filename().string(), bytes, hasher.value()};
 }
@@ -114,24 +135,51 @@ void sync_directory(const fs::path& directory) {
   const int error = ::fsync(descriptor) != 0 && errno != EINVAL ? errno : 0;
   ::close(descriptor);
   if (error != 0) fail(directory, "needed to bring the directory to the disk", error);
+  note_file_progress();
+}
+
+void make_directories(const fs::path& directory) {
+  fs::path made;
+  for (const fs::path& part : directory) {
+    const fs::path parent = made.empty() ? fs::path(".") : made;
+    made /= part;
+    if (part.empty()) continue;  // behind a slash at the end
+    if (::mkdir(made.c_str(), 0777) != 0) {
+      const int error = errno;
+      struct stat status = {};
+      const bool exists = ::stat(made.c_str(), &status) == 0;
+      if (exists && S_ISDIR(status.st_mode)) continue;
+      fail(directory, "needed a directory for checkpoints that can be written", exists ? ENOTDIR : error);
+    }
+    // A parent that may be written but not read cannot be opened for this: then its own file system decides.
+    if (::access(parent.c_str(), R_OK) == 0) sync_directory(parent);
+  }
 }
 
 void replace_directory(const fs::path& from, const fs::path& to) {
   const char* const needed = "needed to give the checkpoint its name";
+  fs::path replaced;
   if (::rename(from.c_str(), to.c_str()) != 0) {
     if (errno != ENOTEMPTY && errno != EEXIST) fail(to, needed, errno);
-    fs::path replaced = from;
+    replaced = from;
     if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
-      // A file system without exchange: a crash between the two renames leaves neither under the name, and earlier
-      // checkpoints stand.
+      // A file system without exchange. A crash between the two renames leaves both under hidden names, and
+      // recover_checkpoints() of the next run gives the new one its name.
       replaced += ".old";
-      if (::rename(to.c_str(), replaced.c_str()) != 0 || ::rename(from.c_str(), to.c_str()) != 0)
-        fail(to, needed, errno);
+      if (::rename(to.c_str(), replaced.c_str()) != 0) fail(to, needed, errno);
+      if (::rename(from.c_str(), to.c_str()) != 0) {
+        const int error = errno;
+        (void)::rename(replaced.c_str(), to.c_str());
+        fail(to, needed, error);
+      }
     }
-    std::error_code ignored;
-    fs::remove_all(replaced, ignored);
   }
   sync_directory(to.parent_path());
+  if (replaced.empty()) return;
+  // Only now: before the sync, a power loss could undo the renames but not the removal.
+  std::error_code ignored;
+  fs::remove_all(replaced, ignored);
+  note_file_progress();
 }
 
 std::uint64_t free_bytes(const fs::path& directory) {
@@ -141,10 +189,55 @@ std::uint64_t free_bytes(const fs::path& directory) {
   return space.available;
 }
 
-TemporaryDirectory::TemporaryDirectory(fs::path path) : path_(std::move(path)) {
-  std::error_code error;
-  fs::remove_all(path_, error);
-  if (!fs::create_directory(path_, error)) fail(path_, "needed to make the directory", error ? error.value() : EEXIST);
+bool is_on_shared_storage(const fs::path& directory) {
+  // From linux/magic.h and the sources of the file systems that it does not list.
+  constexpr std::array<std::uint32_t, 15> kShared{
+      0x6969,      // NFS
+      0x517B,      // SMB
+      0xFF534D42,  // CIFS
+      0xFE534D42,  // SMB 2
+      0x0BD00BD0,  // Lustre
+      0x47504653,  // GPFS
+      0x00C36400,  // Ceph
+      0x65735546,  // FUSE: GlusterFS, BeeGFS' and JuiceFS' clients, sshfs
+      0x19830326,  // BeeGFS
+      0x5346414F,  // AFS
+      0x6B414653,  // kAFS
+      0x01021997,  // 9P
+      0x01161970,  // GFS2
+      0x7461636F,  // OCFS2
+      0xAAD7AAEA,  // PanFS
+  };
+  struct statfs status = {};
+  if (::statfs(directory.c_str(), &status) != 0) return false;
+  return std::ranges::find(kShared, static_cast<std::uint32_t>(status.f_type)) != kShared.end();
+}
+
+bool is_out_of_space(const std::exception& error) {
+  const std::string_view text = error.what();
+  return std::ranges::any_of(std::array{ENOSPC, EDQUOT}, [&](int number) {
+    return text.find(std::generic_category().message(number)) != std::string_view::npos;
+  });
+}
+
+std::string unforeseeable_name(std::string_view prefix) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz012345";
+  std::array<unsigned char, 12> random{};
+  while (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
+  }
+  std::string name(prefix);
+  for (const unsigned char byte : random) name += kLetters[byte % kLetters.size()];
+  return name;
+}
+
+TemporaryDirectory::TemporaryDirectory(const fs::path& parent, const std::string& prefix, bool is_private) {
+  // As mkdtemp, which would make every directory private, also one that becomes a checkpoint.
+  int error = 0;
+  do {
+    path_ = parent / unforeseeable_name(prefix);
+    error = ::mkdir(path_.c_str(), is_private ? 0700 : 0777) == 0 ? 0 : errno;
+  } while (error == EEXIST);
+  if (error != 0) fail(std::exchange(path_, {}), "needed to make the directory", error);
 }
 
 TemporaryDirectory::~TemporaryDirectory() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -40,12 +41,19 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
+/// Where the bytes of a HashedFile go.
+enum class Destination {
+  synced,   ///< to a file, on the disk when it is finished
+  cached,   ///< to a file that nobody needs after a crash
+  nowhere,  ///< hashed only: no file is made
+};
+
 /// A new file that counts and hashes what is written. It appears under its name at finish(), or not at all.
-/// All errors are Error (checkpoint) with the path and the system's reason.
+/// All errors are Error (checkpoint) with the path and the system's reason. Reports file progress.
 class HashedFile {
  public:
   /// Begins the file, under another name until it is complete. Throws Error (checkpoint).
-  explicit HashedFile(std::filesystem::path path, data::Durability durability = data::Durability::synced);
+  explicit HashedFile(std::filesystem::path path, Destination destination = Destination::synced);
   void write(std::string_view bytes);  ///< writes and hashes. Throws Error (checkpoint).
   /// Nothing can be written afterwards.
   FileDigest finish();
@@ -53,13 +61,15 @@ class HashedFile {
  private:
   void flush();
 
-  data::AtomicFile file_;
+  std::string name_;
+  std::optional<data::AtomicFile> file_;  // none for Destination::nowhere
   std::string pending_;
   Hasher hasher_;
   std::uint64_t bytes_ = 0;
 };
 
-/// Reads a file once and says what it holds. Throws Error (checkpoint).
+/// Reads a file once and says what it holds: from the disk where the system's cache can be dropped. Throws Error
+/// (checkpoint). Reports file progress.
 FileDigest digest_file(const std::filesystem::path& path);
 
 /// All bytes of a small file. Throws Error (checkpoint), also where it is longer than 64 MiB: then it is not one of
@@ -69,29 +79,44 @@ std::string read_small_file(const std::filesystem::path& path);
 /// Makes names that appeared in, or left, a directory durable. Throws Error (checkpoint).
 void sync_directory(const std::filesystem::path& directory);
 
+/// Makes a directory and those above it that are missing, each durable in its parent when the call returns. Throws
+/// Error (checkpoint).
+void make_directories(const std::filesystem::path& directory);
+
 /// Gives the directory `from` the name `to` in the same parent, on the disk when the call returns. A directory that
-/// stands there already is replaced in one step and removed. Throws Error (checkpoint).
+/// stands there already is replaced, in one step where the file system can do that, and removed once the new one is on
+/// the disk. Without such a step a crash may leave both under hidden names, `from` and `from`.old. Throws Error
+/// (checkpoint).
 void replace_directory(const std::filesystem::path& from, const std::filesystem::path& to);
 
 /// Bytes that this process may still write under `directory`. Throws Error (checkpoint).
 std::uint64_t free_bytes(const std::filesystem::path& directory);
 
-/// Removes a directory and all in it at the end of its life, unless released. Errors of removal are left to
-/// clean_leftovers().
+/// Whether `directory` lies on a file system that several hosts may share (NFS, Lustre, GPFS, CIFS, FUSE and others).
+bool is_on_shared_storage(const std::filesystem::path& directory);
+
+/// Whether the error says that the disk, or the quota of the user, is full.
+bool is_out_of_space(const std::exception& error);
+
+/// A new directory with a name that nobody could foresee. It and all in it are removed at the end of its life, unless
+/// released. Errors of removal are ignored: the next run removes what is left.
 class TemporaryDirectory {
  public:
-  /// Creates `path`, removing what an earlier attempt of this process left there. Throws Error (checkpoint).
-  explicit TemporaryDirectory(std::filesystem::path path);
+  /// Creates PARENT/PREFIX and random letters, for this user alone where `is_private`. Throws Error (checkpoint).
+  TemporaryDirectory(const std::filesystem::path& parent, const std::string& prefix, bool is_private = false);
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
   ~TemporaryDirectory();
 
-  const std::filesystem::path& path() const { return path_; }  ///< as it was opened
+  const std::filesystem::path& path() const { return path_; }  ///< as it was made
   /// The directory got another owner or name.
   void release() { path_.clear(); }
 
  private:
   std::filesystem::path path_;
 };
+
+/// A name that nobody could foresee: `prefix` and 12 random letters and digits.
+std::string unforeseeable_name(std::string_view prefix);
 
 }  // namespace lockstep::strategy

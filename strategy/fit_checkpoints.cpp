@@ -16,6 +16,10 @@
 namespace lockstep::strategy {
 namespace {
 
+/// The end of every refusal to go on from a checkpoint. Not --resume never: a new training in the same directory would
+/// remove the old one's checkpoints, one with each of its own.
+constexpr const char* kStartOver = "another --checkpoint-dir starts over";
+
 constexpr const char* kBucketKey = "bucket_bytes";
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // of a dynamic loss scale alone
 
@@ -25,7 +29,7 @@ void check_same(const std::filesystem::path& path, std::string_view what, std::i
   throw Error(ErrorCategory::checkpoint, "resume",
               fmt::format("needed the {} that {} was made with, {}: the position in the data depends on it", what,
                           path.string(), saved),
-              fmt::format("got {}; --resume never starts over", given));
+              fmt::format("got {}; {}", given, kStartOver));
 }
 
 }  // namespace
@@ -33,9 +37,13 @@ void check_same(const std::filesystem::path& path, std::string_view what, std::i
 void FitLoop::restore() {
   if (fit_.checkpoint.directory.empty()) return;
   const ReplicaArrays arrays = replicas_.arrays(true);
-  checkpoints_.emplace(CheckpointOptions{.directory = fit_.checkpoint.directory, .keep = fit_.checkpoint.keep},
-                       strategy_.ranks(), strategy_.session().logger());
+  checkpoints_.emplace(
+      CheckpointOptions{
+          .directory = fit_.checkpoint.directory, .keep = fit_.checkpoint.keep, .verify = fit_.checkpoint.verify},
+      strategy_.ranks(), strategy_.session().logger());
   checkpoints_->prepare(checkpoint_bytes(arrays));
+  // What could not be written or read back is found now and not at the first save.
+  (void)parse_training_state(to_json_text(state()), "checkpoint");
   const auto restored = checkpoints_->restore(arrays, fit_.checkpoint.resume);
   if (!restored) return;
   check_position(*restored);
@@ -87,7 +95,7 @@ void FitLoop::check_position(const RestoredCheckpoint& restored) const {
     throw Error(ErrorCategory::checkpoint, "resume",
                 fmt::format("needed the optimizer that {} was made with, with slots [{}]", restored.path.string(),
                             fmt::join(saved, ", ")),
-                fmt::format("got one with [{}]; --resume never starts over", fmt::join(slots, ", ")));
+                fmt::format("got one with [{}]; {}", fmt::join(slots, ", "), kStartOver));
   const bool depends_on_end =
       schedule_.kind == model::Schedule::Kind::cosine || schedule_.kind == model::Schedule::Kind::linear;
   const std::int64_t end = state.configuration->value("schedule_steps", schedule_.total_steps);
@@ -102,12 +110,12 @@ void FitLoop::check_position(const RestoredCheckpoint& restored) const {
       saved != dataset_.preparation())
     throw Error(ErrorCategory::checkpoint, "resume",
                 fmt::format("needed samples prepared as for {} (\"{}\")", restored.path.string(), saved),
-                fmt::format("got \"{}\"; --resume never starts over", dataset_.preparation()));
+                fmt::format("got \"{}\"; {}", dataset_.preparation(), kStartOver));
   const std::string policy(to_string(dataset_.shard_policy()));
   if (const auto saved = state.configuration->value("shard_policy", policy); saved != policy)
     throw Error(ErrorCategory::checkpoint, "resume",
                 fmt::format("needed the shard policy that {} was made with, {}", restored.path.string(), saved),
-                fmt::format("got {}; --resume never starts over", policy));
+                fmt::format("got {}; {}", policy, kStartOver));
   if (policy == "file" || policy == "off")
     for (const auto& [what, key, given] : {std::tuple{"number of ranks", "workers", layout_.workers()},
                                            {"number of replicas", "replicas", layout_.replicas}})
@@ -116,7 +124,7 @@ void FitLoop::check_position(const RestoredCheckpoint& restored) const {
   if (const auto saved = state.configuration->value("order", order); saved != order)
     throw Error(ErrorCategory::checkpoint, "resume",
                 fmt::format("needed the order of records that {} was made with, {}", restored.path.string(), saved),
-                fmt::format("got {}; --resume never starts over", order));
+                fmt::format("got {}; {}", order, kStartOver));
   check_same(restored.path, "number of records", state.configuration->value("records", dataset_.size()),
              dataset_.size());
 }
@@ -142,18 +150,27 @@ void FitLoop::save() {
   const bool healthy = skips_in_a_row_ == 0;
   // No step follows the last checkpoint to confirm it.
   const bool is_last = leaving() || step_ == last_step_;
-  const std::filesystem::path path = checkpoints_->save(arrays, state(), {.healthy = healthy, .prune = is_last});
-  saved_step_ = step_;
   save_is_due_ = false;
+  std::optional<std::filesystem::path> path;
+  try {
+    path = checkpoints_->save(arrays, state(), {.healthy = healthy, .prune = is_last});
+  } catch (const SaveError& error) {
+    if (is_last) throw;
+    if (strategy_.is_chief())
+      strategy_.session().logger()->warn(
+          "step {} is not saved; the training continues and saves again at the next boundary: {}", step_, error.what());
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  paused_ += seconds;
+  if (!path) return;
+  saved_step_ = step_;
   if (healthy)
     unconfirmed_ = path;
   else if (strategy_.is_chief())
     strategy_.session().logger()->warn(
         "{} is marked as not healthy, since the last {} steps were skipped: --resume continues from an older one",
-        path.string(), skips_in_a_row_);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  paused_ += seconds;
-  tell([&](Callback& callback) { callback.on_checkpoint({.step = step_, .path = path, .seconds = seconds.count()}); });
+        path->string(), skips_in_a_row_);
+  tell([&](Callback& callback) { callback.on_checkpoint({.step = step_, .path = *path, .seconds = seconds.count()}); });
 }
 
 void FitLoop::check_finite(const ReplicaArrays& arrays) {

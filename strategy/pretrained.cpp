@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "device/error.h"
+#include "device/json.h"
+#include "strategy/byte_text.h"
 #include "strategy/checkpoint_agreement.h"
 #include "strategy/checkpoint_directory.h"
 #include "strategy/local_replicas.h"
@@ -79,16 +81,26 @@ std::string head_of(const model::Network& network) {
   return head;
 }
 
-std::filesystem::path weights_file(const std::filesystem::path& path) {
+/// The file itself, or that of the newest undamaged checkpoint.
+std::filesystem::path weights_file(const std::filesystem::path& path, device::Logger& log) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return path;
   const std::vector<CheckpointInfo> checkpoints = list_checkpoints(path);
   if (checkpoints.empty())
     throw Error(ErrorCategory::checkpoint, kWhere, "needed a safetensors file, a checkpoint, or a directory of them",
                 fmt::format("got {}, which has none", path.string()));
-  const std::filesystem::path& newest = checkpoints.front().path;
-  check_contents(newest, read_manifest(newest));
-  return newest / kModelFile;
+  std::string damage;
+  for (const CheckpointInfo& info : checkpoints) {
+    try {
+      check_contents(info.path, read_manifest(info.path));
+      if (!damage.empty()) log.warn("skipped a checkpoint: {}", damage);
+      return info.path / kModelFile;
+    } catch (const Error& error) {
+      if (damage.empty()) damage = error.what();
+    }
+  }
+  throw Error(ErrorCategory::checkpoint, kWhere, "needed an undamaged checkpoint",
+              fmt::format("{} damaged, the newest: {}", checkpoints.size(), damage));
 }
 
 /// PyTorch flattens an image channels first, so what comes behind has its values in another order than here.
@@ -162,8 +174,9 @@ void read(const SafetensorsFile& file, const Wanted& wanted) {
 
 }  // namespace
 
-PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network, const ReplicaArrays& arrays) {
-  const SafetensorsFile file(weights_file(from.path));
+PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network, const ReplicaArrays& arrays,
+                                  device::Logger& log) {
+  const SafetensorsFile file(weights_file(from.path, log));
   const bool own =
       std::ranges::any_of(file.tensors(), [](const auto& entry) { return entry.name.find('/') != std::string::npos; });
   const Names names = own ? Names::own : Names::torch;
@@ -197,14 +210,14 @@ PretrainedWeights initialize_from(LocalReplicas& replicas, const Pretrained& fro
   const ReplicaArrays arrays = replicas.arrays(false);
   const auto on_chief = [&]() -> std::string {
     if (!strategy.is_chief()) return {};
-    const PretrainedWeights weights = read_pretrained(from, replicas.network(), arrays);
-    return json{{"file", weights.file.string()}, {"kept_head", weights.kept_head}}.dump();
+    const PretrainedWeights weights = read_pretrained(from, replicas.network(), arrays, *strategy.session().logger());
+    return dump_json(json{{"file", encode_bytes(weights.file.native())}, {"kept_head", weights.kept_head}});
   };
-  const json told = json::parse(on_every_rank(strategy.ranks(), on_chief).front());
+  const json told = parse_json(on_every_rank(strategy.ranks(), on_chief).front(), ErrorCategory::communication, kWhere);
   strategy.ranks().broadcast(std::as_writable_bytes(arrays.parameters), 0);
   strategy.ranks().broadcast(std::as_writable_bytes(arrays.buffers), 0);
   replicas.spread();
-  return {told["file"].get<std::string>(), told["kept_head"].get<std::string>()};
+  return {decode_bytes(told["file"].get<std::string>()), told["kept_head"].get<std::string>()};
 }
 
 }  // namespace lockstep::strategy

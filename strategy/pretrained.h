@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "device/log.h"
 #include "model/network.h"
 #include "strategy/checkpoint.h"
 
@@ -13,7 +14,7 @@ class LocalReplicas;
 
 /// Where initial values come from.
 struct Pretrained {
-  /// A safetensors file, a checkpoint, or a directory of checkpoints, whose newest is taken.
+  /// A safetensors file, a checkpoint, or a directory of checkpoints, whose newest undamaged one is taken.
   std::filesystem::path path = {};
   /// Leaves the head, the last layer with parameters, as it was initialised: so another number of classes fits.
   bool reset_head = false;
@@ -30,9 +31,11 @@ struct PretrainedWeights {
 /// I, H, W] for "conv1/kernel" [O, H, W, I], "fc.weight" for "fc/kernel", and "weight", "bias", "running_mean",
 /// "running_var" for gamma, beta, moving_mean, moving_variance; "num_batches_tracked" is passed over. float16 and
 /// bfloat16 become float32. PyTorch's names are refused for a network that flattens an image of several channels, whose
-/// values PyTorch orders otherwise. Throws one Error (checkpoint) `[init-from] needed; got` that names everything
-/// missing, left over, of another shape or of another type; then, and where the file fails, `arrays` are as before.
-PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network, const ReplicaArrays& arrays);
+/// values PyTorch orders otherwise. `log` is told of damaged checkpoints that were skipped. Throws one Error
+/// (checkpoint) `[init-from] needed; got` that names everything missing, left over, of another shape or of another
+/// type; then, and where the file fails, `arrays` are as before.
+PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network, const ReplicaArrays& arrays,
+                                  device::Logger& log);
 
 /// The same for all replicas of the job: the chief reads, the others receive. Throws the same Error (checkpoint) on all
 /// ranks. Collective.

@@ -13,6 +13,7 @@
 
 #include "device/error.h"
 #include "device/float16.h"
+#include "strategy/file_progress.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -180,7 +181,7 @@ void check_cover(const std::filesystem::path& path, std::span<const SafetensorsF
 }  // namespace
 
 FileDigest write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
-                             const TensorMetadata& metadata, data::Durability durability) {
+                             const TensorMetadata& metadata, Destination destination) {
   const std::vector<const TensorView*> order = file_order(tensors);
   const std::string header = header_of(order, metadata);
   LOCKSTEP_CHECK_OP(header.size(), <=, kMaxHeaderBytes);
@@ -188,7 +189,7 @@ FileDigest write_safetensors(const std::filesystem::path& path, std::span<const 
   const std::uint64_t header_bytes = header.size();
   std::memcpy(length.data(), &header_bytes, kLengthBytes);
 
-  HashedFile file(path, durability);
+  HashedFile file(path, destination);
   file.write({length.data(), length.size()});
   file.write(header);
   for (const TensorView* tensor : order) file.write(bytes_of(*tensor));
@@ -259,8 +260,14 @@ void SafetensorsFile::read_bytes(const Entry& entry, std::string_view type, std:
   if (entry.type != type || entry.bytes != into.size())
     refuse(path(), fmt::format("needed {} bytes of {} under \"{}\"", into.size(), type, entry.name),
            fmt::format("it has {} of {}", entry.bytes, entry.type));
-  if (file_.read_at(entry.offset, reinterpret_cast<char*>(into.data()), into.size()) != into.size())
-    refuse(path(), fmt::format("needed {} bytes of \"{}\"", into.size(), entry.name), "the file ended before");
+  for (std::size_t done = 0; done < into.size();) {
+    const std::size_t wanted = std::min(into.size() - done, kFileProgressBytes);
+    const std::size_t got = file_.read_at(entry.offset + done, reinterpret_cast<char*>(into.data()) + done, wanted);
+    if (got != wanted)
+      refuse(path(), fmt::format("needed {} bytes of \"{}\"", into.size(), entry.name), "the file ended before");
+    done += got;
+    note_file_progress();
+  }
 }
 
 }  // namespace lockstep::strategy

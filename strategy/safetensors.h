@@ -30,8 +30,7 @@ using TensorMetadata = std::map<std::string, std::string>;
 /// Streams `tensors` to a new file, which appears complete or not at all; the same tensors give the same bytes whatever
 /// their order here. Returns its size and checksum. Throws Error (checkpoint) with the path where it cannot be written.
 FileDigest write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
-                             const TensorMetadata& metadata = {},
-                             data::Durability durability = data::Durability::synced);
+                             const TensorMetadata& metadata = {}, Destination destination = Destination::synced);
 
 /// A file opened for reading. The header is checked in full: its length, JSON, duplicate names, types, shapes, and that
 /// the tensors cover the rest of the file without gap or overlap. Everything wrong is Error (checkpoint) `[file]

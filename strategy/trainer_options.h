@@ -64,7 +64,8 @@ struct CheckpointPlan {
   std::int64_t save_every = 0;        ///< steps; 0 for the end of each epoch. The end of the training is always saved
   int keep = 3;                       ///< complete checkpoints that stay
   Resume resume = Resume::automatic;  ///< whether to go on from what is there
-  Configuration configuration;        ///< kept in state.json
+  VerifyCheckpoint verify = VerifyCheckpoint::automatic;  ///< how the ranks' replicas are compared at each save
+  Configuration configuration;                            ///< kept in state.json
 };
 
 /// How much of which data, and what happens on the way.

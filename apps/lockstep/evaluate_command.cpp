@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/lockstep/checkpoint_source.h"
+#include "device/json.h"
 #include "strategy/files.h"
 
 namespace lockstep::apps {
@@ -25,7 +26,7 @@ void print_json(const Restored& restored, const model::MetricSums& sums) {
   }
   event["world_size"] = restored.strategy->num_replicas_in_sync();
   event["parameter_hash"] = strategy::hex16(restored.trainer->parameter_hash());
-  fmt::print("{}\n", event.dump());
+  fmt::print("{}\n", dump_json(event));
 }
 
 void print_text(const Restored& restored, const model::MetricSums& sums) {

@@ -204,7 +204,16 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
       ->capture_default_str()
       ->group(group);
   command.add_option("--keep", a.keep, "Checkpoints that stay")->capture_default_str()->group(group);
-  command.add_option("--resume", a.resume, "Go on from the newest checkpoint: auto (if there is one), never, or must")
+  command
+      .add_option("--resume", a.resume, "Go on from the newest checkpoint: auto (if there is one), never, or require")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option(
+          "--verify-checkpoint", a.verify_checkpoint,
+          "How ranks other than 0 show at each save that their replicas are the same: full (each writes its own "
+          "checkpoint to TMPDIR or /tmp of its node, compares and removes it), hash (each compares hashes and "
+          "writes nothing), none, or auto: full up to 256 MB a rank, hash above")
       ->capture_default_str()
       ->group(group);
   command.add_option("--summary-dir", a.summary_dir, "Directory of event files for TensorBoard, written by the chief")
@@ -314,7 +323,8 @@ void check_arguments(const TrainArguments& a) {
   if (a.momentum) check_between("--momentum", *a.momentum, 0, 1);
   const strategy::Resume resume = strategy::parse_resume(a.resume);
   if (a.checkpoint_dir.empty() && resume == strategy::Resume::must)
-    refuse("--resume must needs --checkpoint-dir", "it was not given");
+    refuse("--resume require needs --checkpoint-dir", "it was not given");
+  (void)strategy::parse_verify_checkpoint(a.verify_checkpoint);
   if (a.reset_head && a.init_from.empty()) refuse("--reset-head needs --init-from", "it was not given");
   (void)trainer_options(a);
 }

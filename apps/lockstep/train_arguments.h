@@ -59,6 +59,7 @@ struct TrainArguments {
   std::int64_t save_every = 0;
   int keep = 3;
   std::string resume = "auto";
+  std::string verify_checkpoint = "auto";
 
   std::string init_from;
   bool reset_head = false;

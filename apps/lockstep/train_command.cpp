@@ -70,6 +70,7 @@ strategy::FitOptions fit_options(const TrainArguments& arguments) {
   fit.checkpoint.save_every = arguments.save_every;
   fit.checkpoint.keep = arguments.keep;
   fit.checkpoint.resume = strategy::parse_resume(arguments.resume);
+  fit.checkpoint.verify = strategy::parse_verify_checkpoint(arguments.verify_checkpoint);
   fit.prefetch = arguments.data.prefetch;
   fit.data_threads = arguments.data.threads;
   fit.check_replicas = arguments.check_replicas;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "device/cpu.h"
+#include "device/json.h"
 #include "strategy/files.h"
 
 namespace lockstep::strategy {
@@ -51,8 +52,8 @@ Json device_of(const Placement& place) {
 }  // namespace
 
 void JsonEvents::write(const Json& event) {
-  const std::string line = event.dump() + '\n';
   if (std::ferror(out_) != 0) return;
+  const std::string line = dump_json(event) + '\n';
   std::fwrite(line.data(), 1, line.size(), out_);
   std::fflush(out_);
 }

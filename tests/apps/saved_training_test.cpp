@@ -53,7 +53,7 @@ TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
   const Result otherwise = run_lockstep(train + "--epochs 2");
   EXPECT_EQ(otherwise.status, 3);
   EXPECT_THAT(otherwise.errors, HasSubstr("[resume] needed samples prepared as for " + directory()));
-  EXPECT_THAT(otherwise.errors, HasSubstr("(\", images cifar10-train\"); got \"\"; --resume never starts over"));
+  EXPECT_THAT(otherwise.errors, HasSubstr("(\", images cifar10-train\"); got \"\"; another --checkpoint-dir starts over"));
   EXPECT_EQ(run_lockstep(train + "--images cifar10 --epochs 2").status, 0);
 }
 
@@ -83,7 +83,7 @@ TEST_F(Saved, RemembersThatItsSamplesWereMixed) {
   EXPECT_NE(hash_of(mixed), hash_of(run_lockstep(kTrain + "--epochs 1")));
   const Result otherwise = run_lockstep(train + " --epochs 2");
   EXPECT_EQ(otherwise.status, 3);
-  EXPECT_THAT(otherwise.errors, HasSubstr("(\", mixup 0.2\"); got \"\"; --resume never starts over"));
+  EXPECT_THAT(otherwise.errors, HasSubstr("(\", mixup 0.2\"); got \"\"; another --checkpoint-dir starts over"));
   EXPECT_EQ(run_lockstep(train + " --epochs 2 --mixup 0.2").status, 0);
   const Result refused = run_lockstep(kTrain + "--mixup 5");
   EXPECT_EQ(refused.status, 2) << refused.errors;

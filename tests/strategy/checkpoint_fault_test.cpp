@@ -2,6 +2,7 @@
 // process at any moment.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "device/process_identity.h"
 #include "strategy/checkpoint_directory.h"
 #include "strategy/checkpoint_workspace.h"
 #include "tests/strategy/checkpoint_fixture.h"
@@ -194,14 +196,42 @@ TEST_F(CheckpointFault, WorkersRemoveOnlyWhatTheDeadLeft) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  const std::string dead = fmt::format(".workertemp_1-{}-{}", device::host_name(), child);
-  const std::string alive = fmt::format(".workertemp_1-{}-{}", device::host_name(), ::getppid());
-  const std::string elsewhere = fmt::format(".workertemp_1-elsewhere-{}", child);
-  for (const std::string& name : {dead, alive, elsewhere}) fs::create_directory(scratch_.path() / name);
+  const auto of = [](const std::string& host, const std::string& where, pid_t process) {
+    return fmt::format(".workertemp_1-{}-{}-{}-abc", host, where, process);
+  };
+  const std::string here = device::process_namespace();
+  const std::string dead = of(device::host_name(), here, child);
+  const std::string alive = of(device::host_name(), here, ::getppid());
+  // A host of the same name, or a container: whether that process lives cannot be seen.
+  const std::string other_boot = of(device::host_name(), "0123456789abcdef-f0000000", child);
+  const std::string long_ago = of(device::host_name(), "0123456789abcdef-f0000000", child + 1);
+  for (const std::string& name : {dead, alive, other_boot, long_ago}) fs::create_directory(scratch_.path() / name);
+  fs::last_write_time(scratch_.path() / long_ago, fs::file_time_type::clock::now() - std::chrono::hours(25));
 
   remove_leftovers_of_the_dead(scratch_.path());
 
-  EXPECT_THAT(names_in(scratch_.path()), ::testing::UnorderedElementsAre(alive, elsewhere));
+  EXPECT_THAT(names_in(scratch_.path()), ::testing::UnorderedElementsAre(alive, other_boot));
+}
+
+TEST_F(CheckpointFault, ALockThatIsNoFileOfItsOwnIsRefusedAndLeftAlone) {
+  const fs::path victim = scratch_.path() / "victim";
+  const fs::path lock = path() / ".lock";
+  fs::create_directory(path());
+  overwrite(victim, "precious");
+  const auto refusal = [&] { return checkpoint_error([&] { directory().prepare(1); }); };
+  const std::string expected =
+      fmt::format("[{}] expected a regular file with one name; got a link or a special file, which is left as it is",
+                  lock.string());
+  fs::create_symlink(victim, lock);
+  EXPECT_EQ(refusal(), expected);
+  fs::remove(lock);
+  fs::create_hard_link(victim, lock);
+  EXPECT_EQ(refusal(), expected);
+  fs::remove(lock);
+  ASSERT_EQ(::mkfifo(lock.c_str(), 0600), 0);
+  EXPECT_EQ(refusal(), expected);
+  EXPECT_TRUE(fs::is_fifo(lock));
+  EXPECT_EQ(contents_of(victim), "precious");
 }
 
 /// Ends this process with SIGKILL after `delay`, wherever it is then.

@@ -27,16 +27,16 @@ namespace lockstep::strategy {
 /// A directory that this test alone uses.
 class ScratchDirectory {
  public:
-  ScratchDirectory() : directory_(unique_path()) {}
+  ScratchDirectory() : directory_(std::filesystem::temp_directory_path(), unique_prefix()) {}
   const std::filesystem::path& path() const { return directory_.path(); }
 
  private:
-  static std::filesystem::path unique_path() {
+  static std::string unique_prefix() {
     std::string name = fmt::format("lockstep-{}", ::getpid());
     if (const auto* test = ::testing::UnitTest::GetInstance()->current_test_info())
       name += fmt::format("-{}-{}", test->test_suite_name(), test->name());
     std::replace(name.begin(), name.end(), '/', '-');
-    return std::filesystem::temp_directory_path() / name;
+    return name + '-';
   }
   TemporaryDirectory directory_;
 };

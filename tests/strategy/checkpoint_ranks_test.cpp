@@ -1,10 +1,14 @@
 // Several ranks, as threads: one checkpoint, replicas compared, and a failure on one that reaches all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "device/process_identity.h"
 #include "strategy/checkpoint_directory.h"
 #include "strategy/checkpoint_workspace.h"
 #include "tests/strategy/checkpoint_fixture.h"
@@ -17,9 +21,13 @@ namespace fs = std::filesystem;
 using allreduce::Communicator;
 using allreduce::Route;
 using allreduce::run_ranks;
+using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr int kRanks = 3;
 
@@ -139,20 +147,57 @@ TEST_F(CheckpointRanks, WhatARankKnowsOfItselfMayDiffer) {
   });
 }
 
+/// Names that appeared in a directory since this object did.
+class MadeIn {
+ public:
+  explicit MadeIn(const fs::path& directory) : descriptor_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    EXPECT_GE(::inotify_add_watch(descriptor_, directory.c_str(), IN_CREATE | IN_MOVED_TO), 0);
+  }
+  MadeIn(const MadeIn&) = delete;
+  MadeIn& operator=(const MadeIn&) = delete;
+  ~MadeIn() { ::close(descriptor_); }
+
+  std::vector<std::string> names() const {
+    alignas(inotify_event) std::array<char, 65536> events{};
+    const ssize_t bytes = ::read(descriptor_, events.data(), events.size());
+    for (ssize_t at = 0; at < bytes;) {
+      const auto* const event = reinterpret_cast<const inotify_event*>(events.data() + at);
+      names_.emplace_back(event->name);
+      at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+    }
+    return names_;
+  }
+
+ private:
+  int descriptor_;
+  mutable std::vector<std::string> names_;
+};
+
+/// TMPDIR for the life of the object.
+class TemporaryFilesIn {
+ public:
+  explicit TemporaryFilesIn(const fs::path& path) { ::setenv("TMPDIR", path.c_str(), 1); }
+  TemporaryFilesIn(const TemporaryFilesIn&) = delete;
+  TemporaryFilesIn& operator=(const TemporaryFilesIn&) = delete;
+  ~TemporaryFilesIn() { ::unsetenv("TMPDIR"); }
+};
+
 TEST_F(CheckpointRanks, AFailureOnOneReachesAllAndKeepsTheEarlierOne) {
-  const fs::path of_rank_1 = scratch_.path() / "rank-1";
-  fs::create_directory(of_rank_1);
+  const fs::path temporary = scratch_.path() / "temporary";
+  fs::create_directory(temporary);
+  const TemporaryFilesIn here(temporary);
   const std::string message = refusal([&](const Communicator& rank) {
     SmallReplica replica(4);
-    CheckpointDirectory checkpoints({rank.rank() == 1 ? of_rank_1 : path()}, rank);
+    CheckpointDirectory checkpoints(options(), rank);
     checkpoints.save(replica.arrays(), at_step(8));
-    if (rank.rank() == 1) fs::remove(of_rank_1);
+    rank.barrier();
+    if (rank.rank() == 1) fs::remove(temporary);
+    rank.barrier();
     checkpoints.save(replica.arrays(), at_step(9));
   });
-  EXPECT_EQ(message, fmt::format("[checkpoint] needed every rank to do its part; rank 1 on {} failed: [{}] needed to "
-                                 "make the directory; No such "
-                                 "file or directory",
-                                 device::host_name(), (of_rank_1 / worker_temporary_name(1)).string()));
+  EXPECT_THAT(message, HasSubstr(fmt::format("[checkpoint] needed every rank to do its part; rank 1 on {} failed: [{}",
+                                             device::host_name(), (temporary / worker_temporary_prefix(1)).string())));
+  EXPECT_THAT(message, HasSubstr("] needed to make the directory; No such file or directory"));
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000008"));
 }
 
@@ -164,28 +209,106 @@ TEST_F(CheckpointRanks, ADirectoryTheChiefCannotMakeIsRefusedOnAll) {
   EXPECT_THAT(message, HasSubstr("needed a directory for checkpoints that can be written; Not a directory"));
 }
 
-TEST_F(CheckpointRanks, RoomIsNeededForEveryRank) {
-  const std::string message =
-      refusal([&](const Communicator& rank) { CheckpointDirectory(options(), rank).prepare(std::uint64_t{1} << 50); });
-  EXPECT_THAT(
-      message,
-      HasSubstr("/run] needed 3377699720527872 bytes free for a checkpoint of 3 ranks, 1125899906842624 bytes each; "));
+/// What the other ranks hold at a save lies on storage of their node: never in the directory of the checkpoints, of
+/// which each file event is looked at.
+TEST_F(CheckpointRanks, WriteToTheirNodesInFull) {
+  const fs::path temporary = scratch_.path() / "temporary";
+  fs::create_directory(temporary);
+  fs::create_directory(path());
+  const TemporaryFilesIn here(temporary);
+  const MadeIn made_here(temporary);
+  const MadeIn made_in_directory(path());
+  CheckpointOptions full = options();
+  full.verify = VerifyCheckpoint::full;
+  run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+    SmallReplica replica(4);
+    CheckpointDirectory checkpoints(full, rank);
+    checkpoints.save(replica.arrays(), at_step(8));
+    EXPECT_EQ(checkpoints.verification(), VerifyCheckpoint::full);
+  });
+  EXPECT_THAT(made_here.names(), Contains(StartsWith(worker_temporary_prefix(1))));
+  EXPECT_THAT(made_here.names(), Contains(StartsWith(worker_temporary_prefix(2))));
+  EXPECT_THAT(made_in_directory.names(), Each(Not(StartsWith(".workertemp_"))));
+  EXPECT_THAT(names_in(temporary), IsEmpty());
+  EXPECT_THAT(names_in(path()), ElementsAre("step-00000008"));
 }
 
-/// TMPDIR for the life of the object.
-class TemporaryFilesIn {
- public:
-  explicit TemporaryFilesIn(const fs::path& path) { ::setenv("TMPDIR", path.c_str(), 1); }
-  TemporaryFilesIn(const TemporaryFilesIn&) = delete;
-  TemporaryFilesIn& operator=(const TemporaryFilesIn&) = delete;
-  ~TemporaryFilesIn() { ::unsetenv("TMPDIR"); }
-};
+TEST_F(CheckpointRanks, CompareHashesOrNothingAndWriteNothing) {
+  const fs::path temporary = scratch_.path() / "temporary";
+  fs::create_directory(temporary);
+  const TemporaryFilesIn here(temporary);
+  const MadeIn made_here(temporary);
+  for (const VerifyCheckpoint verify : {VerifyCheckpoint::hash, VerifyCheckpoint::none}) {
+    CheckpointOptions others_hash = options();
+    others_hash.verify = verify;
+    const std::string message = refusal([&](const Communicator& rank) {
+      SmallReplica same(4);
+      CheckpointDirectory checkpoints(others_hash, rank);
+      checkpoints.save(same.arrays(), at_step(8));
+      SmallReplica other(rank.rank() == 2 ? 5.0F : 4.0F);
+      checkpoints.save(other.arrays(), at_step(9));
+    });
+    const bool compares = verify == VerifyCheckpoint::hash;
+    EXPECT_THAT(message,
+                compares ? HasSubstr("needed identical replicas on all ranks; rank 2 on ") : HasSubstr("no error"));
+    EXPECT_EQ(fs::exists(path() / "step-00000009"), !compares);
+  }
+  EXPECT_THAT(made_here.names(), IsEmpty());
+}
+
+TEST_F(CheckpointRanks, CompareHashesOfWhatIsLargeOrHasNoRoom) {
+  const auto choice = [&](std::uint64_t bytes) {
+    VerifyCheckpoint chosen = VerifyCheckpoint::automatic;
+    run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+      CheckpointDirectory checkpoints(options(), rank);
+      // The bytes of the chief count, or else ranks could choose differently.
+      checkpoints.prepare(rank.rank() == 0 ? bytes : 1);
+      if (rank.rank() == 2) chosen = checkpoints.verification();
+    });
+    return chosen;
+  };
+  EXPECT_EQ(choice(1000), VerifyCheckpoint::full);
+  EXPECT_EQ(choice(kMaxFullBytes + 1), VerifyCheckpoint::hash);
+  CheckpointOptions full = options();
+  full.verify = VerifyCheckpoint::full;
+  const TemporaryFilesIn here(scratch_.path());
+  const std::uint64_t free = free_bytes(scratch_.path());
+  // One more checkpoint fits, two do not.
+  const std::string message =
+      refusal([&](const Communicator& rank) { CheckpointDirectory(full, rank).prepare(free / 4 * 3); });
+  EXPECT_THAT(message, HasSubstr("bytes a rank on storage of each node (--verify-checkpoint full); got "));
+  EXPECT_THAT(message, HasSubstr(" bytes free for 2 ranks, "));
+}
+
+TEST_F(CheckpointRanks, AChiefWithoutTheCheckpointsOfOthersIsRefused) {
+  const auto resume = [&](Resume how) {
+    return refusal([&](const Communicator& rank) {
+      SmallReplica replica;
+      CheckpointDirectory({rank.rank() == 2 ? path() : scratch_.path() / "moved"}, rank).restore(replica.arrays(), how);
+    });
+  };
+  SmallReplica saved(4);
+  CheckpointDirectory(options(), alone()).save(saved.arrays(), at_step(999));
+  CheckpointDirectory(options(), alone()).save(saved.arrays(), at_step(1000));
+  const std::string expected = "[resume] expected rank 0, which reads checkpoints, to have the newest; ";
+  const std::string host = device::host_name();
+  for (const Resume how : {Resume::automatic, Resume::must}) {
+    EXPECT_THAT(resume(how), HasSubstr(expected));
+    EXPECT_THAT(resume(how), HasSubstr(fmt::format("got rank 2 on {} has step-00001000 in ", host)));
+    EXPECT_THAT(resume(how), HasSubstr(fmt::format(" and rank 0 on {} has none", host)));
+  }
+  EXPECT_EQ(resume(Resume::never), "no error");
+  // An older one is no reason to go back either.
+  CheckpointDirectory({scratch_.path() / "moved"}, alone()).save(saved.arrays(), at_step(500));
+  EXPECT_THAT(resume(Resume::automatic), HasSubstr(fmt::format(" and rank 0 on {} has step-00000500", host)));
+}
 
 TEST_F(CheckpointRanks, ThatDoNotSeeTheDirectoryUseTheirHostsTemporaryOne) {
   const fs::path temporary = scratch_.path() / "temporary";
   fs::create_directory(temporary);
   const TemporaryFilesIn here(temporary);
-  fs::create_directory(temporary / fmt::format(".workertemp_1-{}-999999999", device::host_name()));
+  fs::create_directory(
+      temporary / fmt::format(".workertemp_1-{}-{}-999999999-x", device::host_name(), device::process_namespace()));
   run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
     SmallReplica replica(4);
     CheckpointDirectory checkpoints({rank.rank() == 0 ? path() : scratch_.path() / "elsewhere"}, rank);

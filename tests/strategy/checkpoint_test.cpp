@@ -249,19 +249,47 @@ TEST_F(Checkpoint, AStateThatIsNone) {
   EXPECT_THAT(checkpoint_error([] { parse_training_state("{}", "state.json"); }),
               HasSubstr("[state.json] needed the state of a training run; "));
   EXPECT_THAT(checkpoint_error([] { parse_training_state("step", "state.json"); }),
-              HasSubstr("[state.json] needed the state of a training run; "));
+              HasSubstr("[state.json] expected JSON; "));
+}
+
+TEST_F(Checkpoint, KeepsAnyBytesInItsConfiguration) {
+  const nlohmann::json strings = {"",          "plain 100%", "d\xff/t.csv", "percent-encoded:%41", "\xe2\x82\xac",
+                                  "\xe2\x82%", "a\nb"};
+  TrainingState state = at_step(8);
+  (*state.configuration)["options"] = strings;
+  (*state.configuration)["deep"]["er"] = "\x80";
+  const std::string text = to_json_text(state);
+  EXPECT_EQ(*parse_training_state(text, "state.json").configuration, *state.configuration);
+  EXPECT_THAT(text, HasSubstr(R"("percent-encoded:d%FF/t.csv")"));
+  EXPECT_THAT(text, HasSubstr(R"("plain 100%")"));
+  EXPECT_THAT(text, HasSubstr("\"\xe2\x82\xac\""));
+}
+
+TEST(VerifyCheckpoint, IsReadFromItsNames) {
+  EXPECT_EQ(parse_verify_checkpoint("auto"), VerifyCheckpoint::automatic);
+  EXPECT_EQ(parse_verify_checkpoint("full"), VerifyCheckpoint::full);
+  EXPECT_EQ(parse_verify_checkpoint("hash"), VerifyCheckpoint::hash);
+  EXPECT_EQ(parse_verify_checkpoint("none"), VerifyCheckpoint::none);
+  try {
+    parse_verify_checkpoint("some");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.category(), ErrorCategory::input);
+    EXPECT_STREQ(error.what(), "[--verify-checkpoint] expected auto, full, hash or none; got \"some\"");
+  }
 }
 
 TEST(Resume, IsReadFromItsNames) {
   EXPECT_EQ(parse_resume("auto"), Resume::automatic);
   EXPECT_EQ(parse_resume("never"), Resume::never);
+  EXPECT_EQ(parse_resume("require"), Resume::must);
   EXPECT_EQ(parse_resume("must"), Resume::must);
   try {
     parse_resume("always");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_STREQ(error.what(), "[--resume] needed auto, never or must; got \"always\"");
+    EXPECT_STREQ(error.what(), "[--resume] expected auto, never or require; got \"always\"");
   }
 }
 

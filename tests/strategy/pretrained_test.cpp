@@ -235,6 +235,24 @@ TEST(Pretrained, TakesACheckpointByAnyOfItsPaths) {
                     HasSubstr("batch_normalization/moving_mean [12] left over"), Not(HasSubstr("--reset-head"))));
 }
 
+TEST(Pretrained, FallsBackToAnUndamagedCheckpoint) {
+  const ScratchDirectory scratch;
+  train(1, plain_network(), small_data().batch(40), {}, saving_to(scratch.path(), 3));
+  const Outcome saved = train(1, plain_network(), small_data().batch(40), {}, saving_to(scratch.path() / "other", 3));
+  const std::filesystem::path newer = scratch.path() / "step-00000004";
+  std::filesystem::copy(scratch.path() / "step-00000003", newer);
+  std::string manifest = contents_of(newer / kManifestName);
+  manifest.replace(manifest.find("\"step\": 3"), 9, "\"step\": 4");
+  manifest.replace(manifest.find("\"sequence\": 1"), 13, "\"sequence\": 2");
+  overwrite(newer / kManifestName, manifest);
+  flip_bit(newer / kModelFile, std::filesystem::file_size(newer / kModelFile) - 1);
+  ASSERT_EQ(list_checkpoints(scratch.path()).front().path, newer);
+  Begun begun(plain_network(), 7);
+  EXPECT_EQ(begun.trainer().initialize_from({.path = scratch.path()}).file,
+            scratch.path() / "step-00000003" / kModelFile);
+  EXPECT_EQ(begun.trainer().parameter_hash(), saved.parameter_hash);
+}
+
 TEST(Pretrained, RefusesADamagedCheckpoint) {
   const ScratchDirectory scratch;
   train(1, plain_network(), small_data().batch(40), {}, saving_to(scratch.path(), 3));

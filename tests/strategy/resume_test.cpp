@@ -75,7 +75,7 @@ TEST(ResumeFrom, AnotherPlaceMixesTheSameSamples) {
     const ScratchDirectory directory;
     train_mixed(saving_to(directory, 4, 8), 0.3);
     EXPECT_THAT(error_of([&] { train_mixed(saving_to(directory, 4, 0), 0.2); }),
-                HasSubstr("(\", mixup 0.3\"); got \", mixup 0.2\"; --resume never starts over"));
+                HasSubstr("(\", mixup 0.3\"); got \", mixup 0.2\"; another --checkpoint-dir starts over"));
     EXPECT_THAT(error_of([&] { train_mixed(saving_to(directory, 4, 0), 0); }), HasSubstr("got \"\""));
     EXPECT_EQ(train_mixed(saving_to(directory, 4, 0), 0.3).parameter_hash, straight.parameter_hash);
   }
@@ -117,13 +117,13 @@ TEST(ResumeFrom, RefusesAnotherBatchSeedOrDataSet) {
   };
   EXPECT_EQ(error(small_data().batch(20), {}),
             fmt::format("[resume] needed the global batch that {} was made with, 40: the position in the data depends "
-                        "on it; got 20; --resume never starts over",
+                        "on it; got 20; another --checkpoint-dir starts over",
                         (directory.path() / "step-00000004").string()));
   EXPECT_THAT(
       error(small_data().batch(40), {}),
       ::testing::AllOf(
           HasSubstr("needed the order of records that"),
-          HasSubstr("was made with, shuffled one by one; got in the order of ids; --resume never starts over")));
+          HasSubstr("was made with, shuffled one by one; got in the order of ids; another --checkpoint-dir starts over")));
   EXPECT_THAT(error(shuffled_data(), {.seed = 2}), HasSubstr("needed the seed that"));
   EXPECT_THAT(error(small_data(500).shuffle().batch(40), {}), HasSubstr("needed the number of records that"));
 }
@@ -144,7 +144,7 @@ TEST(ResumeFrom, RefusesAnOptimizerWithoutSlotsForOneThatHasThem) {
   train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 4));
   const TrainerOptions sgd{.optimizer = model::Sgd{}};
   EXPECT_THAT(error_of([&] { train(1, plain_network(), shuffled_data(), sgd, saving_to(directory, 0, 0)); }),
-              HasSubstr("with slots [m, v]; got one with []; --resume never starts over"));
+              HasSubstr("with slots [m, v]; got one with []; another --checkpoint-dir starts over"));
 }
 
 TEST(ResumeFrom, GivesTheBitsOfAStraightRunWithLayerWiseRates) {

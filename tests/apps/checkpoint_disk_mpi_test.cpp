@@ -1,0 +1,139 @@
+// Trainings whose checkpoints lie on a disk that is slow, full for a while or without locks, and paths of any bytes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/apps/program.h"
+#include "tests/strategy/checkpoint_fixture.h"
+
+namespace lockstep::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using strategy::ScratchDirectory;
+using ::testing::HasSubstr;
+
+class TrainingOnADisk : public ::testing::Test {
+ protected:
+  fs::path run_path() const { return scratch_.path() / "run"; }
+
+  /// A training of a few small steps; the disk_faults of `faults` ("FSYNC_MS=2000") concern paths that contain `under`.
+  std::vector<std::string> train(const std::string& options, const std::string& under,
+                                 const std::vector<std::string>& faults) const {
+    std::vector<std::string> command = {"env", "LD_PRELOAD=" LOCKSTEP_DISK_FAULTS, "LOCKSTEP_DISK_UNDER=" + under};
+    for (const std::string& fault : faults) command.push_back("LOCKSTEP_DISK_" + fault);
+    const std::vector<std::string> program = lockstep(
+        "train --model mlp:8 --data synthetic:4x4x1:4:6400 --global-batch 16 --data-threads 1 --log-format json "
+        "--checkpoint-dir " +
+        run_path().string() + " " + options);
+    command.insert(command.end(), program.begin(), program.end());
+    return command;
+  }
+  bool verifies() const { return run_lockstep("checkpoint verify " + run_path().string()).status == 0; }
+
+  ScratchDirectory scratch_;
+};
+
+TEST_F(TrainingOnADisk, ThatTakesLongerThanTheStallTimeoutEnds) {
+  const Result result = run(mpirun(2, train("--steps 8 --stall-timeout 2", "model.safetensors", {"FSYNC_MS=5000"})));
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_TRUE(verifies());
+}
+
+using LongTrainingOnADisk = TrainingOnADisk;
+
+TEST_F(LongTrainingOnADisk, IsSavedAndRestoredHoweverSlowly) {
+  const Result saved = run(mpirun(2, train("--steps 800 --stall-timeout 3", ".tmp-", {"FSYNC_MS=2000"})));
+  EXPECT_EQ(saved.status, 0) << saved.errors;
+  const Result alone = run(train("--steps 804 --stall-timeout 3", ".tmp-", {"FSYNC_MS=4000"}));
+  EXPECT_EQ(alone.status, 0) << alone.errors;
+  const Result resumed =
+      run(mpirun(2, train("--steps 808 --resume require --stall-timeout 3", ".safetensors", {"READ_MS=1500"})));
+  EXPECT_EQ(resumed.status, 0) << resumed.errors;
+  EXPECT_TRUE(verifies());
+}
+
+TEST_F(TrainingOnADisk, ThatIsFullForAWhileGoesOn) {
+  const fs::path full = scratch_.path() / "full";
+  Process process(train("--steps 2000000 --save-every 50 --keep 2", run_path(), {"FULL=" + full.string()}));
+  ASSERT_TRUE(process.wait_for(R"("event":"checkpoint")"));
+  std::ofstream(full).put('x');
+  // A boundary at which nothing can be saved.
+  const auto newest = [&] { return strategy::list_checkpoints(run_path()).front().step; };
+  std::int64_t before = newest();
+  for (int same = 0; same < 20; ++same) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (newest() != before) same = 0;
+    before = newest();
+  }
+  fs::remove(full);
+  while (newest() == before) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  process.kill(SIGTERM);
+  const Result result = process.finish();
+  EXPECT_EQ(result.status, 128 + SIGTERM) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr(" is not saved; the training goes on and saves again at the next boundary: "));
+  EXPECT_TRUE(verifies());
+}
+
+TEST_F(TrainingOnADisk, ThatIsFullAtTheLastSaveEndsWithThatError) {
+  const fs::path full = scratch_.path() / "full";
+  ASSERT_EQ(run(train("--steps 8", run_path(), {"FULL=" + full.string()})).status, 0);
+  const std::string earlier = strategy::contents_of(run_path() / "step-00000008" / "MANIFEST.json");
+  // Full of the model alone: the small file that is tried at the start has room.
+  std::ofstream(full).put('x');
+  const Result result = run(train("--steps 16", "model.safetensors", {"FULL=" + full.string()}));
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.errors, HasSubstr("No space left on device"));
+  EXPECT_EQ(strategy::contents_of(run_path() / "step-00000008" / "MANIFEST.json"), earlier);
+  EXPECT_TRUE(verifies());
+}
+
+TEST_F(TrainingOnADisk, WithoutLocksRefusesASecondTraining) {
+  const std::string warning = ": its file system has no locks (No locks available); a lease keeps other runs out";
+  Process first(train("--steps 2000000 --save-every 50", run_path(), {"NO_LOCKS=1"}));
+  ASSERT_TRUE(first.wait_for(R"("event":"checkpoint")"));
+  const Result second = run(train("--steps 8 --resume never", run_path(), {"NO_LOCKS=1"}));
+  EXPECT_EQ(second.status, 3);
+  EXPECT_THAT(second.errors, HasSubstr("needed the directory for this run alone; process "));
+  first.kill(SIGTERM);
+  const Result ended = first.finish();
+  EXPECT_EQ(ended.status, 128 + SIGTERM) << ended.errors;
+  EXPECT_THAT(ended.errors, HasSubstr(warning));
+  const Result third = run(train("--steps 8 --resume never", run_path(), {"NO_LOCKS=1"}));
+  EXPECT_EQ(third.status, 0) << third.errors;
+  EXPECT_TRUE(verifies());
+}
+
+TEST_F(TrainingOnADisk, WhosePathsAreAnyBytesIsSavedAndResumed) {
+  const std::string odd = scratch_.path() / "d\xff";
+  fs::create_directory(odd);
+  std::ofstream(odd + "/t.csv") << "size,weight,label\n1,2,plum\n3,4,apple\n5,6,plum\n7,8,apple\n";
+  const std::string train = "train --model mlp:4 --learning-rate 0.01 --data csv:" + odd +
+                            "/t.csv?label=label --global-batch 2 --checkpoint-dir " + odd + "/run ";
+  for (const int ranks : {1, 2}) {
+    for (const std::string& format : {"json", "text"}) {
+      SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, format));
+      const std::string options = " --log-format " + format;
+      const Result first = run(mpirun(ranks, train + "--epochs 1 --resume never" + options));
+      EXPECT_EQ(first.status, 0) << first.errors;
+      const Result resumed = run(mpirun(ranks, train + "--epochs 2 --resume require" + options));
+      EXPECT_EQ(resumed.status, 0) << resumed.errors;
+      EXPECT_THAT(resumed.output + resumed.errors, HasSubstr("step-00000002"));
+      const Result evaluated = run(
+          mpirun(ranks, "evaluate --data csv:" + odd + "/t.csv?label=label --checkpoint " + odd + "/run" + options));
+      EXPECT_EQ(evaluated.status, 0) << evaluated.errors;
+    }
+  }
+  EXPECT_EQ(run_lockstep("checkpoint verify " + odd + "/run").status, 0);
+  EXPECT_EQ(run_lockstep("checkpoint inspect --json " + odd + "/run").status, 0);
+  const Result from = run_lockstep("train --model mlp:4 --data csv:" + odd + "/t.csv?label=label --global-batch 2 " +
+                                   "--epochs 1 --quiet --init-from " + odd + "/run");
+  EXPECT_EQ(from.status, 0) << from.errors;
+}
+
+}  // namespace
+}  // namespace lockstep::apps
