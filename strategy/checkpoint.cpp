@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "device/error.h"
+#include "device/json.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -127,12 +128,12 @@ std::string to_json_text(const TrainingState& state) {
                                        {"loss_scale", state.loss_scale},
                                        {"metrics", state.metrics},
                                        {"configuration", *state.configuration}};
-  return text.dump(2) + "\n";
+  return dump_json(text, 2) + "\n";
 }
 
 TrainingState parse_training_state(const std::string& text, const std::string& where) {
+  const json parsed = parse_json(text, ErrorCategory::checkpoint, where);
   try {
-    const json parsed = json::parse(text);
     TrainingState state;
     parsed.at("step").get_to(state.step);
     parsed.at("epoch").get_to(state.epoch);
