@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/error.h"
+#include "device/json.h"
 #include "strategy/checkpoint_agreement.h"
 #include "strategy/checkpoint_directory.h"
 #include "strategy/local_replicas.h"
@@ -198,9 +199,10 @@ PretrainedWeights initialize_from(LocalReplicas& replicas, const Pretrained& fro
   const auto on_chief = [&]() -> std::string {
     if (!strategy.is_chief()) return {};
     const PretrainedWeights weights = read_pretrained(from, replicas.network(), arrays);
-    return json{{"file", weights.file.string()}, {"kept_head", weights.kept_head}}.dump();
+    return dump_json(json{{"file", weights.file.string()}, {"kept_head", weights.kept_head}});
   };
-  const json told = json::parse(on_every_rank(strategy.ranks(), on_chief).front());
+  const json told =
+      parse_json(on_every_rank(strategy.ranks(), on_chief).front(), ErrorCategory::communication, "pretrained weights");
   strategy.ranks().broadcast(std::as_writable_bytes(arrays.parameters), 0);
   strategy.ranks().broadcast(std::as_writable_bytes(arrays.buffers), 0);
   replicas.spread();
