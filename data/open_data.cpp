@@ -131,6 +131,7 @@ std::optional<std::vector<std::filesystem::path>> described_files(const std::fil
     throw Error(ErrorCategory::data, (directory / kDatasetJson).string(),
                 fmt::format("needed files of the part {}", named), "it names none");
   }
+  require_complete(directory, fmt::format("the part {}", named), part->second);
   std::vector<std::filesystem::path> files;
   for (const std::string& name : part->second.files) files.push_back(directory / name);
   return files;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -14,7 +15,7 @@ using nlohmann::json;
 // Builds the document from the parser's events. The parser keeps its own stack on the heap, so depth costs no stack.
 class Builder : public json::json_sax_t {
  public:
-  explicit Builder(const JsonLimits& limits) : limits_(limits) {}
+  Builder(std::string_view text, const JsonLimits& limits) : text_(text), limits_(limits) {}
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
@@ -37,7 +38,7 @@ class Builder : public json::json_sax_t {
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    return refuse(fmt::format("a syntax error at byte {}", position));
+    return refuse(fmt::format("a syntax error at byte {} ({})", position, place_of(position)));
   }
 
   json take() { return std::move(document_); }
@@ -83,6 +84,14 @@ class Builder : public json::json_sax_t {
     return false;
   }
 
+  /// "line 2, column 5" of the byte that is the `position`-th.
+  std::string place_of(std::size_t position) const {
+    const std::string_view before = text_.substr(0, position);
+    const std::size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
+    return fmt::format("line {}, column {}", std::ranges::count(before, '\n') + 1, before.size() - line_begin);
+  }
+
+  std::string_view text_;
   const JsonLimits& limits_;
   json document_;
   std::vector<json*> open_;
@@ -101,7 +110,7 @@ std::string dump(const Json& value, int indent) {
 json parse_json(std::string_view text, ErrorCategory category, std::string_view where, const JsonLimits& limits) {
   if (text.size() > limits.bytes)
     throw Error(category, where, "expected JSON", fmt::format("got {} bytes, more than {}", text.size(), limits.bytes));
-  Builder builder(limits);
+  Builder builder(text, limits);
   if (!json::sax_parse(text, &builder)) throw Error(category, where, "expected JSON", "got " + builder.refusal());
   return builder.take();
 }

@@ -6,24 +6,15 @@
 #include <limits>
 
 #include "device/error.h"
+#include "device/json.h"
 #include "model/suggestion.h"
 
 namespace lockstep::model {
-namespace {
 
 using nlohmann::json;
 
-// A value as a message shows it: short, and on one line.
-std::string shown(const json& value) {
-  constexpr std::size_t kLongest = 40;
-  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
-}
-
-}  // namespace
-
 JsonObject::JsonObject(const json& object, std::string where) : object_(object), where_(std::move(where)) {
-  if (!object_.is_object()) refuse("needed an object {...}", fmt::format("got {}", shown(object_)));
+  if (!object_.is_object()) refuse("needed an object {...}", fmt::format("got {}", describe_json(object_)));
 }
 
 void JsonObject::refuse(std::string_view needed, std::string_view given) const {
@@ -31,7 +22,7 @@ void JsonObject::refuse(std::string_view needed, std::string_view given) const {
 }
 
 void JsonObject::refuse_value(const char* key, std::string_view needed, const json& given) const {
-  refuse(fmt::format("\"{}\" needs {}", key, needed), fmt::format("got {}", shown(given)));
+  refuse(fmt::format("\"{}\" needs {}", key, needed), fmt::format("got {}", describe_json(given)));
 }
 
 const json* JsonObject::find(const char* key) {
@@ -109,7 +100,7 @@ std::vector<std::int64_t> JsonObject::counts(const char* key) {
   std::vector<std::int64_t> result;
   for (const json& element : value) {
     const auto number = as_count(element);
-    if (!number) refuse_value(key, kNeeded, value);
+    if (!number) refuse_value(key, kNeeded, element);
     result.push_back(*number);
   }
   return result;

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "device/error.h"
+#include "device/json.h"
 #include "model/json_object.h"
 #include "model/layers/layers.h"
 #include "model/suggestion.h"
@@ -188,14 +188,6 @@ class NetworkReader {
   std::map<std::string, NodeId, std::less<>> nodes_;
 };
 
-json parse(std::string_view text, std::string_view source) {
-  try {
-    return json::parse(text);
-  } catch (const json::exception& error) {  // not JSON, or a number beyond what a double holds
-    throw Error(ErrorCategory::input, source, "needed JSON", error.what());
-  }
-}
-
 Shape read_input(JsonObject& object, const DataShape& data) {
   if (!object.has("input")) {
     if (!data.input) object.refuse("needed \"input\", the shape of one sample, such as [28, 28, 1]", "it is not there");
@@ -211,7 +203,7 @@ Shape read_input(JsonObject& object, const DataShape& data) {
 }  // namespace
 
 Network network_from_json(std::string_view text, std::string_view source, const DataShape& data) {
-  const json document = parse(text, source);
+  const json document = parse_json(text, ErrorCategory::input, source);
   JsonObject object(document, std::string(source));
   const std::string name = object.text("name", "network");
   Network network(read_input(object, data), name);
@@ -232,7 +224,13 @@ Network read_network(const std::filesystem::path& file, const DataShape& data) {
   if (std::filesystem::is_directory(file, unknown)) refuse(EISDIR);
   std::ifstream stream(file, std::ios::binary);
   if (!stream) refuse(errno);
-  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  // Not more than parse_json() takes: a pipe or a device may never end.
+  std::string text;
+  std::array<char, 1 << 16> piece{};
+  while (text.size() <= JsonLimits{}.bytes && stream) {
+    stream.read(piece.data(), piece.size());
+    text.append(piece.data(), static_cast<std::size_t>(stream.gcount()));
+  }
   return network_from_json(text, file.string(), data);
 }
 

@@ -1,10 +1,13 @@
 #include "model/parameters.h"
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <memory>
 #include <numeric>
+
+#include "device/error.h"
 
 namespace lockstep::model {
 
@@ -14,6 +17,10 @@ ParameterTable::ParameterTable(std::vector<ParameterInfo> parameters) : entries_
     entry.offset = flat_size_;
     entry.count = static_cast<std::size_t>(model::element_count(entry.shape));
     element_count_ += entry.count;
+    constexpr std::size_t kMaxElements = std::size_t{1} << 58;  // no sum or number of bytes overflows
+    if (entry.count > kMaxElements || element_count_ > kMaxElements)
+      throw Error(ErrorCategory::input, entry.name, fmt::format("expected at most {} parameters", kMaxElements),
+                  fmt::format("got more with shape {}", to_string(entry.shape)));
     flat_size_ += (entry.count + kAlignment - 1) / kAlignment * kAlignment;
   }
 }

@@ -6,6 +6,7 @@
 #include "device/cpu.h"
 #include "device/error.h"
 #include "device/gpu.h"
+#include "device/json.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -38,8 +39,8 @@ DeviceClaim claim_of(const Session& session, std::string_view list) {
 std::vector<DeviceClaim> gather(const Session& session, const DeviceClaim& mine) {
   const nlohmann::json text = {mine.node, mine.host, mine.devices, mine.gpus, mine.no_gpu};
   std::vector<DeviceClaim> claims;
-  for (const std::string& one : session.all_gather(text.dump())) {
-    const nlohmann::json claim = nlohmann::json::parse(one);
+  for (const std::string& one : session.all_gather(dump_json(text))) {
+    const nlohmann::json claim = parse_json(one, ErrorCategory::communication, "device claims");
     claims.push_back({claim[0].get<int>(), claim[1].get<std::string>(), claim[2].get<std::string>(),
                       claim[3].get<std::vector<std::string>>(), claim[4].get<std::string>()});
   }

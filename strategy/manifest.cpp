@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "device/error.h"
+#include "device/json.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -45,16 +46,15 @@ void write_manifest(const std::filesystem::path& directory, const Manifest& mani
   for (const FileDigest& file : manifest.files)
     text["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3_64", hex16(file.xxh3)}});
   HashedFile file(directory / kManifestName);
-  file.write(text.dump(2) + "\n");
+  file.write(dump_json(text, 2) + "\n");
   file.finish();
   sync_directory(directory);
 }
 
 Manifest read_manifest(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / kManifestName;
-  const std::string text = read_small_file(path);
+  const json parsed = parse_json(read_small_file(path), ErrorCategory::checkpoint, path.string());
   try {
-    const json parsed = json::parse(text);
     if (const int format = parsed.at("format"); format != kFormat)
       refuse(path, fmt::format("needed format {}", kFormat),
              fmt::format("it has {}, of another version of Lockstep", format));

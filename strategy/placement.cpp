@@ -11,6 +11,7 @@
 
 #include "device/cpu.h"
 #include "device/gpu.h"
+#include "device/json.h"
 #include "device/numa.h"
 
 namespace lockstep::strategy {
@@ -95,12 +96,13 @@ std::string to_text(const std::vector<Placement>& placements) {
     all.push_back({one.replica, one.rank, one.node, one.host, one.device, one.cores, one.gpu.name, one.gpu.uuid,
                    one.gpu.numa_node, one.gpu.bytes, one.processors, one.numa_nodes, one.local_rank, one.processor_list,
                    one.interface});
-  return all.dump();
+  return dump_json(all);
 }
 
 std::vector<Placement> parse_placements(const std::string& text) {
   std::vector<Placement> placements;
-  for (const auto& one : nlohmann::json::parse(text))
+  const nlohmann::json all = parse_json(text, ErrorCategory::communication, "placements");
+  for (const auto& one : all)
     placements.push_back(
         {.replica = one[0].get<int>(),
          .rank = one[1].get<int>(),

@@ -7,12 +7,13 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "device/error.h"
 #include "device/float16.h"
+#include "device/json.h"
 #include "strategy/file_progress.h"
 
 namespace lockstep::strategy {
@@ -23,6 +24,7 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "tensors are read and written in the processor's byte order");
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr int kMaxHeaderDepth = 8;  // the format has three levels
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr const char* kMetadataKey = "__metadata__";
 
@@ -85,28 +87,24 @@ std::string header_of(std::span<const TensorView* const> order, const TensorMeta
     header[tensor->name] = {{"dtype", type_name(*tensor)}, {"shape", tensor->shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
-  std::string text = header.dump();
+  std::string text = dump_json(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;
 }
 
 // ---- reading
 
-/// JSON in which no object names a key twice: a parser would silently keep one of the two.
+/// The header's JSON. A tensor with four extents has ten values in about 80 bytes, so a header with many more values
+/// for its length is not one of tensors; without the limit it could take 25 times its length of memory.
 json parse_header(const std::filesystem::path& path, std::string_view text) {
-  std::vector<std::set<std::string>> keys;
-  const auto note = [&](int, json::parse_event_t event, json& value) {
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
-      refuse(path, "needed every name once in its header",
-             fmt::format("\"{}\" is there twice", value.get<std::string>()));
-    return true;
-  };
+  constexpr std::size_t kBytesPerValue = 6;
+  constexpr std::size_t kFreeValues = 4096;
+  const JsonLimits limits{
+      .bytes = kMaxHeaderBytes, .depth = kMaxHeaderDepth, .values = kFreeValues + text.size() / kBytesPerValue};
   try {
-    return json::parse(text, note);
-  } catch (const json::exception& error) {
-    refuse(path, "needed a header of JSON", error.what());
+    return parse_json(text, ErrorCategory::checkpoint, path.string(), limits);
+  } catch (const std::bad_alloc&) {
+    refuse(path, "expected memory for the header", fmt::format("got none for its {} bytes", text.size()));
   }
 }
 
@@ -144,7 +142,7 @@ SafetensorsFile::Entry parse_entry(const std::filesystem::path& path, const std:
                            is_list_of_indexes(value["shape"]) && is_list_of_indexes(value["data_offsets"]) &&
                            value["data_offsets"].size() == 2;
   if (!well_formed)
-    refuse(path, fmt::format("needed dtype, shape and data_offsets of \"{}\"", name), value.dump().substr(0, 200));
+    refuse(path, fmt::format("needed dtype, shape and data_offsets of \"{}\"", name), "got " + describe_json(value));
   SafetensorsFile::Entry entry{name, value["dtype"], value["shape"].get<model::Shape>(), value["data_offsets"][0], 0};
   const std::uint64_t end = value["data_offsets"][1];
   const std::uint64_t expected = shape_bytes(path, entry, element_bytes(path, name, entry.type));
@@ -159,7 +157,7 @@ SafetensorsFile::Entry parse_entry(const std::filesystem::path& path, const std:
 TensorMetadata parse_metadata(const std::filesystem::path& path, const json& value) {
   const bool texts =
       value.is_object() && std::all_of(value.begin(), value.end(), [](const json& text) { return text.is_string(); });
-  if (!texts) refuse(path, "needed texts by name in __metadata__", value.dump().substr(0, 200));
+  if (!texts) refuse(path, "needed texts by name in __metadata__", "got " + describe_json(value));
   return value.get<TensorMetadata>();
 }
 
@@ -216,6 +214,7 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path_given)
   if (!header.starts_with('{'))
     refuse(path(), "needed a header that begins with {", fmt::format("\"{}\"", header.substr(0, 1)));
   const json parsed = parse_header(path(), header);
+  header = {};
   for (const auto& [name, value] : parsed.items()) {
     if (name == kMetadataKey) {
       metadata_ = parse_metadata(path(), value);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "allreduce/watch/socket.h"
+#include "device/json.h"
 #include "device/network.h"
 
 namespace lockstep::strategy {
@@ -24,10 +25,10 @@ std::string told_to_mpi() {
 std::string traffic_interface(const Session& session) {
   if (session.nodes() == 1) return "";
   const std::vector<std::string> own = allreduce::host_addresses();
-  const std::vector<std::string> all = session.all_gather(nlohmann::json({session.node(), own}).dump());
+  const std::vector<std::string> all = session.all_gather(dump_json(nlohmann::json({session.node(), own})));
   if (std::string told = told_to_mpi(); !told.empty()) return told;
   for (const std::string& text : all) {
-    const nlohmann::json rank = nlohmann::json::parse(text);
+    const nlohmann::json rank = parse_json(text, ErrorCategory::communication, "network addresses");
     if (rank[0] == session.node()) continue;
     for (const std::string address : rank[1]) {
       // Hosts with bridges for containers all give those the same address, which leads to the own one.

@@ -1,7 +1,6 @@
 #include "allreduce/routes/node_memory.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <optional>
@@ -16,23 +15,26 @@ namespace {
 using device::SharedSegment;
 
 // An id names the descriptor by which others find the segment, and differs from that of every earlier one.
-std::uint64_t make_id(std::uint64_t number, const SharedSegment& segment) {
-  return number << 32 | static_cast<std::uint32_t>(segment.handle().descriptor);
+std::uint64_t make_id(const SharedSegment::Handle& handle) {
+  return std::uint64_t{handle.serial} << 32 | static_cast<std::uint32_t>(handle.descriptor);
 }
 
-std::int32_t descriptor_of(std::uint64_t id) { return static_cast<std::int32_t>(id & 0xffffffffU); }
+SharedSegment::Handle make_handle(const SharedSegment::Owner& owner, std::uint64_t id) {
+  return {owner, static_cast<std::int32_t>(id & 0xffffffffU), static_cast<std::uint32_t>(id >> 32)};
+}
 
 }  // namespace
 
-NodeMemory::NodeMemory(MPI_Comm ranks) : processes_(static_cast<std::size_t>(size_of(ranks))), rank_(rank_in(ranks)) {
-  const std::int32_t mine = ::getpid();
-  MPI_Allgather(&mine, 1, MPI_INT32_T, processes_.data(), 1, MPI_INT32_T, ranks);
+NodeMemory::NodeMemory(MPI_Comm ranks) : owners_(static_cast<std::size_t>(size_of(ranks))), rank_(rank_in(ranks)) {
+  constexpr int kBytes = sizeof(SharedSegment::Owner);
+  const SharedSegment::Owner mine = SharedSegment::this_owner();
+  MPI_Allgather(&mine, kBytes, MPI_BYTE, owners_.data(), kBytes, MPI_BYTE, ranks);
 }
 
 device::Buffer NodeMemory::allocate(const std::shared_ptr<NodeMemory>& self, std::size_t bytes) {
   SharedSegment segment = SharedSegment::create(bytes);
   std::byte* data = segment.data();
-  const std::uint64_t id = make_id(++self->made_, segment);
+  const std::uint64_t id = make_id(segment.handle());
   self->own_[data] = {std::move(segment), id};
   return {data, bytes, device::Device{}, [self](void* memory) { self->own_.erase(static_cast<std::byte*>(memory)); }};
 }
@@ -53,7 +55,7 @@ std::byte* NodeMemory::at(int member, const Place& place) {
   const auto key = std::pair(member, place.segment);
   auto found = mapped_.find(key);
   if (found == mapped_.end()) {
-    const SharedSegment::Handle handle{processes_[static_cast<std::size_t>(member)], descriptor_of(place.segment)};
+    const SharedSegment::Handle handle = make_handle(owners_[static_cast<std::size_t>(member)], place.segment);
     found = mapped_.emplace(key, SharedSegment::open(handle)).first;
   }
   return found->second.data() + place.offset;

@@ -37,9 +37,8 @@ class NodeMemory final : public Addresses {
     std::uint64_t id = 0;
   };
 
-  std::vector<std::int32_t> processes_;  // of all ranks
+  std::vector<device::SharedSegment::Owner> owners_;  // of all ranks
   int rank_;
-  std::uint64_t made_ = 0;
   std::map<std::byte*, Owned> own_;  // by address
   std::map<std::pair<int, std::uint64_t>, device::SharedSegment> mapped_;
 };

@@ -11,6 +11,7 @@
 
 #include "data/record/atomic_file.h"
 #include "device/error.h"
+#include "device/json.h"
 #include "strategy/checkpoint.h"
 #include "strategy/checkpoint_directory.h"
 
@@ -62,7 +63,7 @@ void list_directory(const fs::path& directory, bool json, std::ostream& out) {
   if (!json) fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", "checkpoint", "step", "epoch", "bytes", "state");
   for (const CheckpointInfo& info : found) {
     if (json) {
-      fmt::print(out, "{}\n", describe(info).dump());
+      fmt::print(out, "{}\n", dump_json(describe(info)));
     } else {
       fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", info.path.filename().string(), info.step, info.epoch,
                  info.bytes, state_of(info));
@@ -76,13 +77,12 @@ void list_tensors(const fs::path& path, bool json, std::ostream& out) {
     if (!json) fmt::print(out, "{}: {} tensors\n", name, file.tensors().size());
     for (const auto& tensor : file.tensors()) {
       if (json) {
-        fmt::print(out, "{}\n",
-                   ordered_json{{"file", name},
-                                {"tensor", tensor.name},
-                                {"type", tensor.type},
-                                {"shape", tensor.shape},
-                                {"bytes", tensor.bytes}}
-                       .dump());
+        const ordered_json line = {{"file", name},
+                                   {"tensor", tensor.name},
+                                   {"type", tensor.type},
+                                   {"shape", tensor.shape},
+                                   {"bytes", tensor.bytes}};
+        fmt::print(out, "{}\n", dump_json(line));
       } else {
         fmt::print(out, "  {:<40} {:<5} {:<20} {:>12} bytes\n", tensor.name, tensor.type,
                    model::to_string(tensor.shape), tensor.bytes);
@@ -96,7 +96,8 @@ void inspect_one(const fs::path& path, bool json, std::ostream& out) {
   const std::string state = strategy::read_small_file(state_path);
   const strategy::TrainingState parsed = strategy::parse_training_state(state, state_path);
   if (json) {
-    fmt::print(out, "{}\n", ordered_json::parse(state).dump());
+    // parse_training_state() has accepted it within the limits of parse_json(); this keeps the order of its keys.
+    fmt::print(out, "{}\n", dump_json(ordered_json::parse(state)));
   } else {
     fmt::print(out, "{}: step {}, epoch {}, seed {}, global batch {}, {}\n", path.string(), parsed.step, parsed.epoch,
                parsed.seed, parsed.global_batch, parsed.precision);
@@ -137,7 +138,7 @@ void run_verify(const CheckpointArguments& arguments, std::ostream& out) {
     if (arguments.json) {
       ordered_json line = {{"path", path}, {"sound", damage.empty()}};
       if (!damage.empty()) line["damage"] = damage;
-      fmt::print(out, "{}\n", line.dump());
+      fmt::print(out, "{}\n", dump_json(line));
     } else {
       fmt::print(out, "{}: {}\n", path, damage.empty() ? "sound" : damage);
     }
@@ -160,6 +161,7 @@ fs::path choose(const fs::path& path) {
 void run_export(const CheckpointArguments& arguments, std::ostream& out) {
   const fs::path chosen = choose(arguments.path);
   strategy::check_contents(chosen, strategy::read_manifest(chosen));
+  data::remove_abandoned_temporaries(arguments.output.parent_path(), arguments.output.filename().native());
   const data::InputFile model(chosen / strategy::kModelFile, ErrorCategory::checkpoint);
   data::AtomicFile file(arguments.output, data::Durability::synced, ErrorCategory::checkpoint);
   std::string buffer(1 << 20, '\0');
@@ -169,7 +171,8 @@ void run_export(const CheckpointArguments& arguments, std::ostream& out) {
     bytes += got;
   }
   file.commit();
-  fmt::print(out, "{}: {} bytes from {}\n", arguments.output.string(), bytes, chosen.string());
+  // What is not a file may be the standard output, where a line would spoil the model.
+  if (file.is_atomic()) fmt::print(out, "{}: {} bytes from {}\n", arguments.output.string(), bytes, chosen.string());
 }
 
 using Run = void (*)(const CheckpointArguments&, std::ostream&);

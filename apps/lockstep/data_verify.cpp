@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string_view>
 #include <system_error>
 
 #include "apps/lockstep/data_progress.h"
 #include "data/image/decode_image.h"
+#include "data/record/atomic_file.h"
 #include "data/record/feature_view.h"
 #include "data/record/record_file.h"
 #include "data/record/record_index.h"
@@ -136,6 +138,7 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& argu
       continue;
     }
     for (const auto& [name, part] : *description) {
+      data::require_complete(argument, fmt::format("the part {}", name), part);
       for (const std::string& file : part.files) files.push_back(std::filesystem::path(argument) / file);
     }
   }
@@ -171,13 +174,16 @@ void verify_data(const std::vector<std::string>& arguments, bool decode_images) 
 }
 
 void index_data(const std::vector<std::string>& arguments, const std::filesystem::path& index_dir) {
+  std::set<std::filesystem::path> cleaned;
   for (const auto& path : files_of(arguments)) {
     const auto index_path = data::record_index_path(path, index_dir);
-    if (const auto kept = data::load_record_index(index_path, data::file_stamp(path))) {
+    const data::RecordFile file(path);
+    const auto kept = data::load_record_index(index_path, file.stamp());
+    if (kept && kept->offsets.back() == file.size()) {
       fmt::print("{}: {} records, index up to date\n", path.string(), kept->records());
       continue;
     }
-    const data::RecordFile file(path);
+    if (cleaned.insert(index_path.parent_path()).second) data::remove_abandoned_temporaries(index_path.parent_path());
     const data::RecordIndex index = data::build_record_index(file);
     if (!data::save_record_index(index_path, file.stamp(), index)) {
       throw Error(ErrorCategory::data, index_path.string(),

@@ -33,6 +33,7 @@
 #include "apps/lockstep/terminal.h"
 #include "device/cpu.h"
 #include "device/error.h"
+#include "device/json.h"
 #include "strategy/launcher.h"
 #include "strategy/session.h"
 
@@ -254,9 +255,8 @@ class Examination {
   }
 
   void print() const {
-    using Json = nlohmann::ordered_json;
     if (arguments_.json)
-      fmt::print("{}\n", report_.json(session_.seconds()).dump(-1, ' ', false, Json::error_handler_t::replace));
+      fmt::print("{}\n", dump_json(report_.json(session_.seconds())));
     else
       fmt::print("{}", report_.table(session_.seconds()));
     std::fflush(stdout);

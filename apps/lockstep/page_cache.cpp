@@ -28,7 +28,7 @@ double resident_share(int descriptor, std::size_t size) {
 }  // namespace
 
 double drop_from_page_cache(const std::filesystem::path& file) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     throw Error(ErrorCategory::data, file.string(), "needed a file that can be read",
                 std::generic_category().message(errno));

@@ -32,6 +32,7 @@ std::vector<double> softmax(std::span<const float> logits) {
 
 PredictionFile::PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes)
     : csv_(is_csv(path)), classes_(classes), file_(std::make_unique<data::AtomicFile>(path)) {
+  data::remove_abandoned_temporaries(path.parent_path(), path.filename().native());
   if (csv_) write_header(width);
 }
 

@@ -7,6 +7,8 @@
 
 #include <jerror.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <csetjmp>
@@ -25,6 +27,11 @@ constexpr int kNeighbours = 2;
 
 /// A progressive image may come in any number of scans, and a few bytes suffice for each. Real ones have about ten.
 constexpr int kMaxScans = 500;
+
+/// What libjpeg may allocate where an image may have `pixels`: a progressive one takes all coefficients of the image,
+/// two bytes each. That is 3 bytes a pixel for 4:2:0, as nearly all are, and 6 for 4:4:4, which is refused above two
+/// thirds of `pixels`. The rest is for tables and rows.
+constexpr long max_memory(std::int64_t pixels) { return 4 * pixels + (16L << 20); }
 
 /// libjpeg's report of an error, which leaves libjpeg by longjmp: its C code has no cleanup to skip.
 struct ErrorExit {
@@ -97,6 +104,7 @@ class JpegDecoder::State {
     exit_.manager.error_exit = leave;
     exit_.manager.emit_message = leave_on_warning;
     guard([this] { jpeg_create_decompress(&codec_); });
+    codec_.mem->max_memory_to_use = max_memory(max_pixels);
     source_.init_source = ignore;
     source_.fill_input_buffer = fail_at_end;
     source_.skip_input_data = skip_bytes;
@@ -145,7 +153,12 @@ class JpegDecoder::State {
   template <typename Function>
   void guard(Function function) {
     if (setjmp(exit_.jump) != 0) {
+      const int code = codec_.err->msg_code;
       jpeg_abort_decompress(&codec_);
+      // What it does with more than it may use: it looks for a file to put it in, and has none.
+      if (code == JERR_NO_BACKING_STORE || code == JERR_OUT_OF_MEMORY)
+        throw Error(ErrorCategory::data, "JPEG image",
+                    fmt::format("expected an image that decodes in {} MiB", max_memory(max_pixels_) >> 20), "got more");
       throw_damaged_image(kFormat, exit_.message.data());
     }
     function();

@@ -26,8 +26,9 @@ struct ImageHeader {
   bool operator==(const ImageHeader&) const = default;
 };
 
-/// The most pixels an image may have. A damaged header can announce any size; this bounds what it makes us allocate.
-inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 28;
+/// The most pixels an image may have, 67 million. A damaged header can announce any size; this bounds the memory that
+/// each thread allocates for it: three bytes a pixel, and four more for a progressive JPEG.
+inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
 
 /// Throws the Error (data) for an image of `format` ("JPEG") that its library refuses, with what the library said.
 [[noreturn]] void throw_damaged_image(std::string_view format, std::string_view said);

@@ -5,17 +5,21 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <exception>
+#include <limits>
 #include <optional>
 #include <vector>
 
 #include "data/record/record_frame.h"
 #include "device/error.h"
+#include "device/host_memory.h"
 
 namespace lockstep::data {
 namespace {
 
 constexpr std::size_t kInputBytes = std::size_t{1} << 17;
 constexpr std::size_t kOutputBytes = std::size_t{1} << 16;
+constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
 
 bool begins_as_record(std::string_view head) { return head.size() >= kRecordHeaderBytes && header_intact(head); }
 
@@ -161,12 +165,46 @@ std::unique_ptr<ByteSource> open_bytes(const InputFile& file, Compression compre
 
 namespace {
 
-/// Appends what `source` gives to `bytes`, which hold all that came also where this throws.
-void append_all(ByteSource& source, const InputFile& file, Compression compression, std::string& bytes) {
+/// More than memory can hold. Not a damage: what came before it is not to be taken for the whole.
+class TooLarge final : public Error {
+ public:
+  TooLarge(const InputFile& file, Compression compression, std::uint64_t limit)
+      : Error(ErrorCategory::data, file.path().string(),
+              fmt::format("expected at most {} bytes {}, what the available memory can hold", limit,
+                          compression == Compression::none ? "in the file" : "after decompression"),
+              compression == Compression::none
+                  ? "got more; split the file, or free memory"
+                  : fmt::format("got more from {} bytes of {} data; decompress the file on the disk, split it, or free "
+                                "memory",
+                                file.stamp().size, compression_name(compression))) {}
+};
+
+/// What append_all() may hold. A string that grows is there twice, and its capacity doubles; one whose size is known
+/// before does not grow.
+std::uint64_t memory_limit(Compression compression) {
+  const auto available = static_cast<std::uint64_t>(device::available_host_memory());
+  return compression == Compression::none ? available : available / 3;
+}
+
+void resize(std::string& bytes, std::size_t size, const InputFile& file, Compression compression) {
+  const std::size_t before = bytes.size();
+  try {
+    bytes.resize(size);
+  } catch (const std::exception&) {  // bad_alloc under a limit of the process, or length_error
+    throw TooLarge(file, compression, before);
+  }
+}
+
+/// Appends what `source` gives to `bytes`, up to `count` of them; they hold all that came also where this throws.
+void append_all(ByteSource& source, const InputFile& file, Compression compression, std::uint64_t count,
+                std::uint64_t limit, std::string& bytes) {
   std::size_t step = expected_size(file, compression) + 1;  // one more, so that the end shows in the first step
-  for (;;) {
+  while (bytes.size() < count) {
     const std::size_t done = bytes.size();
-    bytes.resize(done + step);
+    if (done > limit) throw TooLarge(file, compression, limit);
+    const std::uint64_t most = std::min(count, limit < count ? limit + 1 : limit);
+    step = std::min<std::uint64_t>(step, most - done);
+    resize(bytes, done + step, file, compression);
     std::size_t got = 0;
     try {
       got = source.read(bytes.data() + done, step);
@@ -182,16 +220,25 @@ void append_all(ByteSource& source, const InputFile& file, Compression compressi
 
 }  // namespace
 
-std::string read_all(const InputFile& file, Compression compression) {
+std::string read_up_to(const InputFile& file, Compression compression, std::uint64_t count) {
   std::string bytes;
-  append_all(*open_bytes(file, compression), file, compression, bytes);
+  append_all(*open_bytes(file, compression), file, compression, count, memory_limit(compression), bytes);
   return bytes;
 }
 
-WholeOrPart read_what_is_whole(const InputFile& file, Compression compression) {
+std::string read_all(const InputFile& file, Compression compression, std::optional<std::uint64_t> limit) {
+  std::string bytes;
+  append_all(*open_bytes(file, compression), file, compression, kAll, limit.value_or(memory_limit(compression)), bytes);
+  return bytes;
+}
+
+WholeOrPart read_what_is_whole(const InputFile& file, Compression compression, std::optional<std::uint64_t> limit) {
   WholeOrPart result;
   try {
-    append_all(*open_bytes(file, compression), file, compression, result.bytes);
+    append_all(*open_bytes(file, compression), file, compression, kAll, limit.value_or(memory_limit(compression)),
+               result.bytes);
+  } catch (const TooLarge&) {
+    throw;
   } catch (const Error&) {
     result.is_whole = false;
   }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -35,16 +36,22 @@ class ByteSource {
 /// `file` from its beginning, which must outlive the source.
 std::unique_ptr<ByteSource> open_bytes(const InputFile& file, Compression compression);
 
-/// All bytes of a file, inflated. Throws Error (data).
-std::string read_all(const InputFile& file, Compression compression);
+/// All bytes of a file, inflated. Throws Error (data), also for more than `limit` bytes: a small packed file can hold a
+/// thousand times its size. Without a `limit` it is what the available memory can hold.
+std::string read_all(const InputFile& file, Compression compression, std::optional<std::uint64_t> limit = {});
+
+/// The first `count` bytes of a file, inflated; fewer only where it ends. Throws Error (data), also for more than the
+/// available memory can hold.
+std::string read_up_to(const InputFile& file, Compression compression, std::uint64_t count);
 
 /// The same, or, where the packed data are damaged or end too early, the bytes before that and is_whole false.
 struct WholeOrPart {
   std::string bytes;     ///< what came out
   bool is_whole = true;  ///< false where the input was cut off
 };
-/// Inflates a file from its beginning, as far as it goes.
-WholeOrPart read_what_is_whole(const InputFile& file, Compression compression);
+/// Inflates a file from its beginning, as far as it goes. Throws Error (data) for more than `limit` bytes, as
+/// read_all().
+WholeOrPart read_what_is_whole(const InputFile& file, Compression compression, std::optional<std::uint64_t> limit = {});
 
 /// Packs a stream piece by piece. One thread.
 class Deflater {

@@ -1,10 +1,12 @@
 #include "data/record/input_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +18,11 @@ namespace {
 [[noreturn]] void throw_unreadable(const std::filesystem::path& path, int error,
                                    ErrorCategory category = ErrorCategory::data) {
   throw Error(category, path.string(), "needed a file that can be read", std::generic_category().message(error));
+}
+
+std::string_view kind_of(const struct stat& status) {
+  if (S_ISFIFO(status.st_mode)) return "a pipe or FIFO";
+  return S_ISSOCK(status.st_mode) ? "a socket" : "a device";
 }
 
 FileStamp stamp_of(const struct stat& status) {
@@ -32,12 +39,16 @@ FileStamp file_stamp(const std::filesystem::path& path) {
 }
 
 InputFile::InputFile(std::filesystem::path path, ErrorCategory category) : path_(std::move(path)), category_(category) {
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: opening a FIFO would wait for a writer. It does nothing to a regular file.
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor_ < 0) throw_unreadable(path_, errno, category_);
-  if (struct stat status = {}; ::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode)) {
-    close();
-    throw_unreadable(path_, EISDIR, category_);
-  }
+  struct stat status = {};
+  const int error = ::fstat(descriptor_, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
+  if (error == 0 && S_ISREG(status.st_mode)) return;
+  close();
+  if (error != 0) throw_unreadable(path_, error, category_);
+  // Files are read by position, and their size is known before: a pipe can do neither.
+  throw Error(category_, path_.string(), "expected a regular file", fmt::format("got {}", kind_of(status)));
 }
 
 InputFile::InputFile(InputFile&& other) noexcept

@@ -23,7 +23,8 @@ FileStamp file_stamp(const std::filesystem::path& path);
 /// file's name. Several threads may read at once.
 class InputFile {
  public:
-  /// Throws Error where `path` cannot be opened or is a directory. `category` is that of all errors of this file.
+  /// Throws Error where `path` cannot be opened or is no regular file; never waits, not even for the writer of a FIFO.
+  /// `category` is that of all errors of this file.
   explicit InputFile(std::filesystem::path path, ErrorCategory category = ErrorCategory::data);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;

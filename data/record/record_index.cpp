@@ -14,6 +14,7 @@
 #include "data/record/atomic_file.h"
 #include "data/record/crc32c.h"
 #include "data/record/record_frame.h"
+#include "device/json.h"
 
 namespace lockstep::data {
 namespace {
@@ -58,7 +59,7 @@ std::string head_of(const FileStamp& stamp, const RecordIndex& index) {
     head["labels"] = {
         {"feature", index.labels->feature}, {"lowest", index.labels->lowest}, {"highest", index.labels->highest}};
   }
-  return head.dump() + '\n';
+  return dump_json(head) + '\n';
 }
 
 /// Calls use(words) for all offsets in their order, a piece at a time: those of a large file are many.
@@ -99,7 +100,7 @@ struct Head {
 std::optional<Head> read_head(std::string_view bytes, const FileStamp& stamp) {
   const std::size_t line = bytes.find('\n');
   if (line == std::string_view::npos) return std::nullopt;
-  Head head{Json::parse(bytes.substr(0, line)), line + 1};
+  Head head{parse_json(bytes.substr(0, line), ErrorCategory::data, "index"), line + 1};
   const FileStamp made_of = {integer_at(head.fields, "file_size"), integer_at(head.fields, "file_modified_nanos")};
   if (head.fields.at("lockstep_index") != kVersion || made_of != stamp) return std::nullopt;
   return head;
@@ -244,7 +245,8 @@ bool save_record_index(const std::filesystem::path& path, const FileStamp& stamp
       std::error_code ignored;
       std::filesystem::create_directories(path.parent_path(), ignored);
     }
-    AtomicFile file(path, Durability::cached);
+    // Beside the data somebody else may have put a link or a FIFO under this name.
+    AtomicFile file(path, Durability::cached, ErrorCategory::data, Existing::regular_only);
     write_index(file, stamp, index);
     file.commit();
     return true;

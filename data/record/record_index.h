@@ -44,7 +44,8 @@ std::filesystem::path record_index_path(const std::filesystem::path& file, const
 /// The index kept at `path`, if it is whole and was made of a file with this stamp.
 std::optional<RecordIndex> load_record_index(const std::filesystem::path& path, const FileStamp& stamp);
 
-/// Keeps `index` at `path`. False where that cannot be written: an index is worth having, not needed.
+/// Keeps `index` at `path`. False where that cannot be written, or is a link or a special file: an index is worth
+/// having, not needed.
 bool save_record_index(const std::filesystem::path& path, const FileStamp& stamp, const RecordIndex& index);
 
 }  // namespace lockstep::data

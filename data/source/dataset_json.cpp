@@ -9,6 +9,7 @@
 #include "data/record/compression.h"
 #include "data/record/input_file.h"
 #include "device/error.h"
+#include "device/json.h"
 
 namespace lockstep::data {
 namespace {
@@ -18,6 +19,8 @@ using Json = nlohmann::ordered_json;
 constexpr int kVersion = 1;
 
 Json to_json(const PartDescription& part) {
+  // Without what a description needs, so that older versions refuse it too.
+  if (!part.is_complete) return {{"incomplete", true}, {"files", part.files}};
   Json json = {{"records", part.records},
                {"input_feature", part.input_feature},
                {"label_feature", part.label_feature},
@@ -28,15 +31,17 @@ Json to_json(const PartDescription& part) {
   return json;
 }
 
-PartDescription from_json(const Json& json) {
+PartDescription from_json(const nlohmann::json& json) {
   PartDescription part;
+  part.is_complete = !json.value("incomplete", false);
+  json.at("files").get_to(part.files);
+  if (!part.is_complete) return part;
   json.at("records").get_to(part.records);
   json.at("input_feature").get_to(part.input_feature);
   json.at("label_feature").get_to(part.label_feature);
   json.at("shape").get_to(part.shape);
   json.at("classes").get_to(part.classes);
   if (json.contains("class_names")) json.at("class_names").get_to(part.class_names);
-  json.at("files").get_to(part.files);
   return part;
 }
 
@@ -47,20 +52,27 @@ bool PartDescription::fits(const PartDescription& other) const {
          classes == other.classes;
 }
 
+void require_complete(const std::filesystem::path& directory, std::string_view what, const PartDescription& part) {
+  if (part.is_complete) return;
+  throw Error(ErrorCategory::data, (directory / kDatasetJson).string(),
+              fmt::format("expected a complete conversion of {}", what),
+              "got one that was interrupted while it replaced files; run lockstep data convert --overwrite again");
+}
+
 std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / kDatasetJson;
   if (std::error_code ignored; !std::filesystem::exists(path, ignored)) return std::nullopt;
-  const std::string text = read_all(InputFile(path), Compression::none);
+  // One byte more than parse_json() takes is enough to refuse the rest.
+  const std::string text = read_up_to(InputFile(path), Compression::none, JsonLimits{}.bytes + 1);
+  const nlohmann::json json = parse_json(text, ErrorCategory::data, path.string());
   try {
-    const Json json = Json::parse(text);
-    if (json.at("lockstep_dataset") != kVersion) {
+    if (const nlohmann::json& version = json.at("lockstep_dataset"); version != kVersion)
       throw Error(ErrorCategory::data, path.string(), fmt::format("needed \"lockstep_dataset\": {}", kVersion),
-                  fmt::format("it is {}", json.at("lockstep_dataset").dump()));
-    }
+                  fmt::format("it is {}", describe_json(version)));
     DatasetDescription parts;
     for (const auto& [name, part] : json.at("parts").items()) parts[name] = from_json(part);
     return parts;
-  } catch (const Json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCategory::data, path.string(), "needed a description as `lockstep data convert` writes it",
                 error.what());
   }
@@ -72,7 +84,7 @@ void write_dataset_part(const std::filesystem::path& directory, const std::strin
   parts[part] = description;
   Json json = {{"lockstep_dataset", kVersion}, {"parts", Json::object()}};
   for (const auto& [name, each] : parts) json["parts"][name] = to_json(each);
-  write_file_atomically(directory / kDatasetJson, json.dump(2) + "\n");
+  write_file_atomically(directory / kDatasetJson, dump_json(json, 2) + "\n");
 }
 
 }  // namespace lockstep::data

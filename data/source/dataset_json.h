@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::data {
@@ -21,6 +22,9 @@ struct PartDescription {
   std::vector<std::int64_t> shape;            ///< [H, W, C], or the sizes of another kind of sample
   std::int64_t classes = 0;                   ///< number of classes; 0 for a regression
   std::vector<std::string> class_names = {};  ///< by number; empty where they are not known
+  /// False from the time when a conversion begins to replace the files until it has replaced them all. Where that was
+  /// interrupted, some files are old and others new: only `files` is known then.
+  bool is_complete = true;
 
   /// Whether records of both can stand in one data set: the same features, shape and classes.
   bool fits(const PartDescription& other) const;
@@ -31,10 +35,15 @@ struct PartDescription {
 /// {...}}}.
 using DatasetDescription = std::map<std::string, PartDescription>;
 
+/// Throws Error (data) that names the dataset.json of `directory` and `what`, such as "the part train", unless `part`
+/// is complete.
+void require_complete(const std::filesystem::path& directory, std::string_view what, const PartDescription& part);
+
 /// Of `directory`; nullopt where it has no dataset.json. Throws Error (data) for one that cannot be understood.
 std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path& directory);
 
-/// Sets one part, keeping the others that are there. Throws Error (data).
+/// Sets one part, keeping the others that are there; the file is on the disk when the call returns. Throws Error
+/// (data).
 void write_dataset_part(const std::filesystem::path& directory, const std::string& part,
                         const PartDescription& description);
 

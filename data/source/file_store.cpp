@@ -91,6 +91,7 @@ void FileStore::check(const std::string& header) const {
 }
 
 void FileStore::create(const std::string& header) {
+  remove_abandoned_temporaries(path_.parent_path(), path_.filename().native());
   // Not of the category data: a full disk says nothing about the records.
   writer_.emplace(path_, Durability::cached, ErrorCategory::output);
   const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";

@@ -53,13 +53,15 @@ std::span<const std::uint8_t> IdxArray::elements() const {
 
 IdxArray read_idx(const std::filesystem::path& file) {
   const InputFile input(file);
-  std::array<char, 2> head = {};
-  input.read_at(0, head.data(), head.size());
-  const bool packed = head[0] == '\x1f' && head[1] == '\x8b';
-  IdxArray array;
-  array.file = read_all(input, packed ? Compression::gzip : Compression::none);
+  std::array<char, 2> magic = {};
+  input.read_at(0, magic.data(), magic.size());
+  const bool packed = magic[0] == '\x1f' && magic[1] == '\x8b';
+  const Compression compression = packed ? Compression::gzip : Compression::none;
 
-  const auto header = array.elements();  // all bytes, until the header is known
+  // The header says how long the file is. It is read first: a packed file of another length can be anything.
+  constexpr std::size_t kMaxHeaderBytes = 4 + 4 * 255;
+  const std::string head = read_up_to(input, compression, kMaxHeaderBytes);
+  const std::span header(reinterpret_cast<const std::uint8_t*>(head.data()), head.size());
   if (header.size() < 4)
     fail(file, "needed an IDX header of 4 bytes and 4 for each dimension",
          fmt::format("the file has {} bytes", header.size()));
@@ -67,25 +69,29 @@ IdxArray read_idx(const std::filesystem::path& file) {
     fail(file, "needed an IDX file of unsigned bytes (magic number 0x000008..)",
          fmt::format("its magic number is 0x{:02x}{:02x}{:02x}{:02x}", header[0], header[1], header[2], header[3]));
   }
-  const std::size_t header_bytes = 4 + 4 * std::size_t{header[3]};
-  if (header.size() < header_bytes) {
-    fail(file, fmt::format("needed {} header bytes for {} dimensions", header_bytes, header[3]),
+  IdxArray array;
+  array.header_bytes = 4 + 4 * std::size_t{header[3]};
+  if (header.size() < array.header_bytes) {
+    fail(file, fmt::format("needed {} header bytes for {} dimensions", array.header_bytes, header[3]),
          fmt::format("truncated: the file has {} bytes", header.size()));
   }
   std::uint64_t count = 1;
-  const auto data_bytes = header.size() - header_bytes;
-  for (std::size_t at = 4; at < header_bytes; at += 4) {
+  for (std::size_t at = 4; at < array.header_bytes; at += 4) {
     const std::uint32_t extent = (std::uint32_t{header[at]} << 24) | (std::uint32_t{header[at + 1]} << 16) |
                                  (std::uint32_t{header[at + 2]} << 8) | header[at + 3];
     array.shape.push_back(extent);
     if (__builtin_mul_overflow(count, extent, &count))
       count = std::numeric_limits<std::uint64_t>::max();  // fits no file
   }
-  if (header_bytes == 4 || count != data_bytes) {
+  std::uint64_t size = 0;  // and one more, which must not be there
+  if (__builtin_add_overflow(count, array.header_bytes + 1, &size)) size = std::numeric_limits<std::uint64_t>::max();
+  array.file = read_up_to(input, compression, size);
+  const std::uint64_t data_bytes = array.file.size() - array.header_bytes;
+  if (array.shape.empty() || count != data_bytes) {
     fail(file, fmt::format("needed {} bytes of data for [{}]", count, fmt::join(array.shape, ", ")),
-         fmt::format("{}{} bytes follow the header", data_bytes < count ? "truncated: " : "", data_bytes));
+         data_bytes < count ? fmt::format("truncated: {} bytes follow the header", data_bytes)
+                            : fmt::format("at least {} bytes follow the header", data_bytes));
   }
-  array.header_bytes = header_bytes;
   return array;
 }
 

@@ -137,6 +137,7 @@ std::optional<PartDescription> find_description(const std::vector<std::filesyste
     if (is_new) directory->second = parts_by_file(file.parent_path());
     const auto part = directory->second.find(file.filename().string());
     if (part == directory->second.end()) continue;
+    require_complete(file.parent_path(), file.filename().string(), part->second);
     if (found && !found->fits(part->second)) {
       throw Error(ErrorCategory::data, file.string(),
                   fmt::format("needed the features, shape and classes of {}", files.front().string()),

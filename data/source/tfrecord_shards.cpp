@@ -1,9 +1,12 @@
 #include "data/source/tfrecord_shards.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -11,6 +14,7 @@
 #include "data/image/decode_image.h"
 #include "data/order/batch_split.h"
 #include "data/order/permutation.h"
+#include "data/record/atomic_file.h"
 #include "data/record/example.h"
 #include "data/record/tfrecord_writer.h"
 #include "device/error.h"
@@ -149,6 +153,36 @@ class SampleEncoder {
   std::vector<float> features_;
 };
 
+/// Brings the names in `directory` to the disk, so that a power failure cannot keep a later change and lose an earlier.
+void sync_directory(const std::filesystem::path& directory) {
+  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool failed = descriptor < 0 || (::fsync(descriptor) != 0 && errno != EINVAL);  // EINVAL: no such call there
+  const int error = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (failed)
+    throw Error(ErrorCategory::data, directory.string(), "expected a directory that can be synced",
+                std::generic_category().message(error));
+}
+
+/// Gives the shards their names. Until all have theirs, dataset.json says that the part is incomplete: whoever is
+/// interrupted in between leaves no mixture of old and new shards that reads as one data set.
+void publish_shards(const ShardOptions& options, const std::vector<std::filesystem::path>& old_shards,
+                    const std::vector<std::unique_ptr<TFRecordWriter>>& writers, const PartDescription& part) {
+  PartDescription incomplete;
+  incomplete.files = part.files;
+  incomplete.is_complete = false;
+  for (const auto& shard : old_shards) incomplete.files.push_back(shard.filename().string());
+  write_dataset_part(options.directory, options.part, incomplete);
+  sync_directory(options.directory);
+  for (const auto& writer : writers) writer->publish();
+  for (const auto& old_shard : old_shards)
+    if (std::find(part.files.begin(), part.files.end(), old_shard.filename().string()) == part.files.end())
+      std::filesystem::remove(old_shard);
+  sync_directory(options.directory);
+  write_dataset_part(options.directory, options.part, part);
+  sync_directory(options.directory);
+}
+
 std::unique_ptr<TFRecordWriter> write_shard(const RecordSource& source, const ShardOptions& options, int shard,
                                             const Progress& progress) {
   SampleEncoder encoder(source, options);
@@ -171,6 +205,7 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
   check_options(source, options);
   prepare_directory(options);
   check_class_names(options, source.class_names());
+  remove_abandoned_temporaries(options.directory);
   const auto old_shards = existing_shards(options);
   if (!old_shards.empty() && !options.overwrite) {
     throw Error(ErrorCategory::input, options.directory.string(),
@@ -189,13 +224,7 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
     writers.push_back(write_shard(source, options, shard, progress));
     part.files.push_back(shard_name(options, shard));
   }
-  for (const auto& writer : writers) writer->publish();
-  write_dataset_part(options.directory, options.part, part);
-  for (const auto& old_shard : old_shards) {
-    if (std::find(part.files.begin(), part.files.end(), old_shard.filename().string()) == part.files.end()) {
-      std::filesystem::remove(old_shard);
-    }
-  }
+  publish_shards(options, old_shards, writers, part);
   return part;
 }
 

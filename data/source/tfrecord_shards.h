@@ -37,10 +37,11 @@ struct ShardOptions {
 using Progress = std::function<void(std::int64_t records)>;
 
 /// Writes all records of `source` (which has classes), cut into shards whose sizes differ by one at most, and
-/// dataset.json beside them. The files get their names when all of them are whole, and dataset.json comes last, so a
-/// failure leaves the directory as it was. Throws Error (data) where something cannot be written; and where another
-/// part of the directory has other names of classes; Error (input) where the directory has shards of this part already
-/// and `overwrite` is not set.
+/// dataset.json beside them. The files get their names when all of them are whole, so a failure before that leaves the
+/// directory as it was; one that interrupts the renaming leaves a dataset.json that says so, which readers refuse.
+/// Removes the temporary files of conversions that were killed. Throws Error (data) where something cannot be written;
+/// and where another part of the directory has other names of classes; Error (input) where the directory has shards of
+/// this part already and `overwrite` is not set.
 PartDescription write_shards(const RecordSource& source, const ShardOptions& options, const Progress& progress = {});
 
 }  // namespace lockstep::data

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <system_error>
 #include <utility>
 
+#include "data/record/atomic_file.h"
 #include "data/source/tfrecord_schema.h"
 #include "device/error.h"
 
@@ -178,9 +180,12 @@ std::int64_t TFRecordSource::count_classes(const std::string& label_feature) {
 
 /// Once, when all is known: replacing a file just written makes some file systems wait for the disk.
 void TFRecordSource::keep_indexes() {
+  std::set<std::filesystem::path> cleaned;
   for (Shard& shard : shards_) {
     if (shard.state != IndexState::new_or_changed) continue;
-    save_record_index(record_index_path(shard.path, index_dir_), shard.stamp, shard.index);
+    const auto path = record_index_path(shard.path, index_dir_);
+    if (cleaned.insert(path.parent_path()).second) remove_abandoned_temporaries(path.parent_path());
+    save_record_index(path, shard.stamp, shard.index);
     shard.state = IndexState::kept;
   }
 }

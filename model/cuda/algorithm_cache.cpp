@@ -4,13 +4,35 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <utility>
 
+#include "device/json.h"
+
 namespace lockstep::model::cuda {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kMaxBytes = std::size_t{16} << 20;  // a line of a hundred bytes for each convolution
+
+/// Null where the file is no JSON: the cache is made again then.
+nlohmann::json read_json(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::error_code failed;
+  if (const auto size = fs::file_size(file, failed); failed || size > kMaxBytes) return nullptr;
+  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  try {
+    return parse_json(text, ErrorCategory::input, file.string());
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
 
 AlgorithmCache::AlgorithmCache(fs::path file) : file_(std::move(file)) { read(); }
 
@@ -31,8 +53,7 @@ void AlgorithmCache::add(const std::string& convolution, const ConvolutionAlgori
 void AlgorithmCache::read() {
   std::error_code failed;
   if (file_.empty() || !fs::is_regular_file(file_, failed)) return;
-  std::ifstream stream(file_);
-  const auto all = nlohmann::json::parse(stream, nullptr, false);
+  const auto all = read_json(file_);
   if (!all.is_object()) return;
   for (const auto& [name, one] : all.items()) {
     if (!one.is_array() || one.size() != 3 || !one[0].is_number_integer() || !one[1].is_number_integer() ||
@@ -47,12 +68,15 @@ void AlgorithmCache::write() const {
   nlohmann::json all = nlohmann::json::object();
   for (const auto& [name, one] : known_) all[name] = {one.number, one.math, one.workspace_bytes};
   std::error_code failed;
+  // A link or a special file under the name is not replaced.
+  const fs::file_status there = fs::symlink_status(file_, failed);
+  if (fs::exists(there) && !fs::is_regular_file(there)) return;
   fs::create_directories(file_.parent_path(), failed);
   // Threads have their process's number in common, and hosts that share a file system may have the same numbers.
   std::random_device random;
   const fs::path mine = fmt::format("{}.{:08x}{:08x}", file_.string(), random(), random());
   std::ofstream stream(mine);
-  stream << all.dump(1) << '\n';
+  stream << dump_json(all, 1) << '\n';
   stream.close();
   if (stream) fs::rename(mine, file_, failed);
   if (!stream || failed) fs::remove(mine, failed);

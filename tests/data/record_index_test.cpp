@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 
@@ -83,6 +84,23 @@ TEST_F(RecordIndexTest, FindsRecordsOfAllSizesAroundItsWindow) {
       EXPECT_EQ(file.record(i, index.offsets[at], index.length(i), window), records[at]) << "record " << i;
     }
   }
+}
+
+TEST_F(RecordIndexTest, IsNotWrittenThroughALinkBesideTheFile) {
+  write_records(path_, {"zero", "one"});
+  write_bytes(directory_ / "victim", "old");
+  std::filesystem::create_symlink(directory_ / "victim", index_path_);
+  EXPECT_EQ(open().records(), 2);
+  EXPECT_EQ(read_bytes(directory_ / "victim"), "old");
+  EXPECT_TRUE(std::filesystem::is_symlink(index_path_));
+}
+
+TEST_F(RecordIndexTest, OfAnUnknownKindIsNotWaitedFor) {
+  write_records(path_, {"zero", "one"});
+  ASSERT_EQ(::mkfifo(index_path_.c_str(), 0600), 0);
+  EXPECT_EQ(open().records(), 2);
+  EXPECT_FALSE(save_record_index(index_path_, file_stamp(path_), open()));
+  EXPECT_TRUE(std::filesystem::is_fifo(index_path_));
 }
 
 TEST_F(RecordIndexTest, OfAnEmptyFileHasNoRecords) {

@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 
 #include "data/dataset.h"
 #include "data/source/csv_source.h"
@@ -34,11 +38,14 @@ TEST(DatasetJson, NamesWhatItCannotUnderstand) {
     return data_error_of([&] { read_dataset_json(directory.path()); });
   };
   const std::string where = "[" + (directory / "dataset.json").string() + "] ";
-  EXPECT_THAT(message("{"), HasSubstr(where + "needed a description as `lockstep data convert` writes it; "));
+  EXPECT_THAT(message("{"), HasSubstr(where + "expected JSON; got a syntax error at byte 2"));
   EXPECT_THAT(message("{}"), HasSubstr("lockstep_dataset"));
   EXPECT_EQ(message(R"({"lockstep_dataset": 2})"), where + "needed \"lockstep_dataset\": 1; it is 2");
   EXPECT_THAT(message(R"({"lockstep_dataset": 1, "parts": {"train": {"records": "many"}}})"),
               HasSubstr("needed a description"));
+  const std::string nested = std::string(100'000, '[') + std::string(100'000, ']');
+  EXPECT_EQ(message("{\"lockstep_dataset\": " + nested + "}"),
+            where + "expected JSON; got more than 64 levels of arrays and objects");
 }
 
 class ShardsTest : public ::testing::Test {
@@ -154,6 +161,53 @@ TEST_F(ShardsTest, NeedADirectoryThatCanBeMade) {
   options_.part = "a/b";
   EXPECT_EQ(input_error_of([&] { write_shards(source_, options_); }),
             "[shards] needed a part name that can begin a file name; \"a/b\" was given");
+}
+
+/// As after a crash or a power failure between two renames: the first shard is new and the second old.
+TEST_F(ShardsTest, AnInterruptedReplacementIsNotReadAsOneDataSet) {
+  const SyntheticSource larger{{{2, 2, 1}, 3, 2000, 1, "train"}};
+  options_.shards = 2;
+  write_shards(source_, options_);
+  options_.overwrite = true;
+  const auto second = options_.directory / "train-00001-of-00002.tfrecord";
+  const std::string first_before = read_bytes(options_.directory / "train-00000-of-00002.tfrecord");
+  // A directory under its name keeps the second shard from being renamed, once it is written.
+  const auto block = [&](std::int64_t records) {
+    if (records < 2000) return;
+    std::filesystem::rename(second, directory_ / "old");
+    std::filesystem::create_directories(second / "not_empty");
+  };
+  EXPECT_THAT(data_error_of([&] { write_shards(larger, options_, block); }), HasSubstr("needed to write the file"));
+  std::filesystem::remove_all(second);
+  std::filesystem::rename(directory_ / "old", second);
+  ASSERT_NE(read_bytes(options_.directory / "train-00000-of-00002.tfrecord"), first_before);
+
+  const std::string refusal =
+      "; got one that was interrupted while it replaced files; run lockstep data convert --overwrite again";
+  const std::string where =
+      "[" + (options_.directory / "dataset.json").string() + "] expected a complete conversion of ";
+  EXPECT_EQ(data_error_of([&] { Dataset::from_tfrecords((options_.directory / "train-*").string()); }),
+            where + "train-00000-of-00002.tfrecord" + refusal);
+  EXPECT_EQ(data_error_of([&] { open_data(options_.directory.string()); }), where + "the part train" + refusal);
+
+  write_shards(larger, options_);
+  EXPECT_EQ(open_data(options_.directory.string()).size(), 2000);
+}
+
+TEST_F(ShardsTest, RemoveWhatAKilledConversionLeft) {
+  std::filesystem::create_directories(options_.directory);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    write_shards(SyntheticSource{{{2, 2, 1}, 3, 2000, 1, "train"}}, options_, [](std::int64_t) { ::raise(SIGKILL); });
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  ASSERT_EQ(names_in(options_.directory).size(), 1u);
+  write_shards(source_, options_);
+  EXPECT_THAT(names_in(options_.directory), ElementsAre("dataset.json", "train-00000-of-00001.tfrecord"));
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "device/error.h"
+
 namespace lockstep::fuzz {
 
 using Bytes = std::span<const std::uint8_t>;
@@ -14,8 +16,18 @@ using Bytes = std::span<const std::uint8_t>;
 /// anything else that leaves it, and any finding of a sanitizer, is a bug.
 void read_untrusted(Bytes bytes);
 
-/// The same; an Error (data) ends here. Any other kind of error is a bug too: the bytes are to blame and not the user's
-/// command line.
+/// Calls `function`; an Error of `category` ends here. For readers of files that are no data.
+template <typename Function>
+void tolerate(ErrorCategory category, Function function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    if (error.category() != category) throw;
+  }
+}
+
+/// read_untrusted(bytes); an Error (data) ends here. Any other kind of error is a bug too: the bytes are to blame and
+/// not the user's command line.
 void try_untrusted(Bytes bytes);
 
 inline std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }

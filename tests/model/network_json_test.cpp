@@ -137,7 +137,7 @@ TEST(NetworkJson, RefusesMissingKeysAndWrongTypes) {
   EXPECT_THAT(refusal(R"({"type": "dense", "units": -3})"), HasSubstr("got -3"));
   EXPECT_THAT(refusal(R"({"type": "dense", "units": 99999999999})"), HasSubstr("got 99999999999"));
   EXPECT_THAT(refusal(R"({"type": "conv2d", "filters": 2, "kernel": [3]})"),
-              HasSubstr("\"kernel\" needs a whole number above 0, or [height, width]; got [3]"));
+              HasSubstr("\"kernel\" needs a whole number above 0, or [height, width]; got an array of 1"));
   EXPECT_THAT(refusal(R"({"type": "conv2d", "filters": 2, "kernel": 1, "use_bias": 1})"),
               HasSubstr("\"use_bias\" needs true or false; got 1"));
   EXPECT_THAT(refusal(R"({"type": "dropout", "rate": "half"})"), HasSubstr("\"rate\" needs a number; got \"half\""));
@@ -148,7 +148,7 @@ TEST(NetworkJson, RefusesMissingKeysAndWrongTypes) {
               HasSubstr("\"inputs\" needs at least one name; got none"));
   EXPECT_THAT(refusal(R"("flatten")"), HasSubstr("[net.json: layer 0] needed an object {...}; got \"flatten\""));
   EXPECT_THAT(input_error_of([] { network_from_json(R"({"input": [28, 0], "layers": []})", "n"); }),
-              HasSubstr("\"input\" needs a list of whole numbers above 0; got [28,0]"));
+              HasSubstr("\"input\" needs a list of whole numbers above 0; got 0"));
   EXPECT_THAT(input_error_of([] { network_from_json(R"({"input": [28], "layers": []})", "n"); }),
               HasSubstr("\"layers\" needs a list of at least one layer; got none"));
 }
@@ -181,12 +181,18 @@ TEST(NetworkJson, SaysWhichLayerOfTheFileDoesNotFit) {
 
 TEST(NetworkJson, ShowsWhereTheTextIsNotJson) {
   EXPECT_THAT(input_error_of([] { network_from_json("{\"input\": [28,\n 28,,]}", "net.json"); }),
-              ::testing::AllOf(HasSubstr("[net.json] needed JSON; "), HasSubstr("line 2, column 5")));
+              ::testing::AllOf(HasSubstr("[net.json] expected JSON; "), HasSubstr("line 2, column 5")));
   for (const char* text : {"", "{", "\"\xff\"", "[1e999]", "{\"input\": [1]} {}"})
-    EXPECT_THAT(input_error_of([&] { network_from_json(text, "net.json"); }), HasSubstr("[net.json] needed JSON; "))
+    EXPECT_THAT(input_error_of([&] { network_from_json(text, "net.json"); }), HasSubstr("[net.json] expected JSON; "))
         << text;
   EXPECT_THAT(input_error_of([] { network_from_json("[]", "net.json"); }),
-              HasSubstr("[net.json] needed an object {...}; got []"));
+              HasSubstr("[net.json] needed an object {...}; got an array of 0"));
+}
+
+TEST(NetworkJson, RefusesDescriptionsThatNestWithoutRecursion) {
+  const std::string nested = "{\"layers\":" + std::string(200'000, '[') + std::string(200'000, ']') + "}";
+  EXPECT_EQ(input_error_of([&] { network_from_json(nested, "net.json"); }),
+            "[net.json] expected JSON; got more than 64 levels of arrays and objects");
 }
 
 TEST(ReadNetwork, ReadsAFileAndNamesIt) {

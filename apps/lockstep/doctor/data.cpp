@@ -23,7 +23,7 @@ constexpr double kSlowRead = 50;  // MB/s
 
 /// Why `file` cannot be read; empty where it can. `megabytes_per_second` is measured where it is not null.
 std::string read_file(const fs::path& file, double* megabytes_per_second) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return std::strerror(errno);
   std::string buffer(std::size_t{1} << 20, '\0');
   const std::size_t limit = megabytes_per_second == nullptr ? 1 : kRead;

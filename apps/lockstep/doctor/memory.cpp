@@ -31,19 +31,11 @@ std::string given_of(const Error& error) {
   return middle == std::string::npos ? text : text.substr(middle + 2);
 }
 
-/// Says whose memory it is: a process number may mean another process in a container, and mapping that one's memory
-/// would succeed.
-std::string signature(int rank, const std::string& host) {
-  return fmt::format("lockstep doctor rank {} {}", rank, host);
-}
-
-/// Why this rank cannot see `place`'s memory; empty where it can.
-std::string look_at(const OfferedSegment& offered, const Place& place) {
+/// Why this rank cannot see the memory; empty where it can.
+std::string look_at(const OfferedSegment& offered) {
   try {
-    const SharedSegment seen = SharedSegment::open({offered.process, offered.descriptor});
-    const std::string expected = signature(place.rank, place.host);
-    if (seen.size() > expected.size() && std::memcmp(seen.data(), expected.data(), expected.size()) == 0) return "";
-    return fmt::format("process {} is another one here", offered.process);
+    SharedSegment::open({{offered.pid_namespace, offered.nonce, offered.process}, offered.descriptor, offered.serial});
+    return "";
   } catch (const Error& error) {
     return given_of(error);
   }
@@ -52,7 +44,7 @@ std::string look_at(const OfferedSegment& offered, const Place& place) {
 void look_at_others(const Place& mine, const Reports<OfferedSegment>& offers, MemoryFacts& facts) {
   for (const auto& [place, offered] : offers.answered) {
     if (place.node != mine.node || place.rank == mine.rank || !offered.failure.empty()) continue;
-    const std::string why = look_at(offered, place);
+    const std::string why = look_at(offered);
     if (why.empty()) continue;
     if (facts.why.empty()) facts.why = why;
     facts.unseen.push_back(place.rank);
@@ -112,11 +104,10 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
   SharedSegment mine;  // until the others have looked
   OfferedSegment offered;
   try {
-    const std::string text = signature(ranks.mine().rank, ranks.mine().host);
-    mine = SharedSegment::create(text.size() + 1);
-    std::memcpy(mine.data(), text.data(), text.size());
-    offered.process = mine.handle().process;
-    offered.descriptor = mine.handle().descriptor;
+    mine = SharedSegment::create(1);
+    const SharedSegment::Handle handle = mine.handle();
+    offered = {
+        handle.owner.process, handle.owner.pid_namespace, handle.owner.nonce, handle.descriptor, handle.serial, {}};
   } catch (const Error& error) {
     offered.failure = given_of(error);
   }

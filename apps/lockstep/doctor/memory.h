@@ -1,6 +1,7 @@
 // Whether the ranks of a host see each other's memory, and how much of it there is.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -13,10 +14,14 @@ namespace lockstep::apps::doctor {
 /// Memory of one rank that others try to find.
 struct OfferedSegment {
   std::int32_t process = 0;
+  std::uint64_t pid_namespace = 0;
+  std::array<std::uint64_t, 2> nonce = {};
   std::int32_t descriptor = -1;
+  std::uint32_t serial = 0;
   std::string failure = {};  ///< why there is none; empty where there is
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(OfferedSegment, process, descriptor, failure)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(OfferedSegment, process, pid_namespace, nonce, descriptor, serial,
+                                              failure)
 };
 
 struct MemoryFacts {

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "device/cpu.h"
+#include "device/json.h"
 
 namespace lockstep::apps::doctor {
 
 Ranks::Ranks(strategy::Session& session) : session_(session) {
   const Place mine{session.rank(), session.node(), session.local_rank(), device::host_name()};
-  for (const std::string& text :
-       gather("places", nlohmann::json(mine).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)))
-    places_.push_back(nlohmann::json::parse(text).get<Place>());
+  for (const std::string& text : gather("places", dump_json(nlohmann::json(mine))))
+    places_.push_back(parse_json(text, ErrorCategory::communication, "places").get<Place>());
 }
 
 std::chrono::milliseconds Ranks::limit(std::chrono::milliseconds least) const {

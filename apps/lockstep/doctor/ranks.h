@@ -17,6 +17,7 @@
 
 #include "allreduce/activity.h"
 #include "apps/lockstep/doctor/finding.h"
+#include "device/json.h"
 #include "strategy/session.h"
 
 namespace lockstep::apps::doctor {
@@ -113,10 +114,10 @@ class Ranks {
     // Facts are objects; a text in their place says why there are none.
     const nlohmann::json text = mine.facts ? nlohmann::json(*mine.facts) : nlohmann::json(mine.why_none);
     // What the system calls things need not be UTF-8.
-    const auto all = gather(check, text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    const auto all = gather(check, dump_json(text));
     Reports<Facts> reports;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const nlohmann::json facts = nlohmann::json::parse(all[i]);
+      const nlohmann::json facts = parse_json(all[i], ErrorCategory::communication, check);
       if (facts.is_string())
         reports.missing.push_back({places_[i], facts.get<std::string>()});
       else

@@ -128,6 +128,42 @@ TEST(JpegDecoder, RefusesMorePixelsThanAllowed) {
   JpegDecoder(110).open(bytes);
 }
 
+/// `bytes` of a JPEG with other extents in its header.
+Bytes with_extents(Bytes bytes, int height, int width) {
+  for (std::size_t i = 0; i + 8 < bytes.size(); ++i) {
+    if (bytes[i] != 0xff || (bytes[i + 1] != 0xc0 && bytes[i + 1] != 0xc2)) continue;  // SOF0, SOF2
+    bytes[i + 5] = static_cast<std::uint8_t>(height >> 8);
+    bytes[i + 6] = static_cast<std::uint8_t>(height & 0xff);
+    bytes[i + 7] = static_cast<std::uint8_t>(width >> 8);
+    bytes[i + 8] = static_cast<std::uint8_t>(width & 0xff);
+    return bytes;
+  }
+  ADD_FAILURE() << "no frame";
+  return bytes;
+}
+
+TEST(JpegDecoder, RefusesMorePixelsThanTheDefault) {
+  const Bytes bytes = with_extents(encode_jpeg(smooth_image(16, 16).view(), {.progressive = true}), 16384, 16384);
+  EXPECT_LT(bytes.size(), 2000u);
+  JpegDecoder decoder;
+  EXPECT_EQ(data_error_of([&] { decoder.open(bytes); }),
+            "[JPEG image] needed at most 67108864 pixels; the header announces 16384 x 16384");
+}
+
+/// The coefficients of a progressive image are all in memory: six bytes a pixel at 4:4:4.
+TEST(JpegDecoder, LimitsTheMemoryOfAProgressiveImage) {
+  const JpegStyle style = {.color = JpegColor::ycc_444, .progressive = true};
+  const Bytes bytes = with_extents(encode_jpeg(smooth_image(16, 16).view(), style), 8000, 8000);
+  JpegDecoder decoder;
+  Image memory;
+  decoder.open(bytes);
+  EXPECT_EQ(data_error_of([&] { decoder.decode(3, memory); }),
+            "[JPEG image] expected an image that decodes in 272 MiB; got more");
+  const Bytes sound = encode_jpeg(smooth_image(16, 16).view(), style);
+  decoder.open(sound);
+  EXPECT_EQ(decoder.decode(3, memory).width, 16) << "the decoder is as good as before";
+}
+
 TEST(JpegDecoder, RefusesPixelsThatLibjpegOnlyWarnsOf) {
   Bytes bytes = encode_jpeg(noisy_image(16, 16).view());
   bytes.erase(bytes.end() - 40, bytes.end() - 2);
