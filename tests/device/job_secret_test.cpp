@@ -47,7 +47,7 @@ class SecretFile : public ::testing::Test {
 };
 
 TEST_F(SecretFile, IsReadWithoutTheEndOfItsLine) {
-  write(std::string(kText) + "\n", 0600);
+  write(fmt::format("{}\n", kText), 0600);
   EXPECT_EQ(find_job_secret(path().c_str(), "another secret of 16 bytes")->text(), kText);
   std::filesystem::create_symlink("secret", path("link"));
   EXPECT_EQ(find_job_secret(path("link").c_str(), nullptr)->text(), kText);

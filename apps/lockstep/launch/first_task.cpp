@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "allreduce/watch/token.h"
 #include "apps/lockstep/launch/agent.h"
 #include "device/cpu.h"
 #include "device/error.h"
+#include "device/job_secret.h"
 #include "device/network.h"
 
 namespace lockstep::apps::launch {
@@ -73,7 +73,7 @@ FirstTask::FirstTask(const LaunchOptions& options, const strategy::Task& task)
     : options_(options),
       task_(task),
       meeting_(task.ranks > 1 ? task.meeting.port : std::uint16_t{0}),
-      token_(allreduce::random_token()) {
+      token_(device::JobSecret::draw().text()) {
   allow_connections(task.ranks);
   Arrival mine = describe_this_task(task, options.job, options.host);
   mine.port = meeting_.port();
