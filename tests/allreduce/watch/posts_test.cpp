@@ -259,6 +259,12 @@ TEST_F(Posts, DropStrangers) {
   EXPECT_FALSE(center_->beat(1, {inside(8, 3, 0)}, kBuckets)) << "and the job goes on";
 }
 
+TEST_F(Posts, ListenWhereTheyAreToldTo) {
+  start(2);
+  std::string why;
+  EXPECT_FALSE(connect_to("127.0.0.2", center_->invitation().endpoints.front().port, kSoon, why).is_open());
+}
+
 TEST_F(Posts, ForgetWhoSaysNothing) {
   start(2);
   std::string why;
