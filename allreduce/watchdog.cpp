@@ -198,9 +198,10 @@ Watchdog::Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, Watchd
   std::unique_ptr<Center> center;
   std::string error;
   std::string mine;
+  const std::vector<std::string> addresses = addresses_for_ranks(ranks);
   try {
     if (rank == 0) {
-      center = std::make_unique<Center>(size, options.host, options.stall_timeout, options.heartbeat);
+      center = std::make_unique<Center>(size, options.host, options.stall_timeout, options.heartbeat, addresses);
       mine = write_invitation(center->invitation());
     }
   } catch (const Error& caught) {

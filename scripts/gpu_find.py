@@ -16,7 +16,7 @@ BUILD = FOLDER / "build"
 LOCKSTEP = BUILD / "apps" / "lockstep" / "lockstep"
 # A header of each library that CMake asks for; MPI is looked for by its compiler.
 HEADERS = ["eigen3/Eigen/Core", "CLI/CLI.hpp", "oneapi/dnnl/dnnl.hpp", "nlohmann/json.hpp", "spdlog/spdlog.h", "fmt/format.h", "zlib.h",
-           "isa-l.h", "xxhash.h", "protozero/pbf_reader.hpp", "Random123/philox.h", "gtest/gtest.h", "gmock/gmock.h",
+           "openssl/hmac.h", "isa-l.h", "xxhash.h", "protozero/pbf_reader.hpp", "Random123/philox.h", "gtest/gtest.h", "gmock/gmock.h",
            "google/protobuf/message.h"]
 TRIPLE = f"{platform.machine()}-linux-gnu"
 

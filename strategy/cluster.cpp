@@ -9,11 +9,15 @@
 #include <nlohmann/json.hpp>
 
 #include "device/error.h"
+#include "device/json.h"
 
 namespace lockstep::strategy {
 namespace {
 
 using nlohmann::json;
+
+// A cluster of a hundred thousand addresses.
+constexpr JsonLimits kLimits{.bytes = std::size_t{16} << 20, .depth = 8, .values = 200'000};
 
 constexpr std::array kTaskTypes{TaskType::chief, TaskType::worker, TaskType::ps, TaskType::evaluator};
 
@@ -24,23 +28,24 @@ constexpr std::array kTaskTypes{TaskType::chief, TaskType::worker, TaskType::ps,
 TaskType parse_task_type(const std::string& name) {
   for (const TaskType type : kTaskTypes)
     if (to_string(type) == name) return type;
-  refuse("needed tasks of type chief, worker, ps or evaluator", fmt::format("got \"{}\"", name));
+  refuse("needed tasks of type chief, worker, ps or evaluator", "got " + describe_json(name));
 }
 
 std::vector<std::string> parse_addresses(const std::string& type, const json& list) {
   const bool texts = list.is_array() && std::all_of(list.begin(), list.end(), [](const json& address) {
                        return address.is_string() && !address.get_ref<const std::string&>().empty();
                      });
-  if (!texts) refuse(fmt::format("needed a list of addresses \"host:port\" for {}", type), "got " + list.dump());
+  if (!texts)
+    refuse(fmt::format("needed a list of addresses \"host:port\" for {}", type), "got " + describe_json(list));
   return list.get<std::vector<std::string>>();
 }
 
 /// An integer, or its decimal text, which launch scripts write as often.
 int parse_index(const json& index) {
-  const std::string text = index.is_string() ? index.get<std::string>() : index.dump();
+  const std::string text = index.is_string() ? index.get<std::string>() : describe_json(index);
   constexpr std::size_t kMaxDigits = 9;
   if (text.empty() || text.size() > kMaxDigits || text.find_first_not_of("0123456789") != std::string::npos)
-    refuse("needed a task index from 0", "got " + index.dump());
+    refuse("needed a task index from 0", "got " + describe_json(index));
   return std::stoi(text);
 }
 
@@ -62,15 +67,11 @@ std::string to_string(TaskType type) {
 
 std::optional<Cluster> Cluster::parse(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return std::nullopt;
-  json config;
-  try {
-    config = json::parse(text);
-  } catch (const json::parse_error& error) {
-    refuse("needed JSON", error.what());
-  }
-  if (!config.is_object()) refuse("needed an object with \"cluster\" and \"task\"", "got " + config.dump());
+  const json config = parse_json(text, ErrorCategory::input, "TF_CONFIG", kLimits);
+  if (!config.is_object()) refuse("needed an object with \"cluster\" and \"task\"", "got " + describe_json(config));
   const json jobs = config.value("cluster", json::object());
-  if (!jobs.is_object()) refuse("needed a \"cluster\" that lists addresses by type of task", "got " + jobs.dump());
+  if (!jobs.is_object())
+    refuse("needed a \"cluster\" that lists addresses by type of task", "got " + describe_json(jobs));
   if (jobs.empty()) return std::nullopt;
 
   Cluster cluster;
@@ -82,7 +83,7 @@ std::optional<Cluster> Cluster::parse(std::string_view text) {
   const json task = config.value("task", json());
   if (!task.is_object() || !task.contains("type") || !task["type"].is_string() || !task.contains("index"))
     refuse("needed a \"task\" with \"type\" and \"index\" beside the cluster",
-           task.is_null() ? "there is none" : "got " + task.dump());
+           task.is_null() ? "there is none" : "got " + describe_json(task));
   cluster.type_ = parse_task_type(task["type"]);
   cluster.index_ = parse_index(task["index"]);
   if (!cluster.tasks_.contains(cluster.type_))

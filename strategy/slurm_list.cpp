@@ -10,10 +10,15 @@
 namespace lockstep::strategy {
 namespace {
 
-constexpr int kMostHosts = 100000;  // more is a slip of the pen
+// More in one list is a slip of the pen. Brackets multiply, so the whole of the list is counted.
+constexpr std::size_t kMostHosts = 100000;
+constexpr std::size_t kLongestName = 255;
+constexpr std::size_t kMostDigits = 9;
 
 [[noreturn]] void refuse(std::string_view needed, std::string_view list) {
-  throw Error(ErrorCategory::input, "launch", needed, fmt::format("got \"{}\"", list));
+  constexpr std::size_t kShown = 200;
+  throw Error(ErrorCategory::input, "launch", needed,
+              fmt::format("got \"{}{}\"", list.substr(0, kShown), list.size() > kShown ? "…" : ""));
 }
 
 [[noreturn]] void refuse_hosts(std::string_view list) {
@@ -51,23 +56,37 @@ std::vector<std::string> range_of(std::string_view range, std::string_view list)
   const std::string_view last = dash == std::string_view::npos ? first : range.substr(dash + 1);
   const auto from = number(first);
   const auto to = number(last);
-  if (!from || !to || *to < *from || *to - *from >= kMostHosts) refuse_hosts(list);
+  if (!from || !to || *to < *from || first.size() > kMostDigits || static_cast<std::size_t>(*to - *from) >= kMostHosts)
+    refuse_hosts(list);
   std::vector<std::string> numbers;
   for (int value = *from; value <= *to; ++value) numbers.push_back(fmt::format("{:0{}}", value, first.size()));
   return numbers;
 }
 
-/// What one part stands for: text with any number of brackets in it.
-std::vector<std::string> expand(std::string_view part, std::string_view list) {
-  const std::size_t open = part.find('[');
-  if (open == std::string_view::npos) return {std::string(part)};
-  const std::size_t close = part.find(']');
-  std::vector<std::string> all;
-  for (const std::string_view range : parts_of(part.substr(open + 1, close - open - 1)))
-    for (const std::string& value : range_of(range, list))
-      for (const std::string& rest : expand(part.substr(close + 1), list))
-        all.push_back(std::string(part.substr(0, open)) + value + rest);
-  return all;
+/// What one part stands for: text with any number of brackets in it. At most `most` names.
+std::vector<std::string> expand(std::string_view part, std::string_view list, std::size_t most) {
+  std::vector<std::string> names = {""};
+  const auto append = [&](const std::vector<std::string>& ends) {
+    if (names.size() * ends.size() > most) refuse_hosts(list);
+    std::vector<std::string> longer;
+    for (const std::string& name : names)
+      for (const std::string& end : ends) longer.push_back(name + end);
+    if (longer.front().size() > kLongestName) refuse_hosts(list);
+    names = std::move(longer);
+  };
+  for (std::size_t open = part.find('['); open != std::string_view::npos; open = part.find('[')) {
+    const std::size_t close = part.find(']');
+    append({std::string(part.substr(0, open))});
+    std::vector<std::string> values;
+    for (const std::string_view range : parts_of(part.substr(open + 1, close - open - 1))) {
+      for (std::string& value : range_of(range, list)) values.push_back(std::move(value));
+      if (values.size() > most) refuse_hosts(list);
+    }
+    append(values);
+    part.remove_prefix(close + 1);
+  }
+  append({std::string(part)});
+  return names;
 }
 
 }  // namespace
@@ -75,8 +94,8 @@ std::vector<std::string> expand(std::string_view part, std::string_view list) {
 std::vector<std::string> expand_slurm_hosts(std::string_view list) {
   std::vector<std::string> hosts;
   for (const std::string_view part : parts_of(list)) {
-    if (part.empty()) refuse_hosts(list);
-    for (std::string& host : expand(part, list)) hosts.push_back(std::move(host));
+    if (part.empty() || hosts.size() >= kMostHosts) refuse_hosts(list);
+    for (std::string& host : expand(part, list, kMostHosts - hosts.size())) hosts.push_back(std::move(host));
   }
   return hosts;
 }
@@ -88,12 +107,12 @@ std::vector<int> expand_slurm_counts(std::string_view list) {
     int times = 1;
     if (const std::size_t open = part.find("(x"); open != std::string_view::npos) {
       const auto given = part.back() == ')' ? number(part.substr(open + 2, part.size() - open - 3)) : std::nullopt;
-      if (!given || *given > kMostHosts) refuse(needed, list);
+      if (!given || *given < 1) refuse(needed, list);
       times = *given;
       part = part.substr(0, open);
     }
     const auto count = number(part);
-    if (!count) refuse(needed, list);
+    if (!count || counts.size() + static_cast<std::size_t>(times) > kMostHosts) refuse(needed, list);
     counts.insert(counts.end(), static_cast<std::size_t>(times), *count);
   }
   return counts;

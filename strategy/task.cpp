@@ -18,6 +18,7 @@ namespace {
 constexpr int kFirstPort = 15000;
 constexpr int kPorts = 15000;
 constexpr unsigned char kDelete = 0x7f;
+constexpr int kMostTasks = 1'000'000;  // more is a slip of the pen, and would take all memory
 
 [[noreturn]] void refuse(std::string_view needed, std::string_view given) {
   throw Error(ErrorCategory::input, "launch", needed, given);
@@ -47,7 +48,7 @@ std::optional<Task> of_plain_variables(const Environment& environment) {
   // One of them alone has other meanings elsewhere.
   if (!is_set(environment, "RANK") || !is_set(environment, "WORLD_SIZE")) return std::nullopt;
   Task task{.source = "RANK and WORLD_SIZE"};
-  task.ranks = number(environment, "WORLD_SIZE", 1);
+  task.ranks = number(environment, "WORLD_SIZE", 1, kMostTasks);
   task.rank = number(environment, "RANK", 0, task.ranks - 1);
   if (is_set(environment, "LOCAL_WORLD_SIZE"))
     task.local_ranks = number(environment, "LOCAL_WORLD_SIZE", 1, task.ranks);
@@ -91,8 +92,10 @@ std::vector<std::string> hosts_of_step(const std::vector<std::string>& hosts, co
     return {};
   const std::vector<int> counts = expand_slurm_counts(text(environment, "SLURM_STEP_TASKS_PER_NODE"));
   std::vector<std::string> all;
-  for (std::size_t i = 0; i < std::min(hosts.size(), counts.size()); ++i)
+  for (std::size_t i = 0; i < std::min(hosts.size(), counts.size()); ++i) {
+    if (all.size() + static_cast<std::size_t>(counts[i]) > static_cast<std::size_t>(tasks)) return {};
     all.insert(all.end(), static_cast<std::size_t>(counts[i]), hosts[i]);
+  }
   return all.size() == static_cast<std::size_t>(tasks) ? all : std::vector<std::string>{};
 }
 
@@ -100,7 +103,7 @@ std::optional<Task> of_slurm(const Environment& environment) {
   // A batch script has SLURM_PROCID too, but it is no task of a step.
   if (!is_set(environment, "SLURM_PROCID") || !is_set(environment, "SLURM_STEP_NUM_TASKS")) return std::nullopt;
   Task task{.source = "srun"};
-  task.ranks = number(environment, "SLURM_STEP_NUM_TASKS", 1);
+  task.ranks = number(environment, "SLURM_STEP_NUM_TASKS", 1, kMostTasks);
   task.rank = number(environment, "SLURM_PROCID", 0, task.ranks - 1);
   task.job = name_in_slurm(environment);
   if (is_set(environment, "SLURM_JOB_ID"))

@@ -32,6 +32,7 @@ summary_row("protozero" "${protozero_version}" "tf.train.Example, TensorBoard ev
 summary_row("zlib" "${ZLIB_VERSION_STRING}" "gzip and zlib files")
 summary_row("libjpeg-turbo" "${LIBJPEG_VERSION}" "JPEG images")
 summary_row("libpng" "${PNG_VERSION_STRING}" "PNG images")
+summary_row("libcrypto" "${OPENSSL_VERSION}" "the secret with which processes of a job know each other")
 summary_row("xxHash" "${XXHASH_VERSION}" "hashes of parameters and checkpoints")
 summary_row("Random123" "found" "counter-based random numbers")
 summary_row("nlohmann-json" "${nlohmann_json_VERSION}" "models, events, checkpoints as JSON")

@@ -6,16 +6,13 @@
 #include <span>
 #include <utility>
 
-#include "allreduce/watch/token.h"
-
 namespace lockstep::allreduce {
 namespace {
 
 using Kind = Message::Kind;
 using Link = RankView::Link;
 
-constexpr double kStrangersPatience = 5;  // seconds to say who one is
-constexpr std::size_t kMostStrangers = 256;
+constexpr double kHelloPatience = 5;  // seconds to say who one is
 
 std::optional<Finding> loud(const std::optional<Verdict>& verdict) {
   if (!verdict) return std::nullopt;
@@ -24,16 +21,26 @@ std::optional<Finding> loud(const std::optional<Verdict>& verdict) {
 
 }  // namespace
 
-Center::Center(int ranks, std::string host, double stall_timeout, double heartbeat)
+Center::Center(int ranks, std::string host, double stall_timeout, double heartbeat,
+               const std::vector<std::string>& addresses)
     : peers_(static_cast<std::size_t>(ranks)), views_(static_cast<std::size_t>(ranks)) {
   views_.front().host = host;
   for (RankView& view : std::span(views_).subspan(1)) view.host = "?";
+  const auto secret = device::JobSecret::draw();
   invitation_ = {
-      .token = random_token(), .host = std::move(host), .stall_timeout = stall_timeout, .heartbeat = heartbeat};
+      .secret = secret.text(), .host = std::move(host), .stall_timeout = stall_timeout, .heartbeat = heartbeat};
   if (ranks == 1) return;
-  listener_.emplace();
-  invitation_.port = listener_->port();
-  invitation_.addresses = host_addresses();
+  std::vector<Listener> listeners;
+  for (const std::string& address : addresses) {
+    listeners.emplace_back(address, std::uint16_t{0});
+    invitation_.endpoints.push_back({.address = address, .port = listeners.back().port()});
+  }
+  if (addresses.empty()) {
+    listeners.emplace_back();
+    for (const std::string& address : host_addresses())
+      if (!is_loopback(address)) invitation_.endpoints.push_back({.address = address, .port = listeners.back().port()});
+  }
+  pending_.emplace(std::move(listeners), secret, kWatchPurpose);
 }
 
 int Center::reported() const {
@@ -42,14 +49,14 @@ int Center::reported() const {
 }
 
 void Center::add_interests(std::vector<pollfd>& interests) const {
-  if (listener_) interests.push_back({.fd = listener_->descriptor(), .events = POLLIN, .revents = 0});
-  for (const Stranger& stranger : strangers_) interests.push_back(stranger.connection.interest());
+  if (pending_) pending_->add_interests(interests, now_);
+  for (const Newcomer& newcomer : newcomers_) interests.push_back(newcomer.connection.interest());
   for (const Peer& peer : peers_)
     if (peer.connection) interests.push_back(peer.connection->interest());
 }
 
 std::optional<Finding> Center::receive(double now) {
-  accept(now);
+  now_ = now;
   greet(now);
   bool lost = false;
   for (std::size_t rank = 1; rank < peers_.size(); ++rank)
@@ -57,33 +64,29 @@ std::optional<Finding> Center::receive(double now) {
   return lost ? signs_of_life() : std::nullopt;
 }
 
-void Center::accept(double now) {
-  if (!listener_) return;
-  for (FileDescriptor socket = listener_->accept(); socket.is_open(); socket = listener_->accept())
-    if (strangers_.size() < kMostStrangers)
-      strangers_.push_back({.connection = Connection(std::move(socket)), .since = now});
-}
-
 void Center::greet(double now) {
-  std::erase_if(strangers_, [&](Stranger& stranger) {
-    return admit(stranger, now) || !stranger.connection.is_open() || now - stranger.since > kStrangersPatience;
+  if (!pending_) return;
+  for (FileDescriptor& socket : pending_->advance(now))
+    newcomers_.push_back({.connection = Connection(std::move(socket)), .since = now});
+  std::erase_if(newcomers_, [&](Newcomer& newcomer) {
+    return admit(newcomer, now) || !newcomer.connection.is_open() || now - newcomer.since > kHelloPatience;
   });
 }
 
-/// Whether the stranger was a rank of this job and is a stranger no more.
-bool Center::admit(Stranger& stranger, double now) {
-  const std::vector<Message> messages = stranger.connection.receive();
+/// Whether the newcomer was a rank that is missing, and is a newcomer no more.
+bool Center::admit(Newcomer& newcomer, double now) {
+  const std::vector<Message> messages = newcomer.connection.receive();
   if (messages.empty()) return false;
   const auto hello = messages.front().kind == Kind::hello ? read_hello(messages.front().body) : std::nullopt;
   const auto rank = hello ? static_cast<std::size_t>(hello->rank) : 0;
-  if (!hello || hello->token != invitation_.token || rank < 1 || rank >= peers_.size() ||
-      views_[rank].link != Link::connected || !views_[rank].replicas.empty()) {
-    stranger.connection.close("a stranger");
+  if (!hello || rank < 1 || rank >= peers_.size() || views_[rank].link != Link::connected ||
+      !views_[rank].replicas.empty()) {
+    newcomer.connection.close("no rank that is missing");
     return false;
   }
   // A rank that has not reported yet may come again, over another address.
   Peer& peer = peers_[rank];
-  peer.connection.emplace(std::move(stranger.connection));
+  peer.connection.emplace(std::move(newcomer.connection));
   peer.connection->send({.kind = Kind::welcome});
   peer.connection->send({.kind = Kind::beat, .body = write_beat(views_.front().replicas)});
   views_[rank].host = hello->host;

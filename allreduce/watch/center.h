@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "allreduce/watch/authentication.h"
 #include "allreduce/watch/connection.h"
 #include "allreduce/watch/judgement.h"
 #include "allreduce/watch/post.h"
@@ -13,9 +14,10 @@ namespace lockstep::allreduce {
 
 class Center final : public Post {
  public:
-  /// `ranks` of the job, itself included; 1: nobody else, and no connection. Throws Error (communication) where it
-  /// cannot listen.
-  Center(int ranks, std::string host, double stall_timeout, double heartbeat);
+  /// `ranks` of the job, itself included; 1: nobody else, and no connection. `addresses`: of this host, numeric, where
+  /// it listens; none: at all. Throws Error (communication) where it cannot listen.
+  Center(int ranks, std::string host, double stall_timeout, double heartbeat,
+         const std::vector<std::string>& addresses = {"127.0.0.1"});
 
   /// For the other ranks.
   const Invitation& invitation() const { return invitation_; }
@@ -31,7 +33,8 @@ class Center final : public Post {
   void say_goodbye(bool after_error, std::chrono::milliseconds limit) override;
 
  private:
-  struct Stranger {
+  /// Somebody who knows the job's secret, and has not said which rank it is.
+  struct Newcomer {
     Connection connection;
     double since = 0;
   };
@@ -40,18 +43,18 @@ class Center final : public Post {
     double heard_at = 0;
   };
 
-  void accept(double now);
   void greet(double now);
-  bool admit(Stranger& stranger, double now);
+  bool admit(Newcomer& newcomer, double now);
   bool hear(int rank, double now);
   void take(int rank, const Message& message, double now);
   std::optional<Finding> signs_of_life() const;
   std::vector<Connection*> connections();
   bool is_ending(double now) const { return now < ending_until_; }
 
-  std::optional<Listener> listener_;
   Invitation invitation_;
-  std::vector<Stranger> strangers_;
+  std::optional<PendingConnections> pending_;
+  double now_ = 0;  // of the last call
+  std::vector<Newcomer> newcomers_;
   std::vector<Peer> peers_;      // element r is for rank r; that of rank 0 stays empty
   std::vector<RankView> views_;  // of all ranks
   std::vector<std::string> buckets_;

@@ -41,26 +41,17 @@ void Connection::flush() {
 }
 
 std::vector<Message> Connection::receive() {
-  std::array<char, 4096> piece{};
+  std::array<char, 65536> piece{};
   std::string over;
-  while (is_open() && over.empty()) {
+  if (is_open()) {
     const ssize_t got = recv(socket_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
-    if (got > 0) {
-      incoming_.append(piece.data(), static_cast<std::size_t>(got));
-      // Bounds memory against a stranger who never stops; what is left is read the next time.
-      if (incoming_.size() > 2 * kLongestBody) break;
-    } else if (got == 0) {
-      over = "its connection closed";
-    } else if (would_wait()) {
-      break;
-    } else {
-      over = "its connection broke: " + std::generic_category().message(errno);
-    }
+    if (got > 0) reader_.add({piece.data(), static_cast<std::size_t>(got)});
+    if (got == 0) over = "its connection closed";
+    if (got < 0 && !would_wait()) over = "its connection broke: " + std::generic_category().message(errno);
   }
   std::vector<Message> messages;
-  bool broken = false;
-  while (auto message = take_message(incoming_, broken)) messages.push_back(std::move(*message));
-  if (broken) over = "it sent what is no message";
+  while (auto message = reader_.next()) messages.push_back(std::move(*message));
+  if (reader_.is_broken()) over = "it sent what is no message";
   if (!over.empty()) close(std::move(over));
   return messages;
 }

@@ -25,7 +25,7 @@ class Connection {
   void flush();
   bool is_flushed() const { return outgoing_.empty(); }
 
-  /// All messages that have arrived, in order. Finds out whether the other end has closed.
+  /// What has arrived, in order, out of at most 64 KiB: poll for more. Finds out whether the other end has closed.
   std::vector<Message> receive();
   bool is_open() const { return socket_.is_open(); }
   /// Why it is not open, for people: "its connection closed".
@@ -37,7 +37,7 @@ class Connection {
 
  private:
   FileDescriptor socket_;
-  std::string incoming_;
+  MessageReader reader_;
   std::string outgoing_;
   bool deaf_ = false;  // the other end takes nothing any more; there may still be something to read
   std::string reason_;

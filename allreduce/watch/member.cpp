@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "allreduce/watch/authentication.h"
 #include "device/error.h"
 
 namespace lockstep::allreduce {
@@ -33,10 +34,10 @@ bool is_welcomed(Connection& connection, milliseconds limit) {
   }
 }
 
-std::optional<Connection> knock(const std::string& address, const Hello& hello, std::uint16_t port, milliseconds limit,
-                                std::string& why) {
-  FileDescriptor socket = connect_to(address, port, limit, why);
-  if (!socket.is_open()) return std::nullopt;
+std::optional<Connection> knock(const Endpoint& endpoint, const Hello& hello, const device::JobSecret& secret,
+                                milliseconds limit, std::string& why) {
+  FileDescriptor socket = connect_to(endpoint.address, endpoint.port, limit, why);
+  if (!socket.is_open() || !authenticate(socket, secret, kWatchPurpose, limit, why)) return std::nullopt;
   Connection connection(std::move(socket));
   connection.send({.kind = Kind::hello, .body = write_hello(hello)});
   if (is_welcomed(connection, limit)) return connection;
@@ -45,21 +46,28 @@ std::optional<Connection> knock(const std::string& address, const Hello& hello, 
 }
 
 Connection reach(const Hello& hello, const Invitation& invitation) {
+  const device::JobSecret secret(invitation.secret, "watchdog");
   std::vector<std::string> tried;
   for (const milliseconds limit : kPatience) {
     tried.clear();
-    for (const std::string& address : invitation.addresses) {
-      if (is_loopback(address) && hello.host != invitation.host) continue;
+    for (const Endpoint& endpoint : invitation.endpoints) {
       std::string why;
-      if (auto connection = knock(address, hello, invitation.port, limit, why)) return std::move(*connection);
-      tried.push_back(fmt::format("{} ({})", address, why));
+      if (auto connection = knock(endpoint, hello, secret, limit, why)) return std::move(*connection);
+      tried.push_back(fmt::format("{} port {} ({})", endpoint.address, endpoint.port, why));
     }
   }
   throw Error(ErrorCategory::communication, "watchdog",
               fmt::format("needed a TCP connection from rank {} (host {}) to rank 0 (host {})", hello.rank, hello.host,
                           invitation.host),
-              fmt::format("tried port {} of {}", invitation.port,
-                          tried.empty() ? "no address" : fmt::format("{}", fmt::join(tried, ", "))));
+              fmt::format("tried {}", tried.empty() ? "no address" : fmt::format("{}", fmt::join(tried, ", "))));
+}
+
+/// What all ranks of the job know and nobody can guess, without telling the secret.
+std::string name_of_job(const Invitation& invitation) {
+  std::string name;
+  for (const std::uint8_t byte : device::JobSecret(invitation.secret, "watchdog").mac("name of the job"))
+    name += fmt::format("{:02x}", byte);
+  return name;
 }
 
 }  // namespace
@@ -67,12 +75,12 @@ Connection reach(const Hello& hello, const Invitation& invitation) {
 Member::Member(int rank, std::string host, const Invitation& invitation)
     : rank_(rank),
       host_(std::move(host)),
-      job_(invitation.token),
+      job_(name_of_job(invitation)),
       stall_timeout_(invitation.stall_timeout),
       // Rank 0 judges first: it knows more.
       grace_(2 * invitation.heartbeat + 1) {
   rank_zero_.host = invitation.host;
-  connection_ = reach({.token = invitation.token, .rank = rank, .host = host_}, invitation);
+  connection_ = reach({.rank = rank, .host = host_}, invitation);
 }
 
 void Member::add_interests(std::vector<pollfd>& interests) const {

@@ -93,26 +93,30 @@ std::string frame(const Message& message) {
   return Writer().value(static_cast<std::uint32_t>(message.body.size())).value(message.kind).take() + message.body;
 }
 
-std::optional<Message> take_message(std::string& bytes, bool& broken) {
-  if (bytes.size() < kHeader) return std::nullopt;
-  Reader header(bytes);
-  const std::size_t size = header.value<std::uint32_t>();
-  const auto kind = header.value<Message::Kind>();
-  broken = size > kLongestBody || kind > Message::Kind::goodbye;
-  if (broken || bytes.size() < kHeader + size) return std::nullopt;
-  Message message{.kind = kind, .body = bytes.substr(kHeader, size)};
-  bytes.erase(0, kHeader + size);
-  return message;
+std::optional<Message> MessageReader::next() {
+  const std::string_view rest = std::string_view(bytes_).substr(begin_);
+  if (!broken_ && rest.size() >= kHeader) {
+    Reader header(rest);
+    const std::size_t size = header.value<std::uint32_t>();
+    const auto kind = header.value<Message::Kind>();
+    broken_ = size > kLongestBody || kind > Message::Kind::goodbye;
+    if (!broken_ && rest.size() >= kHeader + size) {
+      Message message{.kind = kind, .body = std::string(rest.substr(kHeader, size))};
+      begin_ += kHeader + size;
+      return message;
+    }
+  }
+  // Moved to the front once for all the messages that came out, not once for each.
+  bytes_.erase(0, begin_);
+  begin_ = 0;
+  return std::nullopt;
 }
 
-std::string write_hello(const Hello& hello) {
-  return Writer().text(hello.token).value(hello.rank).text(hello.host).take();
-}
+std::string write_hello(const Hello& hello) { return Writer().value(hello.rank).text(hello.host).take(); }
 
 std::optional<Hello> read_hello(std::string_view body) {
   Reader in(body);
   Hello hello;
-  hello.token = in.text();
   hello.rank = in.value<std::int32_t>();
   hello.host = in.text();
   return in.whole() ? std::optional(std::move(hello)) : std::nullopt;
@@ -137,23 +141,25 @@ bool read_goodbye(std::string_view body) { return !body.empty(); }
 
 std::string write_invitation(const Invitation& invitation) {
   Writer out;
-  out.text(invitation.token).text(invitation.host).value(invitation.port);
+  out.text(invitation.secret).text(invitation.host);
   out.value(invitation.stall_timeout).value(invitation.heartbeat);
-  out.value(static_cast<std::uint32_t>(invitation.addresses.size()));
-  for (const std::string& address : invitation.addresses) out.text(address);
+  out.value(static_cast<std::uint32_t>(invitation.endpoints.size()));
+  for (const Endpoint& endpoint : invitation.endpoints) out.text(endpoint.address).value(endpoint.port);
   return out.take();
 }
 
 std::optional<Invitation> read_invitation(std::string_view body) {
   Reader in(body);
   Invitation invitation;
-  invitation.token = in.text();
+  invitation.secret = in.text();
   invitation.host = in.text();
-  invitation.port = in.value<std::uint16_t>();
   invitation.stall_timeout = in.value<double>();
   invitation.heartbeat = in.value<double>();
-  for (auto count = in.value<std::uint32_t>(); count > 0 && !in.failed(); --count)
-    invitation.addresses.push_back(in.text());
+  for (auto count = in.value<std::uint32_t>(); count > 0 && !in.failed(); --count) {
+    Endpoint endpoint{.address = in.text()};
+    endpoint.port = in.value<std::uint16_t>();
+    invitation.endpoints.push_back(std::move(endpoint));
+  }
   return in.whole() ? std::optional(std::move(invitation)) : std::nullopt;
 }
 

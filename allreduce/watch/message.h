@@ -28,14 +28,25 @@ struct Message {
 
 /// A message as it goes over the wire: length, kind, body. Throws CheckFailure for a body above kLongestBody.
 std::string frame(const Message& message);
-/// Takes the first whole message off the front of `bytes`; nullopt where there is none yet. Sets `broken` where what
-/// is there can never be one.
-std::optional<Message> take_message(std::string& bytes, bool& broken);
 
 inline constexpr std::size_t kLongestBody = std::size_t{256} << 10;
 
+/// Takes a stream of messages apart.
+class MessageReader {
+ public:
+  void add(std::string_view bytes) { bytes_ += bytes; }
+  /// The next whole message.
+  std::optional<Message> next();
+  /// Whether what came is no stream of messages; nothing comes out any more.
+  bool is_broken() const { return broken_; }
+
+ private:
+  std::string bytes_;
+  std::size_t begin_ = 0;  // of what has not come out yet
+  bool broken_ = false;
+};
+
 struct Hello {
-  std::string token{};
   std::int32_t rank = 0;
   std::string host{};
 };
@@ -49,13 +60,18 @@ std::optional<std::vector<ReplicaView>> read_beat(std::string_view body);
 std::string write_goodbye(bool after_error);
 bool read_goodbye(std::string_view body);
 
-/// How a rank finds rank 0: what MPI carries at the start.
-struct Invitation {
-  std::string token{};
-  std::string host{};  ///< of rank 0
+/// A numeric address and a TCP port of it.
+struct Endpoint {
+  std::string address{};
   std::uint16_t port = 0;
-  std::vector<std::string> addresses{};  ///< numeric
-  double stall_timeout = 0;              ///< rank 0's hold for all
+};
+
+/// How a rank finds rank 0, and with which secret it proves that it is of the job: what MPI carries at the start.
+struct Invitation {
+  std::string secret{};
+  std::string host{};  ///< of rank 0
+  std::vector<Endpoint> endpoints{};
+  double stall_timeout = 0;  ///< rank 0's hold for all
   double heartbeat = 0;
 };
 std::string write_invitation(const Invitation& invitation);

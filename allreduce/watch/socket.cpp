@@ -29,26 +29,41 @@ void send_at_once(int descriptor) {
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 }
 
-/// A socket that listens on any address of `family`; none where the host has no such family, or `port` is taken.
-FileDescriptor listen_on(int family, std::uint16_t port) {
-  FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+/// A socket that listens there, IPv6 for IPv4 as well; none, and errno says why, where it cannot.
+FileDescriptor listen_at(const sockaddr* address, socklen_t size, std::uint16_t port) {
+  FileDescriptor socket(::socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) return {};
+  // A port that was used a moment ago may be used again.
+  const int yes = 1;
+  if (port != 0) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  if (address->sa_family == AF_INET6) {
+    const int no = 0;
+    setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
+  }
+  if (bind(socket.get(), address, size) != 0 || listen(socket.get(), SOMAXCONN) != 0) return {};
+  return socket;
+}
+
+/// The same on any address of `family`.
+FileDescriptor listen_on(int family, std::uint16_t port) {
   sockaddr_storage any{};  // all zero is "any address, any port" in both families
   any.ss_family = static_cast<sa_family_t>(family);
   // The port lies at the same place in both families.
   reinterpret_cast<sockaddr_in*>(&any)->sin_port = htons(port);
-  socklen_t size = sizeof(sockaddr_in);
-  // A port that was used a moment ago may be used again.
-  const int yes = 1;
-  if (port != 0) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (family == AF_INET6) {
-    const int no = 0;
-    setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
-    size = sizeof(sockaddr_in6);
-  }
-  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&any), size) != 0 || listen(socket.get(), SOMAXCONN) != 0)
-    return {};
-  return socket;
+  return listen_at(reinterpret_cast<const sockaddr*>(&any),
+                   family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in), port);
+}
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+/// Of a numeric address; null for what is none.
+Addresses numeric(const std::string& address, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) found = nullptr;
+  return {found, freeaddrinfo};
 }
 
 std::uint16_t port_of(const FileDescriptor& socket) {
@@ -84,6 +99,20 @@ Listener::Listener(std::uint16_t port) : socket_(listen_on(AF_INET6, port)) {
   port_ = port_of(socket_);
 }
 
+Listener::Listener(const std::string& address, std::uint16_t port) {
+  if (const Addresses found = numeric(address, port)) {
+    socket_ = listen_at(found->ai_addr, found->ai_addrlen, port);
+  } else {
+    errno = EADDRNOTAVAIL;
+  }
+  if (!socket_.is_open())
+    throw Error(ErrorCategory::communication, "network",
+                port == 0 ? fmt::format("needed a TCP port of {} to listen on", address)
+                          : fmt::format("needed TCP port {} to listen on", port),
+                message_of(errno));
+  port_ = port_of(socket_);
+}
+
 FileDescriptor Listener::accept() const {
   FileDescriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (socket.is_open()) send_at_once(socket.get());
@@ -111,15 +140,11 @@ std::string host_name() {
 
 FileDescriptor connect_to(const std::string& address, std::uint16_t port, std::chrono::milliseconds limit,
                           std::string& why) {
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
+  const Addresses found = numeric(address, port);
+  if (!found) {
     why = "not an address";
     return {};
   }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
   FileDescriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   int error = socket.is_open() && connect(socket.get(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
   if (error == EINPROGRESS) error = await_connection(socket.get(), limit);

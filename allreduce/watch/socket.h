@@ -28,15 +28,16 @@ class FileDescriptor {
   int number_ = -1;
 };
 
-/// Listens on all interfaces, IPv6 and IPv4.
 class Listener {
  public:
-  /// On `port`, or on one that the system picks. Throws Error (communication).
+  /// On all interfaces, IPv6 and IPv4; on `port`, or on one that the system picks. Throws Error (communication).
   explicit Listener(std::uint16_t port = 0);
+  /// On this numeric address alone.
+  Listener(const std::string& address, std::uint16_t port);
 
   int descriptor() const { return socket_.get(); }
   std::uint16_t port() const { return port_; }
-  /// A connection that has come in, non-blocking; none where there is none.
+  /// A connection that has come in, non-blocking; none, and errno says why, where there is none.
   FileDescriptor accept() const;
 
  private:

@@ -4,12 +4,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "apps/lockstep/launch/fields.h"
 #include "apps/lockstep/launch/first_task.h"
 #include "apps/lockstep/launch/other_task.h"
 #include "device/error.h"
+#include "device/job_secret.h"
+#include "device/json.h"
 #include "strategy/launcher.h"
 #include "strategy/task.h"
 
@@ -27,6 +31,10 @@ the first of these that the environment has:
      job of its own; there are no parameter servers.
   3. Slurm's step, where srun does not speak PMIx: SLURM_PROCID, SLURM_STEP_NUM_TASKS and SLURM_STEP_NODELIST. Tasks meet
      at the first node, at port 15000 + SLURM_JOB_ID modulo 15000.
+
+Tasks prove to each other that they know the secret of the job, which is in the file that LOCKSTEP_JOB_SECRET_FILE names
+(mode 600) or in LOCKSTEP_JOB_SECRET: at least 16 bytes, the same for all tasks. Tasks of one host that meet at
+loopback need none: they check that they are of one user.
 
 Exit status: the command's, as mpirun reports it (128 + N where signal N ended it); 2 where the environment contradicts
 itself or there is no mpirun; 4 where a task does not come, is lost, or cannot reach another host; 128 + N on signal N
@@ -82,11 +90,9 @@ strategy::MeetingPoint meeting_point(const std::string& given, const strategy::M
 
 /// mpirun takes "a:2" and "a,b" for more than a name.
 void require_host_name(const std::string& name) {
-  const bool is_name = std::ranges::all_of(
-      name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_'; });
-  if (is_name && !name.starts_with('-')) return;
+  if (name.empty() || launch::is_host_name(name)) return;
   throw Error(ErrorCategory::input, "launch", "needed a name of letters, digits, dots and dashes for --host",
-              fmt::format("got \"{}\"", name));
+              fmt::format("got {}", describe_json(name)));
 }
 
 /// The roles as comments of a shell, then the line.
@@ -121,9 +127,13 @@ int launch_task(const LaunchArguments& arguments) {
     return 0;
   }
   require_meeting_point(task);
-  if (task.rank == 0) return launch::FirstTask(arguments.options, task).run();
+  launch::LaunchOptions options = arguments.options;
+  if (auto secret =
+          device::find_job_secret(std::getenv(device::kSecretFileVariable), std::getenv(device::kSecretVariable)))
+    options.secret = std::move(*secret);
+  if (task.rank == 0) return launch::FirstTask(options, task).run();
   try {
-    return leave(launch::OtherTask(arguments.options, task).run(), task);
+    return leave(launch::OtherTask(options, task).run(), task);
   } catch (const Error& error) {  // of this task alone: rank 0 does not say it
     fmt::print(stderr, "lockstep: error: {}\n", error.what());
     return exit_status(error.category());
@@ -139,6 +149,11 @@ void add_launch_command(CLI::App& program, const Invocation& invocation, int& st
   launch::LaunchOptions& options = arguments->options;
   command
       ->add_option("--timeout", options.timeout, "Seconds for all tasks to come, and for mpirun to reach their hosts")
+      ->check(CLI::Range(1.0, 86400.0))
+      ->capture_default_str();
+  command
+      ->add_option("--stall-timeout", options.stall_timeout,
+                   "Seconds without an answer after which the host of a task counts as lost")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
   command->add_option("--meet", arguments->meet,

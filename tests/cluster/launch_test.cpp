@@ -3,7 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <memory>
+#include <thread>
 
 #include "tests/cluster/hosts.h"
 
@@ -24,6 +30,7 @@ class LaunchOnHosts : public HostsTest {
     for (int host = 0; host < hosts; ++host) workers += fmt::format(R"({}"node{}:2222")", host == 0 ? "" : ",", host);
     Words words =
         cluster({"exec", "--name", name(), std::to_string(rank), "--", "env",
+                 "LOCKSTEP_JOB_SECRET=0123456789abcdef0123456789abcdef",
                  fmt::format(R"(TF_CONFIG={{"cluster":{{"worker":[{}]}},"task":{{"type":"worker","index":{}}}}})",
                              workers, rank)});
     for (const std::string& word : lockstep("launch " + options)) words.push_back(word);
@@ -90,6 +97,54 @@ TEST_F(LaunchOnHosts, NamesThePairOfHostsThatDoNotReachEachOther) {
                       HasSubstr("host node1 does not reach node2 at 10.77.0.3 by no interface: No route to host"),
                       HasSubstr("host node2 does not reach node1 at 10.77.0.2 by eth0: Connection timed out")));
   }
+}
+
+TEST_F(LaunchOnHosts, AsksForASecret) {
+  stand(2);
+  Words words = task(1, 2, "", {"true"});
+  std::ranges::replace_if(
+      words, [](const std::string& word) { return word.starts_with("LOCKSTEP_JOB_SECRET="); }, "NOTHING=");
+  const Result result = run(words);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("[launch] expected a secret of the job"));
+}
+
+TEST_F(LaunchOnHosts, ListensWhereItsTasksMeet) {
+  stand(2);
+  // Another address of the first host, which the others do not use.
+  ASSERT_EQ(on(0, {"ip", "address", "add", "10.77.9.1/24", "dev", "eth0"}).status, 0);
+  Process first(task(0, 2, "--timeout 30", {"true"}));
+  const auto listens = [&](const std::string& address) {
+    return on(0, {"bash", "-c", "exec 3<>/dev/tcp/" + address + "/2222"}).status == 0;
+  };
+  for (int look = 0; look < 100 && !listens("10.77.0.1"); ++look) usleep(50000);
+  EXPECT_TRUE(listens("10.77.0.1"));
+  EXPECT_FALSE(listens("10.77.9.1"));
+  EXPECT_FALSE(listens("127.0.0.1"));
+  EXPECT_EQ(run(task(1, 2, "", {"true"})).status, 0);
+  EXPECT_EQ(first.finish().status, 0);
+}
+
+using LongLaunchOnHosts = LaunchOnHosts;
+
+// A switch that restarts: 35 seconds, which is the subject.
+TEST_F(LongLaunchOnHosts, OutlivesANetworkThatIsAwayForLessThanTheStallTimeout) {
+  stand(2);
+  // As systems have it; hosts of scripts/cluster give an address up after three seconds.
+  for (const int host : {0, 1}) ASSERT_EQ(on(host, {"sh", "-c", "echo 15 >/proc/sys/net/ipv4/tcp_retries2"}).status, 0);
+  const Words train = lockstep(
+      "train --model mlp --data synthetic:8x8x1:4:512 --global-batch 64 --log-format json --log-every 100 --epochs "
+      "100000 --stall-timeout 120");
+  Process first(task(0, 2, "--stall-timeout 120", train));
+  Process other(task(1, 2, "--stall-timeout 120", train));
+  ASSERT_TRUE(first.wait_for(R"("event":"step")"));
+  ASSERT_EQ(on(1, {"tc", "qdisc", "replace", "dev", "eth0", "root", "netem", "loss", "100%"}).status, 0);
+  std::this_thread::sleep_for(std::chrono::seconds(35));
+  ASSERT_EQ(on(1, {"tc", "qdisc", "del", "dev", "eth0", "root"}).status, 0);
+  for (int steps = 0; steps < 20; ++steps) ASSERT_TRUE(first.wait_for(R"("event":"step")")) << first.finish().errors;
+  first.kill(SIGTERM);
+  EXPECT_EQ(first.finish().status, 143);
+  EXPECT_EQ(other.finish().status, 143);
 }
 
 }  // namespace

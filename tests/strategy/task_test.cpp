@@ -129,8 +129,9 @@ TEST(FindTask, RefusesNumbersThatCannotBe) {
       {"RANK", "4", "[launch] needed a number from 0 to 3 in RANK; got \"4\""},
       {"RANK", "-1", "[launch] needed a number from 0 to 3 in RANK; got \"-1\""},
       {"RANK", "one", "[launch] needed a number from 0 to 3 in RANK; got \"one\""},
-      {"WORLD_SIZE", "0", "[launch] needed a number from 1 in WORLD_SIZE; got \"0\""},
-      {"WORLD_SIZE", "4 ", "[launch] needed a number from 1 in WORLD_SIZE; got \"4 \""},
+      {"WORLD_SIZE", "0", "[launch] needed a number from 1 to 1000000 in WORLD_SIZE; got \"0\""},
+      {"WORLD_SIZE", "2147483647", "[launch] needed a number from 1 to 1000000 in WORLD_SIZE; got \"2147483647\""},
+      {"WORLD_SIZE", "4 ", "[launch] needed a number from 1 to 1000000 in WORLD_SIZE; got \"4 \""},
       {"LOCAL_RANK", "2", "[launch] needed a number from 0 to 1 in LOCAL_RANK; got \"2\""},
       {"LOCAL_WORLD_SIZE", "5", "[launch] needed a number from 1 to 4 in LOCAL_WORLD_SIZE; got \"5\""},
       {"MASTER_PORT", "65536", "[launch] needed a number from 1 to 65535 in MASTER_PORT; got \"65536\""}};
@@ -191,6 +192,21 @@ TEST(SlurmList, OfHostsIsExpanded) {
   for (const char* list : {"", "a,", "a[1", "a]1", "a[2-1]", "a[x]", "a[1-]", "a[[1]]", "a[1-999999]"})
     EXPECT_THAT(refusal([&] { expand_slurm_hosts(list); }), HasSubstr("[launch] needed hosts as Slurm lists them: "))
         << list;
+}
+
+// Brackets multiply: each of these is short, and stands for what no memory holds, or nests deeper than a stack.
+TEST(SlurmList, OfTooMuchIsRefused) {
+  std::string many;
+  for (int i = 0; i < 100; ++i) many += "a[0-99999],";
+  std::string deep;
+  for (int i = 0; i < 50000; ++i) deep += "[1]";
+  for (const std::string& list : {std::string("n[0-99999][0-99999]"), many + "b", deep,
+                                  "n[" + std::string(100000, '0') + "1-9]", std::string(100000, 'x')})
+    EXPECT_THAT(refusal([&] { expand_slurm_hosts(list); }), HasSubstr("[launch] needed hosts as Slurm lists them: "))
+        << list.substr(0, 40);
+  EXPECT_EQ(expand_slurm_hosts("n[0-99999]").size(), 100000U);
+  EXPECT_THAT(refusal([] { expand_slurm_counts("1(x99999),1(x99999)"); }),
+              HasSubstr("[launch] needed numbers as Slurm"));
 }
 
 TEST(SlurmList, OfCountsIsExpanded) {

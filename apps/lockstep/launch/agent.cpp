@@ -1,7 +1,6 @@
 #include "apps/lockstep/launch/agent.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -11,8 +10,11 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "allreduce/watch/authentication.h"
+#include "apps/lockstep/launch/fields.h"
 #include "apps/lockstep/launch/link.h"
-#include "strategy/task.h"
+#include "device/error.h"
+#include "device/json.h"
 
 namespace lockstep::apps::launch {
 namespace {
@@ -20,6 +22,9 @@ namespace {
 constexpr int kFailed = 255;  // as ssh has it
 constexpr std::chrono::seconds kConnectTime(5);
 constexpr const char* kHere = "127.0.0.1";
+constexpr std::chrono::seconds kSameHost(3600);  // an end of it is told of at once
+constexpr std::size_t kMaxHostName = 255;
+constexpr std::size_t kMaxDaemonText = std::size_t{2} << 20;
 
 void write_to(std::FILE* file, const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), file);
@@ -39,7 +44,7 @@ int relay(Link& link) {
     for (const Frame& frame : link.receive()) {
       if (frame.kind == FrameKind::output) write_to(stdout, frame.text);
       if (frame.kind == FrameKind::errors) write_to(stderr, frame.text);
-      if (frame.kind == FrameKind::ended) return std::atoi(frame.text.c_str());
+      if (frame.kind == FrameKind::ended) return parse_integer(frame.text, 0, 255);
     }
   }
   return kFailed;
@@ -51,13 +56,12 @@ std::string agent_address(std::uint16_t port, const std::string& token) { return
 
 std::string agent_command() { return fmt::format("/proc/{}/exe {}", getpid(), kAgentCommand); }
 
-std::string to_text(const Call& call) { return nlohmann::json({call.token, call.host, call.command}).dump(); }
+std::string to_text(const Call& call) { return dump_json(nlohmann::json({call.host, to_text(call.daemon)})); }
 
 Call parse_call(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_array() || json.size() != 3 || !json[0].is_string() || !json[1].is_string() || !json[2].is_string())
-    return {};
-  return {.token = json[0], .host = json[1], .command = json[2]};
+  const nlohmann::json json = parse_fields(text, 8);
+  return {.host = line_of(element(json, 0), kMaxHostName),
+          .daemon = parse_daemon(text_of(element(json, 1), kMaxDaemonText))};
 }
 
 int run_agent(const std::vector<std::string>& words) {
@@ -67,16 +71,21 @@ int run_agent(const std::vector<std::string>& words) {
   const std::string address = given == nullptr ? "" : given;
   const std::size_t space = address.find(' ');
   if (space == std::string::npos || words.size() < 2) return fail("there is no job that it could be of");
-  std::string why;
-  const auto port = static_cast<std::uint16_t>(std::atoi(address.substr(0, space).c_str()));
-  allreduce::FileDescriptor socket = allreduce::connect_to(kHere, port, kConnectTime, why);
-  if (!socket.is_open()) return fail("its first task is not there: " + why);
-  Link link(std::move(socket));
-  const std::vector<std::string> command(words.begin() + 1, words.end());
-  link.send({FrameKind::call, to_text(Call{.token = address.substr(space + 1),
-                                           .host = words.front(),
-                                           .command = fmt::format("{}", fmt::join(command, " "))})});
-  return relay(link);
+  try {
+    std::string why;
+    const auto port = static_cast<std::uint16_t>(parse_integer(address.substr(0, space), 1, 65535));
+    const device::JobSecret token(address.substr(space + 1), kAgentVariable);
+    const std::string call =
+        to_text(Call{.host = words.front(), .daemon = read_daemon_command({words.begin() + 1, words.end()})});
+    allreduce::FileDescriptor socket = allreduce::connect_to(kHere, port, kConnectTime, why);
+    if (!socket.is_open() || !allreduce::authenticate(socket, token, allreduce::kAgentPurpose, kConnectTime, why))
+      return fail("its first task is not there: " + why);
+    Link link(std::move(socket), kSameHost);
+    link.send({FrameKind::call, call});
+    return relay(link);
+  } catch (const Error& error) {
+    return fail(error.what());
+  }
 }
 
 }  // namespace lockstep::apps::launch

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/lockstep/launch/daemon.h"
+
 namespace lockstep::apps::launch {
 
 /// The variable that tells an agent of its first task.
@@ -12,6 +14,7 @@ inline constexpr const char* kAgentVariable = "LOCKSTEP_LAUNCH_AGENT";
 /// The command of the program that is an agent.
 inline constexpr const char* kAgentCommand = "launch-agent";
 
+/// `port`: of 127.0.0.1. `token`: the secret of this mpirun's agents.
 std::string agent_address(std::uint16_t port, const std::string& token);
 /// For mpirun's plm_rsh_agent, while this process lives: its program, as an agent. mpirun would cut the program's own
 /// path at spaces.
@@ -19,16 +22,18 @@ std::string agent_command();
 
 /// What an agent asks for.
 struct Call {
-  std::string token = {};  ///< that shows it is one of this job
   std::string host = {};
-  std::string command = {};  ///< for a shell there
+  DaemonFacts daemon = {};  ///< without processors, which the first task knows
+
+  bool operator==(const Call&) const = default;
 };
 std::string to_text(const Call& call);
-/// Empty for what is none.
+/// Throws Error (communication) for what is none.
 Call parse_call(const std::string& text);
 
-/// `words`: the host, then the command, as ssh takes them. Prints what the command prints, and returns its exit status;
-/// 255 where it cannot be run. Does not hear SIGTERM, as mpirun does not (child.h).
+/// `words`: the host, then the command, as ssh takes them; only the facts in it go to the host. Prints what the daemon
+/// prints, and returns its exit status; 255 where it cannot be started. Does not hear SIGTERM, as mpirun does not
+/// (child.h).
 int run_agent(const std::vector<std::string>& words);
 
 }  // namespace lockstep::apps::launch

@@ -27,10 +27,11 @@ struct Arrival {
 };
 
 std::string to_text(const Arrival& arrival);
-/// Throws nlohmann::json::exception for what is none.
+/// Checks every field: a host's name is one (fields.h), addresses are numeric, …. Throws Error (communication).
 Arrival parse_arrival(const std::string& text);
 
-/// This process. `host`: what its host is called, in place of the system's name; empty: that.
+/// This process. `host`: what its host is called, in place of the system's name; empty: that. Throws Error (input)
+/// where the host has no name that mpirun takes.
 Arrival describe_this_task(const strategy::Task& task, const std::string& job, const std::string& host);
 
 }  // namespace lockstep::apps::launch

@@ -77,7 +77,8 @@ class SignalQueue {
   allreduce::FileDescriptor descriptor_;
 };
 
-/// Whether the variable says which of the tasks of a job a process is, or makes mpirun take itself for one.
+/// Whether the variable says which of the tasks of a job a process is, or makes mpirun take itself for one, or is the
+/// secret of the tasks.
 bool is_of_a_task(const std::string& name);
 
 }  // namespace lockstep::apps::launch

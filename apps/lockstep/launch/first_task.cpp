@@ -9,10 +9,12 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "allreduce/watch/token.h"
 #include "apps/lockstep/launch/agent.h"
+#include "apps/lockstep/launch/fields.h"
+#include "apps/lockstep/launch/meeting_place.h"
 #include "device/cpu.h"
 #include "device/error.h"
+#include "device/job_secret.h"
 #include "device/network.h"
 
 namespace lockstep::apps::launch {
@@ -58,6 +60,16 @@ std::string describe(const strategy::Task& task, int rank) {
   return text;
 }
 
+/// Which others a host does not reach.
+std::vector<std::string> parse_failures(const std::string& text) {
+  constexpr std::size_t kMaxFailures = 100000;
+  constexpr std::size_t kMaxFailure = 4096;
+  const nlohmann::json json = parse_fields(text, kMaxFailures + 1);
+  std::vector<std::string> failures;
+  for (const nlohmann::json& one : require_array(json, kMaxFailures)) failures.push_back(line_of(one, kMaxFailure));
+  return failures;
+}
+
 /// "a, b and 7 more"
 std::string list_of(const std::vector<std::string>& parts) {
   const std::size_t shown = std::min(parts.size(), kMostNamed);
@@ -72,12 +84,12 @@ std::string list_of(const std::vector<std::string>& parts) {
 FirstTask::FirstTask(const LaunchOptions& options, const strategy::Task& task)
     : options_(options),
       task_(task),
-      meeting_(task.ranks > 1 ? task.meeting.port : std::uint16_t{0}),
-      token_(allreduce::random_token()) {
+      meeting_(listen_for_tasks(task, options.secret, addresses_), options.secret, options.stall_limit()) {
   allow_connections(task.ranks);
   Arrival mine = describe_this_task(task, options.job, options.host);
-  mine.port = meeting_.port();
+  mine.port = task.meeting.port;
   mine.host = device::host_name();  // by which mpirun knows where it is
+  if (!addresses_.empty()) mine.addresses = addresses_;
   tasks_.emplace(task.rank, std::move(mine));
 }
 
@@ -109,23 +121,30 @@ void FirstTask::gather() {
   while (tasks_.size() < static_cast<std::size_t>(task_.ranks)) {
     if (Clock::now() >= deadline)
       throw Error(ErrorCategory::communication, "launch",
-                  fmt::format("needed all {} tasks at port {} of host {} within {} s", task_.ranks, meeting_.port(),
+                  fmt::format("needed all {} tasks at port {} of host {} within {} s", task_.ranks, task_.meeting.port,
                               tasks_.at(0).host, options_.timeout),
                   missing_ranks());
     for (const Event& event : meeting_.wait(signals_, deadline)) {
       Visitor& visitor = *event.visitor;
       if (event.frame && event.frame->kind == FrameKind::arrive) {
-        try {
-          admit(visitor, parse_arrival(event.frame->text));
-        } catch (const nlohmann::json::exception&) {
-          visitor.link.close(kNotOurs);
-        }
+        admit(visitor, *event.frame);
       } else if (!event.frame && visitor.task) {
         tasks_.erase(visitor.task->rank);  // it may come again: started anew, for example
       }
     }
     stop_on_signals();
   }
+}
+
+void FirstTask::admit(Visitor& visitor, const Frame& frame) {
+  if (visitor.task) return;
+  std::optional<Arrival> task;
+  try {
+    task = parse_arrival(frame.text);
+  } catch (const Error&) {
+    return visitor.link.close(kNotOurs);
+  }
+  admit(visitor, std::move(*task));
 }
 
 void FirstTask::admit(Visitor& visitor, Arrival task) {
@@ -139,7 +158,6 @@ void FirstTask::admit(Visitor& visitor, Arrival task) {
                                     mine.job, task.job)})});
     return;
   }
-  if (task.rank < 0 || task.rank >= task.ranks) return visitor.link.close(kNotOurs);
   task.towards = device::way_to(visitor.link.peer()).interface;
   visitor.task = task;  // it is of the job from now on, and is told where that fails
   if (task.ranks != mine.ranks)
@@ -157,7 +175,12 @@ std::string FirstTask::missing_ranks() const {
   std::vector<std::string> missing;
   for (int rank = 0; rank < task_.ranks; ++rank)
     if (!tasks_.contains(rank)) missing.push_back(describe(task_, rank));
-  return fmt::format("{} came; no word of {}", tasks_.size(), list_of(missing));
+  std::string refused;
+  if (meeting_.refused() > 0)
+    refused = fmt::format("; {} connections were refused because {}", meeting_.refused(),
+                          options_.secret.is_secret() ? "they did not prove to know the job's secret"
+                                                      : "they were not of this user, or have a secret");
+  return fmt::format("{} came; no word of {}{}", tasks_.size(), list_of(missing), refused);
 }
 
 void FirstTask::stop_on_signals() {
@@ -198,8 +221,8 @@ void FirstTask::probe() {
       const auto host = std::ranges::find(plan_.hosts, task->rank, [](const Host& one) { return one.ranks.front(); });
       if (host == plan_.hosts.end()) continue;  // nobody has asked it
       try {
-        add(host->name, nlohmann::json::parse(event.frame->text).get<std::vector<std::string>>());
-      } catch (const nlohmann::json::exception&) {
+        add(host->name, parse_failures(event.frame->text));
+      } catch (const Error&) {
         event.visitor->link.close(kNotOurs);
         throw lost(*event.visitor);
       }
@@ -222,7 +245,7 @@ int FirstTask::run_mpirun() {
     plan_.hosts[0].name = "localhost";
   } else {
     here.agent = agent_command();
-    ::setenv(kAgentVariable, agent_address(meeting_.port(), token_).c_str(), 1);
+    ::setenv(kAgentVariable, agent_address(meeting_.expect_agents(token_), token_.text()).c_str(), 1);
   }
   Child mpirun(mpirun_command(plan_, options_.mpirun, here), {.processors = processors});
   const auto start_deadline = Clock::now() + options_.patience();
@@ -257,9 +280,12 @@ void FirstTask::serve(const Event& event, Child& mpirun) {
     if (visitor.task && !failure_) failure_ = lost(visitor);
     return;
   }
+  if (visitor.is_agent) {
+    if (event.frame->kind == FrameKind::call) answer_call(visitor, event.frame->text);
+    return;
+  }
+  if (!visitor.task) return;
   switch (event.frame->kind) {
-    case FrameKind::call:
-      return answer_call(visitor, event.frame->text);
     case FrameKind::output:
     case FrameKind::errors:
     case FrameKind::ended:
@@ -268,7 +294,11 @@ void FirstTask::serve(const Event& event, Child& mpirun) {
       started_ = true;
       return;
     case FrameKind::signal:
-      if (visitor.task) take_signal(std::atoi(event.frame->text.c_str()), visitor.task->rank, mpirun);
+      try {
+        take_signal(parse_integer(event.frame->text, 1, SIGRTMAX), visitor.task->rank, mpirun);
+      } catch (const Error&) {
+        visitor.link.close(kNotOurs);
+      }
       return;
     default:
       return;
@@ -276,18 +306,18 @@ void FirstTask::serve(const Event& event, Child& mpirun) {
 }
 
 void FirstTask::answer_call(Visitor& agent, const std::string& text) {
-  const Call call = parse_call(text);
+  Call call = parse_call(text);
   const auto host = std::ranges::find(plan_.hosts, call.host, &Host::name);
-  if (call.token != token_ || host == plan_.hosts.end() || host == plan_.hosts.begin()) {
+  if (host == plan_.hosts.end() || host == plan_.hosts.begin()) {
     agent.link.send({FrameKind::ended, std::to_string(kSshFailed)});
     return;
   }
   agent.agent_of = static_cast<std::size_t>(host - plan_.hosts.begin());
-  visitor_of(host->ranks.front()).link.send({FrameKind::run, nlohmann::json({call.command, host->processors}).dump()});
+  call.daemon.processors = host->processors;
+  visitor_of(host->ranks.front()).link.send({FrameKind::run, to_text(call.daemon)});
 }
 
 void FirstTask::pass_to_agent(const Visitor& visitor, const Frame& frame) {
-  if (!visitor.task) return;
   for (Visitor& other : meeting_.visitors())
     if (other.agent_of && plan_.hosts[*other.agent_of].ranks.front() == visitor.task->rank) other.link.send(frame);
 }

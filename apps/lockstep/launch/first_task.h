@@ -18,6 +18,8 @@ namespace lockstep::apps::launch {
 
 class FirstTask {
  public:
+  /// Throws Error (communication) where the port of the meeting is taken, (input) where tasks on other hosts may come
+  /// and there is no secret.
   FirstTask(const LaunchOptions& options, const strategy::Task& task);
 
   /// Returns the exit status of mpirun, or 128 + a signal that came before mpirun was there. Throws Error (input) for
@@ -28,6 +30,7 @@ class FirstTask {
   using Clock = Meeting::Clock;
 
   void gather();
+  void admit(Visitor& visitor, const Frame& frame);
   void admit(Visitor& visitor, Arrival task);
   void probe();
   std::vector<Target> targets_of(std::size_t host) const;
@@ -45,12 +48,13 @@ class FirstTask {
   const LaunchOptions& options_;
   const strategy::Task& task_;
   SignalQueue signals_;
+  std::vector<std::string> addresses_;  // where tasks come to this one
   Meeting meeting_;
   std::map<int, Arrival> tasks_;  // by rank
   JobPlan plan_;
-  std::string token_;     // that agents of our mpirun know
-  int stops_ = 0;         // wishes that the job ends
-  std::set<int> wished_;  // the ranks whose tasks were sent such a signal
+  device::JobSecret token_ = device::JobSecret::draw();  // that agents of our mpirun know
+  int stops_ = 0;                                        // wishes that the job ends
+  std::set<int> wished_;                                 // the ranks whose tasks were sent such a signal
   Clock::time_point last_stop_{};
   bool started_ = false;          // whether ranks have been seen
   std::optional<Error> failure_;  // why the job is ended before its time

@@ -1,6 +1,7 @@
 // What the tasks of a launch tell each other, and how it travels over a stream of bytes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,8 +15,8 @@ enum class FrameKind : char {
   refuse = 'R',   ///< back: leave with a status and a message
   probe = 'P',    ///< to a host: try to reach these others (reach.h)
   probed = 'Q',   ///< back: which it cannot reach
-  call = 'C',     ///< of an agent of mpirun: run a command on a host
-  run = 'X',      ///< to a host: run it
+  call = 'C',     ///< of an agent of mpirun: start the daemon of a host
+  run = 'X',      ///< to a host: start its daemon (daemon.h)
   output = 'O',   ///< back: what it prints
   errors = 'E',   ///< back: the same on standard error
   started = 'T',  ///< back: ranks of MPI have been seen there
@@ -43,6 +44,7 @@ class FrameReader {
 
  private:
   std::string bytes_;
+  std::size_t begin_ = 0;  // of what has not come out yet
   bool broken_ = false;
 };
 

@@ -5,17 +5,18 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <system_error>
 
 namespace lockstep::apps::launch {
 namespace {
 
-constexpr int kIdleSeconds = 10;  // before the other end is asked whether it is there
-constexpr int kAskSeconds = 5;
-constexpr int kQuestions = 4;
-constexpr int kUnansweredMilliseconds = 30000;
+// Between questions to the other end whether it is there; out of the time after which it counts as lost.
+constexpr int kQuestions = 6;
+constexpr std::int64_t kMaxAskSeconds = 32767;         // the system's
 constexpr std::string_view kMappedPrefix = "::ffff:";  // of an IPv4 address on an IPv6 socket
 
 bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
@@ -24,12 +25,15 @@ void set(int socket, int level, int option, int value) { setsockopt(socket, leve
 
 }  // namespace
 
-Link::Link(allreduce::FileDescriptor socket) : socket_(std::move(socket)) {
+Link::Link(allreduce::FileDescriptor socket, std::chrono::seconds stall_timeout) : socket_(std::move(socket)) {
+  const auto ask = static_cast<int>(std::clamp<std::int64_t>(stall_timeout.count() / kQuestions, 1, kMaxAskSeconds));
   set(socket_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(socket_.get(), IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
-  set(socket_.get(), IPPROTO_TCP, TCP_KEEPINTVL, kAskSeconds);
+  set(socket_.get(), IPPROTO_TCP, TCP_KEEPIDLE, ask);
+  set(socket_.get(), IPPROTO_TCP, TCP_KEEPINTVL, ask);
   set(socket_.get(), IPPROTO_TCP, TCP_KEEPCNT, kQuestions);
-  set(socket_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, kUnansweredMilliseconds);
+  // For both, what was sent and questions.
+  const auto limit = std::clamp<std::int64_t>(std::chrono::milliseconds(stall_timeout).count(), 1000, INT32_MAX);
+  set(socket_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limit));
 }
 
 pollfd Link::interest() const {
@@ -44,15 +48,15 @@ void Link::send(const Frame& frame) {
 }
 
 void Link::send_more() {
-  while (!outgoing_.empty()) {
-    const ssize_t sent = ::send(socket_.get(), outgoing_.data(), outgoing_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (sent_ < outgoing_.size()) {
+    const ssize_t sent =
+        ::send(socket_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && would_wait()) return;
-    if (sent < 0) {
-      outgoing_.clear();  // reading tells what became of the connection, after the last words of the other end
-      return;
-    }
-    outgoing_.erase(0, static_cast<std::size_t>(sent));
+    if (sent < 0) break;  // reading tells what became of the connection, after the last words of the other end
+    sent_ += static_cast<std::size_t>(sent);
   }
+  outgoing_.clear();
+  sent_ = 0;
 }
 
 std::vector<Frame> Link::receive() {
@@ -60,11 +64,10 @@ std::vector<Frame> Link::receive() {
   if (!is_open()) return frames;
   send_more();
   std::array<char, 65536> piece{};
-  ssize_t got = 0;
-  while ((got = recv(socket_.get(), piece.data(), piece.size(), MSG_DONTWAIT)) > 0)
-    reader_.add({piece.data(), static_cast<std::size_t>(got)});
-  const bool over = got == 0 || !would_wait();
+  const ssize_t got = recv(socket_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
   const int error = errno;
+  const bool over = got == 0 || (got < 0 && !would_wait());
+  if (got > 0) reader_.add({piece.data(), static_cast<std::size_t>(got)});
   while (auto frame = reader_.next()) frames.push_back(std::move(*frame));
   if (reader_.is_broken())
     close("it speaks otherwise");

@@ -3,6 +3,8 @@
 
 #include <poll.h>
 
+#include <chrono>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -11,12 +13,13 @@
 
 namespace lockstep::apps::launch {
 
-/// Neither call waits; poll for `interest` between them.
+/// Whose other end has proved that it is of the job (allreduce/watch/authentication.h). Neither call waits; poll for
+/// `interest` between them.
 class Link {
  public:
   Link() = default;
-  /// `socket`: connected and non-blocking. A host that is cut off is found out within about half a minute.
-  explicit Link(allreduce::FileDescriptor socket);
+  /// `socket`: connected and non-blocking. A host that does not answer for `stall_timeout` counts as lost.
+  Link(allreduce::FileDescriptor socket, std::chrono::seconds stall_timeout);
 
   bool is_open() const { return socket_.is_open(); }
   /// Why it is not open: "its connection closed".
@@ -24,7 +27,7 @@ class Link {
   pollfd interest() const;
 
   void send(const Frame& frame);
-  /// Sends what has been left over, and returns what has arrived.
+  /// Sends what has been left over, and returns what has arrived, out of at most 64 KiB: poll for more.
   std::vector<Frame> receive();
   void close(const std::string& reason);
 
@@ -37,6 +40,7 @@ class Link {
   allreduce::FileDescriptor socket_;
   FrameReader reader_;
   std::string outgoing_;
+  std::size_t sent_ = 0;  // of what is to go out
   std::string reason_;
 };
 

@@ -7,16 +7,18 @@
 #include <optional>
 #include <vector>
 
+#include "allreduce/watch/authentication.h"
 #include "apps/lockstep/launch/arrival.h"
 #include "apps/lockstep/launch/child.h"
 #include "apps/lockstep/launch/link.h"
 
 namespace lockstep::apps::launch {
 
-/// Whoever has connected.
+/// Whoever has connected, and has proved to be of the job.
 struct Visitor {
   Link link;
-  std::optional<Arrival> task = {};  ///< what it told of itself; none for an agent of mpirun, and for a stranger
+  bool is_agent = false;                     ///< of our mpirun; the others are tasks
+  std::optional<Arrival> task = {};          ///< what a task told of itself
   std::optional<std::size_t> agent_of = {};  ///< the host that an agent of mpirun stands for
   bool left = false;                         ///< its connection is over, and that has been told
 };
@@ -31,10 +33,15 @@ class Meeting {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Throws Error (communication) where the port is taken.
-  explicit Meeting(std::uint16_t port) : listener_(port) {}
+  /// Of tasks that know `secret`. One that does not answer for `stall_timeout` counts as lost.
+  Meeting(std::vector<allreduce::Listener> listeners, const device::JobSecret& secret,
+          std::chrono::seconds stall_timeout);
 
-  std::uint16_t port() const { return listener_.port(); }
+  /// Lets agents of mpirun come that know `token`, to a port of 127.0.0.1. Returns the port.
+  std::uint16_t expect_agents(const device::JobSecret& token);
+  /// Connections that nobody let in, because they did not prove to be of the job.
+  int refused() const { return tasks_.refused(); }
+
   /// Those with a connection. Pointers to them stay what they are.
   std::list<Visitor>& visitors() { return visitors_; }
 
@@ -42,7 +49,11 @@ class Meeting {
   std::vector<Event> wait(const SignalQueue& signals, Clock::time_point deadline);
 
  private:
-  allreduce::Listener listener_;
+  void let_in(allreduce::PendingConnections& pending, bool agents);
+
+  std::chrono::seconds stall_timeout_;
+  allreduce::PendingConnections tasks_;
+  std::optional<allreduce::PendingConnections> agents_;
   std::list<Visitor> visitors_;
 };
 

@@ -4,11 +4,17 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "allreduce/watch/authentication.h"
+#include "apps/lockstep/launch/daemon.h"
+#include "apps/lockstep/launch/fields.h"
+#include "apps/lockstep/launch/meeting_place.h"
 #include "device/error.h"
+#include "device/json.h"
 #include "device/network.h"
 
 namespace lockstep::apps::launch {
@@ -19,6 +25,8 @@ using std::chrono::seconds;
 
 constexpr milliseconds kAttempt(2000);  // for one address to answer
 constexpr milliseconds kPause(200);     // between attempts
+constexpr milliseconds kHandshake(5000);
+constexpr int kNoSuchCommand = 127;  // as shells have it
 constexpr milliseconds kProbeTime(5000);
 constexpr seconds kDaemonEnds(2);    // by itself, once mpirun is gone
 constexpr seconds kDaemonLeaves(6);  // once it is told to
@@ -35,7 +43,6 @@ pollfd to_read(int descriptor) { return {.fd = descriptor, .events = POLLIN, .re
 OtherTask::OtherTask(const LaunchOptions& options, const strategy::Task& task)
     : options_(options), task_(task), arrival_(describe_this_task(task, options.job, options.host)) {
   allow_connections(task.ranks);
-  arrival_.port = reachable_.port();
 }
 
 Ending OtherTask::run() {
@@ -58,7 +65,7 @@ bool OtherTask::arrive() {
   const auto deadline = Clock::now() + options_.patience();
   do {
     failure_.clear();
-    for (const std::string& address : addresses_of(task_.meeting.host, failure_))
+    for (const std::string& address : addresses_to_meet(task_, options_.secret, failure_))
       if (come_to(address, deadline) || ending_) return !ending_;
     leave_on_signals();
     if (!ending_) wait_for({to_read(signals_.descriptor())}, kPause);
@@ -75,12 +82,28 @@ bool OtherTask::come_to(const std::string& address, Clock::time_point deadline) 
                                                                way.interface, way.address, address);
   failure_ = fmt::format("{}: {}", from, why);
   if (!socket.is_open()) return false;
-  link_ = Link(std::move(socket));
-  arrival_.interface = way.interface;
+  if (!allreduce::authenticate(socket, options_.secret, allreduce::kLaunchPurpose, kHandshake, why)) {
+    failure_ = fmt::format("{}: what is there is not the task of rank 0 of this job: {}", from, why);
+    return false;
+  }
+  link_ = Link(std::move(socket), options_.stall_limit());
+  arrival_.interface = is_interface_name(way.interface) ? way.interface : "";
+  listen_for_hosts(way.address);
   link_.send({FrameKind::arrive, to_text(arrival_)});
   if (is_welcome(deadline)) return true;
   failure_ = fmt::format("{}: what is there is not the task of rank 0", from);
   return false;
+}
+
+/// The network by which this task came is MPI's, unless people name another.
+void OtherTask::listen_for_hosts(const std::string& own_address) {
+  if (options_.mpirun.interface == "auto" && is_address(own_address)) {
+    reachable_.emplace(own_address, std::uint16_t{0});
+    arrival_.addresses = {own_address};
+  } else {
+    reachable_.emplace();
+  }
+  arrival_.port = reachable_->port();
 }
 
 bool OtherTask::is_welcome(Clock::time_point deadline) {
@@ -125,9 +148,17 @@ void OtherTask::stay() {
 }
 
 void OtherTask::take(const Frame& frame) {
+  try {
+    act_on(frame);
+  } catch (const Error& error) {
+    link_.close(fmt::format("what it says makes no sense ({})", error.what()));
+  }
+}
+
+void OtherTask::act_on(const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::probe:
-      link_.send({FrameKind::probed, nlohmann::json(try_to_reach(parse_targets(frame.text), kProbeTime)).dump()});
+      link_.send({FrameKind::probed, dump_json(nlohmann::json(try_to_reach(parse_targets(frame.text), kProbeTime)))});
       return;
     case FrameKind::run:
       return start_daemon(frame.text);
@@ -141,9 +172,26 @@ void OtherTask::take(const Frame& frame) {
 }
 
 void OtherTask::start_daemon(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text);
-  daemon_ = std::make_unique<Child>(std::vector<std::string>{"/bin/sh", "-c", json.at(0).get<std::string>()},
-                                    ChildOptions{.processors = json.at(1).get<std::vector<int>>(), .captured = true});
+  reachable_.reset();
+  if (daemon_) return;
+  const DaemonFacts facts = parse_daemon(text);
+  require_own_addresses(facts);
+  try {
+    daemon_ = std::make_unique<Child>(daemon_command(facts, options_.mpirun.more),
+                                      ChildOptions{.processors = facts.processors, .captured = true});
+  } catch (const Error& error) {
+    link_.send({FrameKind::errors, fmt::format("lockstep: error: {} (host {})\n", error.what(), arrival_.host)});
+    link_.send({FrameKind::ended, std::to_string(kNoSuchCommand)});
+  }
+}
+
+/// Without a secret all tasks are on one host, and so is their mpirun.
+void OtherTask::require_own_addresses(const DaemonFacts& facts) const {
+  if (options_.secret.is_secret()) return;
+  const std::vector<std::string> own = allreduce::host_addresses();
+  for (const std::string& address : addresses_of_uri(facts.uri))
+    if (!allreduce::is_loopback(address) && std::ranges::find(own, address) == own.end())
+      refuse("a contact address of this host, because the job has no secret", address);
 }
 
 void OtherTask::tell_of_daemon() {

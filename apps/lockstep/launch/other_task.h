@@ -6,6 +6,7 @@
 #include <string>
 
 #include "apps/lockstep/launch/child.h"
+#include "apps/lockstep/launch/daemon.h"
 #include "apps/lockstep/launch/link.h"
 #include "apps/lockstep/launch/options.h"
 #include "apps/lockstep/launch/reach.h"
@@ -25,11 +26,14 @@ class OtherTask {
 
   bool arrive();
   bool come_to(const std::string& address, Clock::time_point deadline);
+  void listen_for_hosts(const std::string& own_address);
   bool is_welcome(Clock::time_point deadline);
   void leave_on_signals();
   void stay();
   void take(const Frame& frame);
+  void act_on(const Frame& frame);
   void start_daemon(const std::string& text);
+  void require_own_addresses(const DaemonFacts& facts) const;
   void tell_of_daemon();
   bool pass_on(allreduce::FileDescriptor& from, FrameKind kind);
   void let_daemon_end();
@@ -37,7 +41,7 @@ class OtherTask {
   const LaunchOptions& options_;
   const strategy::Task& task_;
   SignalQueue signals_;
-  allreduce::Listener reachable_;  // for other hosts to try
+  std::optional<allreduce::Listener> reachable_;  // for other hosts to try, until the job starts
   Arrival arrival_;
   Link link_;
   std::string failure_;  // why the last attempt to come failed

@@ -15,6 +15,8 @@
 #include <system_error>
 
 #include "allreduce/watch/socket.h"
+#include "apps/lockstep/launch/fields.h"
+#include "device/json.h"
 #include "device/network.h"
 
 namespace lockstep::apps::launch {
@@ -26,6 +28,10 @@ using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 constexpr rlim_t kConnectionsPerTask = 10;  // its own, its agent's, and attempts at the eight addresses it may tell
 constexpr rlim_t kOtherFiles = 128;
+constexpr std::size_t kMaxTargets = 100000;
+constexpr std::size_t kMaxAddresses = 16;  // of a target
+constexpr std::size_t kMaxName = 255;
+constexpr std::size_t kMaxFields = kMaxTargets * (kMaxAddresses + 4);
 
 /// One attempt at one address of a target.
 struct Attempt {
@@ -85,15 +91,21 @@ std::string describe(const Target& target, const Attempt& attempt) {
 std::string to_text(const std::vector<Target>& targets) {
   nlohmann::json all = nlohmann::json::array();
   for (const Target& target : targets) all.push_back({target.host, target.addresses, target.port});
-  return all.dump();
+  return dump_json(all);
 }
 
 std::vector<Target> parse_targets(const std::string& text) {
   std::vector<Target> targets;
-  for (const auto& one : nlohmann::json::parse(text))
-    targets.push_back({.host = one.at(0).get<std::string>(),
-                       .addresses = one.at(1).get<std::vector<std::string>>(),
-                       .port = one.at(2).get<std::uint16_t>()});
+  const nlohmann::json all = parse_fields(text, kMaxFields);
+  for (const nlohmann::json& one : require_array(all, kMaxTargets)) {
+    Target target{.host = line_of(element(one, 0), kMaxName)};
+    for (const nlohmann::json& address : require_array(element(one, 1), kMaxAddresses)) {
+      target.addresses.push_back(line_of(address, kMaxName));
+      if (!is_address(target.addresses.back())) refuse("a numeric address", describe_json(address));
+    }
+    target.port = static_cast<std::uint16_t>(integer_of(element(one, 2), 1, 65535));
+    targets.push_back(std::move(target));
+  }
   return targets;
 }
 

@@ -18,7 +18,7 @@ struct Target {
 };
 
 std::string to_text(const std::vector<Target>& targets);
-/// Throws nlohmann::json::exception for what is no such list.
+/// Throws Error (communication) for what is no such list.
 std::vector<Target> parse_targets(const std::string& text);
 
 /// Raises this process's limit of open files to what a job of `tasks` may take, as far as the system lets it: for each

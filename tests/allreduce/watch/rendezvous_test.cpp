@@ -27,6 +27,11 @@ TEST(Rendezvous, SharesWhatRankZeroSays) {
   EXPECT_EQ(share_of_rank_zero(MPI_COMM_WORLD, said), "port 7");
 }
 
+TEST(Rendezvous, KeepsToLoopbackWhereAllRanksAreOnOneHost) {
+  const std::vector<std::string> addresses = addresses_for_ranks(MPI_COMM_WORLD);
+  EXPECT_EQ(addresses, rank_of_job() == 0 ? std::vector<std::string>{"127.0.0.1"} : std::vector<std::string>{});
+}
+
 TEST(Rendezvous, PassesWhereNobodyMetAnError) { EXPECT_NO_THROW(throw_first_error(MPI_COMM_WORLD, "")); }
 
 TEST(Rendezvous, ThrowsTheSameOnAllRanks) {

@@ -28,6 +28,18 @@ TEST(Frame, ComesOutAsItWentInHoweverTheStreamIsCut) {
   }
 }
 
+// With all bytes moved for each frame these would take minutes.
+TEST(Frame, ComesOutOfALongStreamInTime) {
+  constexpr int kFrames = 1'000'000;
+  std::string stream;
+  for (int i = 0; i < kFrames; ++i) stream += encode({FrameKind::started});
+  FrameReader reader;
+  reader.add(stream);
+  int frames = 0;
+  while (reader.next()) ++frames;
+  EXPECT_EQ(frames, kFrames);
+}
+
 TEST(Frame, IsNotWhatStrangersSend) {
   for (const std::string& words : {std::string("GET / HTTP/1.1\r\n"), std::string("\0\0\0\0?", 5),
                                    std::string("\xFF\xFF\xFF\xFF"

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "apps/lockstep/launch/agent.h"
 #include "apps/lockstep/launch/child.h"
 #include "apps/lockstep/launch/options.h"
 #include "device/error.h"
@@ -137,37 +136,14 @@ TEST(ToShell, QuotesWhatAShellWouldRead) {
   EXPECT_EQ(to_shell({"a-b=1", "", "x y", "it's", "$HOME", "*"}), R"(a-b=1 '' 'x y' 'it'\''s' '$HOME' '*')");
 }
 
-TEST(Arrival, IsReadAsItWasSent) {
-  const Arrival sent{.job = "j",
-                     .rank = 3,
-                     .ranks = 4,
-                     .local_ranks = 2,
-                     .host = "h",
-                     .place = "p q",
-                     .processors = {0, 5},
-                     .gpus = "1",
-                     .interface = "eth0",
-                     .addresses = {"10.0.0.1", "::2"},
-                     .port = 65535};
-  EXPECT_EQ(parse_arrival(to_text(sent)), sent);
-}
-
 TEST(Ending, IsReadAsItWasSent) {
   const Ending sent{.status = 4, .message = "[launch] needed \"x\"; got y"};
   EXPECT_EQ(parse_ending(to_text(sent)), sent);
 }
 
-TEST(Call, IsReadAsItWasSentAndIsNotWhatStrangersSend) {
-  const Call read = parse_call(to_text(Call{.token = "t", .host = "b", .command = "orted -mca a \"b\""}));
-  EXPECT_EQ(read.token, "t");
-  EXPECT_EQ(read.host, "b");
-  EXPECT_EQ(read.command, "orted -mca a \"b\"");
-  for (const char* text : {"", "{}", "[1,2,3]", "[\"t\"]"}) EXPECT_EQ(parse_call(text).token, "");
-}
-
 TEST(VariablesOfATask, AreNotHandedDown) {
-  for (const char* name :
-       {"RANK", "WORLD_SIZE", "TF_CONFIG", "SLURM_PROCID", "SLURM_STEP_NODELIST", "PMI_RANK", "PMIX_RANK"})
+  for (const char* name : {"RANK", "WORLD_SIZE", "TF_CONFIG", "SLURM_PROCID", "SLURM_STEP_NODELIST", "PMI_RANK",
+                           "PMIX_RANK", "LOCKSTEP_JOB_SECRET", "LOCKSTEP_JOB_SECRET_FILE"})
     EXPECT_TRUE(is_of_a_task(name)) << name;
   for (const char* name : {"PATH", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "MASTER_ADDR", "RANKS", "MY_RANK"})
     EXPECT_FALSE(is_of_a_task(name)) << name;

@@ -71,11 +71,21 @@ class Manifests(unittest.TestCase):
     def load(self, name):
         return list(yaml.safe_load_all((LAUNCH / name).read_text()))
 
+    def one(self, name, kind):
+        """The document of this kind."""
+        found = [document for document in self.load(name) if document["kind"] == kind]
+        self.assertEqual(len(found), 1, kind)
+        return found[0]
+
+    def pods(self):
+        specs = self.one("mpijob.yaml", "MPIJob")["spec"]["mpiReplicaSpecs"]
+        return [one["template"]["spec"] for one in specs.values()] + [self.one("tasks.yaml", "Job")["spec"]["template"]["spec"]]
+
     def test_the_mpijob_is_as_the_operator_wants_it(self):
-        self.assertEqual(violations(self.load("mpijob.yaml")[0], SCHEMA), [])
+        self.assertEqual(violations(self.one("mpijob.yaml", "MPIJob"), SCHEMA), [])
 
     def test_the_schema_finds_what_is_wrong(self):
-        job = self.load("mpijob.yaml")[0]
+        job = self.one("mpijob.yaml", "MPIJob")
         job["spec"]["slotsPerWorker"] = "1"
         job["spec"]["runPolicy"]["cleanPodPolicy"] = "Sometimes"
         job["spec"]["cleanPodPolicy"] = "None"  # where version 1 had it
@@ -86,13 +96,13 @@ class Manifests(unittest.TestCase):
             self.assertIn(part, found)
 
     def test_mpirun_starts_as_many_ranks_as_there_are_slots(self):
-        spec = self.load("mpijob.yaml")[0]["spec"]
+        spec = self.one("mpijob.yaml", "MPIJob")["spec"]
         args = spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"]
         ranks = int(args[args.index("-np") + 1])
         self.assertEqual(ranks, spec["mpiReplicaSpecs"]["Worker"]["replicas"] * spec["slotsPerWorker"])
 
     def test_the_tasks_are_a_service_and_a_job_that_agree(self):
-        service, job = self.load("tasks.yaml")
+        service, job = self.one("tasks.yaml", "Service"), self.one("tasks.yaml", "Job")
         self.assertEqual(violations(service, SCHEMA["definitions"]["service"]), [])
         self.assertEqual(violations(job, SCHEMA["definitions"]["job"]), [])
         pod = job["spec"]["template"]["spec"]
@@ -104,17 +114,34 @@ class Manifests(unittest.TestCase):
         self.assertGreater(job["spec"]["backoffLimit"], job["spec"]["completions"], "all pods start anew after a failure")
 
     def test_volumes_that_are_mounted_are_there(self):
-        specs = self.load("mpijob.yaml")[0]["spec"]["mpiReplicaSpecs"]
-        pods = [one["template"]["spec"] for one in specs.values()]
-        pods.append(self.load("tasks.yaml")[1]["spec"]["template"]["spec"])
-        for pod in pods:
+        for pod in self.pods():
             mounted = {mount["name"] for one in pod["containers"] for mount in one.get("volumeMounts", [])}
             self.assertEqual(mounted, {volume["name"] for volume in pod.get("volumes", [])})
 
+    def test_pods_have_no_rights_that_they_do_not_need(self):
+        for pod in self.pods():
+            self.assertIs(pod["automountServiceAccountToken"], False)
+            self.assertIs(pod["securityContext"]["runAsNonRoot"], True)
+            self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+            for container in pod["containers"]:
+                self.assertEqual(container["securityContext"], {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}})
+
+    def test_only_pods_of_the_job_reach_each_other(self):
+        for name, label in (("tasks.yaml", "job-name"), ("mpijob.yaml", "training.kubeflow.org/job-name")):
+            policy = self.one(name, "NetworkPolicy")
+            self.assertEqual(violations(policy, SCHEMA["definitions"]["networkPolicy"]), [])
+            pods = {"matchLabels": {label: "lockstep"}}
+            self.assertEqual(policy["spec"], {"podSelector": pods, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": pods}]}]})
+
+    def test_tasks_have_the_secret_of_the_job(self):
+        env = {one["name"]: one for one in self.one("tasks.yaml", "Job")["spec"]["template"]["spec"]["containers"][0]["env"]}
+        reference = env["LOCKSTEP_JOB_SECRET"]["valueFrom"]["secretKeyRef"]
+        self.assertIn(f"kubectl create secret generic {reference['name']} --from-literal={reference['key']}=", (LAUNCH / "tasks.yaml").read_text())
+
     @unittest.skipIf(PROGRAM is None, "needs the program")
     def test_options_are_those_of_the_program(self):
-        launcher = self.load("mpijob.yaml")[0]["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
-        task = self.load("tasks.yaml")[1]["spec"]["template"]["spec"]["containers"][0]
+        launcher = self.one("mpijob.yaml", "MPIJob")["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+        task = self.one("tasks.yaml", "Job")["spec"]["template"]["spec"]["containers"][0]
         for args in (launcher["args"], task["args"]):
             self.assertLessEqual(set(options_of(args)), known_options("train"))
         self.assertLessEqual(set(options_of(task["command"][:-1], "launch")), known_options("launch"))
@@ -148,13 +175,24 @@ class BatchScript(unittest.TestCase):
         """The script's exit status and what it started, with an srun and an scontrol that only tell."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder)
-            (path / "srun").write_text(f'#!/bin/sh\ncase $1 in --mpi=list) echo "{mpi_list}" ;; *) echo "srun $*"; exit {status} ;; esac\n')
+            (path / "srun").write_text(f'#!/bin/sh\necho "$LOCKSTEP_JOB_SECRET" >"{path}/secret"\n'
+                                       f'case $1 in --mpi=list) echo "{mpi_list}" ;; *) echo "srun $*"; exit {status} ;; esac\n')
             (path / "scontrol").write_text('#!/bin/sh\necho "scontrol $*"\n')
             for tool in ("srun", "scontrol"):
                 (path / tool).chmod(0o755)
             done = subprocess.run(["bash", LAUNCH / "slurm.sbatch", "--model", "cnn"], capture_output=True, text=True, check=False,
                                   env={"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "RUN": "r"})
+            self.secret = (path / "secret").read_text().strip()
             return done.returncode, done.stdout
+
+    def test_gives_the_tasks_a_secret_of_their_own(self):
+        secrets = set()
+        for _ in range(2):
+            _, output = self.run_with("none pmi2", 0)
+            self.assertRegex(self.secret, "^[0-9a-f]{32}$")
+            self.assertNotIn(self.secret, output)
+            secrets.add(self.secret)
+        self.assertEqual(len(secrets), 2)
 
     def test_lets_an_srun_with_pmix_start_the_ranks(self):
         self.assertEqual(self.run_with("none pmix pmi2", 0), (0, "srun --mpi=pmix lockstep train --checkpoint-dir r --model cnn\n"))

@@ -1,0 +1,161 @@
+// What tasks, agents and hosts of a launch tell each other, and what is refused of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "apps/lockstep/launch/agent.h"
+#include "apps/lockstep/launch/arrival.h"
+#include "apps/lockstep/launch/daemon.h"
+#include "apps/lockstep/launch/fields.h"
+#include "device/error.h"
+
+namespace lockstep::apps::launch {
+namespace {
+
+using nlohmann::json;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// What Error (communication) says; empty where there was none.
+std::string refusal_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.category(), ErrorCategory::communication);
+    return error.what();
+  }
+  return "";
+}
+
+const Arrival kArrival{.job = "j",
+                       .rank = 3,
+                       .ranks = 4,
+                       .local_ranks = 2,
+                       .host = "h",
+                       .place = "p q",
+                       .processors = {0, 5},
+                       .gpus = "1,GPU-8932f937",
+                       .interface = "eth0",
+                       .addresses = {"10.0.0.1", "::2"},
+                       .port = 65535};
+
+TEST(Arrival, IsReadAsItWasSent) { EXPECT_EQ(parse_arrival(to_text(kArrival)), kArrival); }
+
+TEST(Arrival, HasNothingInItThatIsNotAsItIsToBe) {
+  const auto with = [](const char* name, const json& value) {
+    json text = json::parse(to_text(kArrival));
+    text[name] = value;
+    return refusal_of([&] { parse_arrival(text.dump()); });
+  };
+  EXPECT_EQ(with("rank", 3), "");
+  for (const json& rank : {json(4), json(-1), json(1e300), json("3"), json(18446744073709551615U)})
+    EXPECT_THAT(with("rank", rank), HasSubstr("expected a number from 0 to 3")) << rank;
+  for (const char* host : {"", "-oProxyCommand=x", "a b", "a;b", "a:2", "a,b", "$(x)", "../a"})
+    EXPECT_THAT(with("host", host), HasSubstr("the name of a host")) << host;
+  EXPECT_THAT(with("gpus", "0 -x LD_PRELOAD=x"), HasSubstr("a list of GPUs"));
+  EXPECT_THAT(with("interface", "eth0,eth1"), HasSubstr("the name of an interface"));
+  EXPECT_THAT(with("addresses", {"localhost"}), HasSubstr("a numeric address"));
+  EXPECT_THAT(with("place", "a\nb"), HasSubstr("a text without control characters"));
+  EXPECT_THAT(with("processors", json::array({-1})), HasSubstr("a number from 0"));
+  EXPECT_THAT(with("port", 65536), HasSubstr("a number from 0 to 65535"));
+}
+
+TEST(Arrival, IsNotWhatStrangersSend) {
+  for (const std::string& text : {std::string(), std::string("{}"), std::string("[]"), std::string("[1"),
+                                  std::string(200000, '['), "[" + std::string(100000, '0')})
+    EXPECT_NE(refusal_of([&] { parse_arrival(text); }), "");
+}
+
+// As Open MPI 4.1 calls its agent, quotes for a shell included.
+const std::vector<std::string> kWords = {"PATH=/opt/bin:$PATH ; export PATH ; /opt/bin/orted",
+                                         "-mca",
+                                         "orte_leave_session_attached",
+                                         "\"1\"",
+                                         "-mca",
+                                         "ess",
+                                         "\"env\"",
+                                         "-mca",
+                                         "ess_base_jobid",
+                                         "\"1469054976\"",
+                                         "-mca",
+                                         "ess_base_vpid",
+                                         "1",
+                                         "-mca",
+                                         "ess_base_num_procs",
+                                         "\"2\"",
+                                         "-mca",
+                                         "orte_node_regex",
+                                         "\"vm,host[1:1]@0(2)\"",
+                                         "-mca",
+                                         "orte_hnp_uri",
+                                         "\"1469054976.0;tcp://10.0.0.1,192.0.2.2:47663;tcp6://[fd00::2]:55749\"",
+                                         "--mca",
+                                         "btl_tcp_if_include",
+                                         "\"eth0\"",
+                                         "--mca",
+                                         "plm_rsh_agent",
+                                         "\"/proc/1/exe launch-agent\"",
+                                         "-mca",
+                                         "orte_launch_agent",
+                                         "\"/tmp/mine\"",
+                                         "-mca",
+                                         "pmix",
+                                         "\"^s1,s2,cray,isolated\""};
+
+TEST(Daemon, IsToldFactsAndNoCommand) {
+  const DaemonFacts facts = read_daemon_command(kWords);
+  EXPECT_EQ(facts.job, "1469054976");
+  EXPECT_EQ(facts.number, 1);
+  EXPECT_EQ(facts.daemons, 2);
+  EXPECT_EQ(facts.nodes, "vm,host[1:1]@0(2)");
+  EXPECT_THAT(facts.parameters,
+              ElementsAre(std::pair("btl_tcp_if_include", "eth0"), std::pair("pmix", "^s1,s2,cray,isolated")))
+      << "none that names a program";
+  EXPECT_THAT(addresses_of_uri(facts.uri), ElementsAre("10.0.0.1", "192.0.2.2", "fd00::2"));
+  EXPECT_EQ(parse_daemon(to_text(facts)), facts);
+  const Call call{.host = "b", .daemon = facts};
+  EXPECT_EQ(parse_call(to_text(call)), call);
+}
+
+TEST(Daemon, IsStartedByWordsThatItsHostPutsTogether) {
+  const DaemonFacts facts = read_daemon_command(kWords);
+  const auto words = daemon_command(facts, {"--oversubscribe", "--mca", "btl", "self,tcp", "--mca", "pmix", "^s1"});
+  EXPECT_EQ(words[0], "orted");
+  EXPECT_THAT(words, Contains("1469054976.0;tcp://10.0.0.1,192.0.2.2:47663;tcp6://[fd00::2]:55749"));
+  EXPECT_THAT(words, Contains("self,tcp")) << "of the task's own command line";
+  EXPECT_THAT(words, Contains("^s1,s2,cray,isolated"));
+  EXPECT_THAT(words, Not(Contains("^s1"))) << "which the facts have";
+  EXPECT_THAT(words, Not(Contains("--oversubscribe")));
+}
+
+TEST(Daemon, IsNotStartedOnFactsThatAreNone) {
+  const std::string good = to_text(read_daemon_command(kWords));
+  const auto with = [&](const char* name, const json& value) {
+    json text = json::parse(good);
+    text[name] = value;
+    return refusal_of([&] { parse_daemon(text.dump()); });
+  };
+  EXPECT_EQ(with("number", 2), "");
+  EXPECT_THAT(with("job", "1; id"), HasSubstr("the number of a job"));
+  EXPECT_THAT(with("nodes", "$(id)"), HasSubstr("a list of nodes"));
+  for (const char* uri : {"", "1469054976.0", "1469054976.0;tcp://evil.example:1", "1469054976.0;tcp://10.0.0.1",
+                          "1469054976.0;tcp://10.0.0.1:0", "1469054976.0;file:///x:1", "1.0;tcp://10.0.0.1:1",
+                          "1469054976.0;tcp://10.0.0.1:1\n"})
+    EXPECT_NE(with("uri", uri), "") << uri;
+  for (const char* name : {"orte_launch_agent", "plm_rsh_agent", "mca_base_component_path", "orte_fork_agent"})
+    EXPECT_THAT(with("parameters", json::array({json::array({name, "x"})})),
+                HasSubstr("a parameter of Open MPI that mpirun may send"));
+  EXPECT_NE(with("parameters", json::array({json::array({"pmix", "`id`"})})), "");
+}
+
+// What the host of a stranger was to run.
+TEST(Daemon, IsNoTextForAShell) {
+  EXPECT_NE(refusal_of([] { parse_daemon(R"(["id > pwned", [0]])"); }), "");
+}
+
+}  // namespace
+}  // namespace lockstep::apps::launch

@@ -1,0 +1,119 @@
+// Jobs of lockstep launch with tasks as processes of their own: on one host, and on hosts that differ in name only.
+#pragma once
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "allreduce/watch/authentication.h"
+#include "allreduce/watch/socket.h"
+#include "apps/lockstep/launch/arrival.h"
+#include "apps/lockstep/launch/link.h"
+#include "tests/apps/program.h"
+
+namespace lockstep::apps {
+
+using Words = std::vector<std::string>;
+
+/// A job of tasks that a controller starts, each with its environment.
+class LaunchTest : public ::testing::Test {
+ protected:
+  /// `lockstep launch OPTIONS -- COMMAND` as task `rank`; the command's arguments end with this test's mark.
+  Words task(int rank, const Words& options, const Words& command, int ranks = 2) const {
+    Words words = {"env",
+                   fmt::format("RANK={}", rank),
+                   fmt::format("WORLD_SIZE={}", ranks),
+                   "MASTER_ADDR=127.0.0.1",
+                   fmt::format("MASTER_PORT={}", port_),
+                   LOCKSTEP_PROGRAM,
+                   "launch"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.emplace_back("--");
+    words.insert(words.end(), command.begin(), command.end());
+    return words;
+  }
+  /// The same on a host of its own, as far as the job can tell.
+  Words task_elsewhere(int rank, const Words& options, const Words& command) const {
+    Words all = {"--host", fmt::format("host{}", rank)};
+    all.insert(all.end(), options.begin(), options.end());
+    return task(rank, all, command);
+  }
+  static Words program(const Words& arguments) {
+    Words words = {LOCKSTEP_PROGRAM};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return words;
+  }
+  Words shell(const std::string& text) const { return {"sh", "-c", text, mark_}; }
+
+  /// Ends with the processes that have this test's mark in their command lines; false where they stay.
+  bool nothing_is_left() const {
+    for (int look = 0; look < 100; ++look) {
+      if (marked_processes() == 0) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  }
+
+  /// Waits for the first task to listen.
+  bool is_listening() const {
+    for (int look = 0; look < 200; ++look) {
+      std::string why;
+      if (allreduce::connect_to("127.0.0.1", port_, std::chrono::seconds(1), why).is_open()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return false;
+  }
+
+  /// A connection to the first task, which has told of itself what `arrival` says. Of this user, and no more is asked
+  /// of a job without a secret.
+  launch::Link come(const launch::Arrival& arrival) const {
+    is_listening();
+    std::string why;
+    allreduce::FileDescriptor socket = allreduce::connect_to("127.0.0.1", port_, std::chrono::seconds(1), why);
+    EXPECT_TRUE(allreduce::authenticate(socket, device::JobSecret::none(), allreduce::kLaunchPurpose,
+                                        std::chrono::seconds(20), why))
+        << why;
+    launch::Link link(std::move(socket), std::chrono::seconds(60));
+    link.send({launch::FrameKind::arrive, to_text(arrival)});
+    return link;
+  }
+
+  /// Waits for a frame of this kind; false where the connection ends without one.
+  static bool hears(launch::Link& link, launch::FrameKind kind) {
+    while (link.is_open()) {
+      pollfd ready = link.interest();
+      if (poll(&ready, 1, 10000) <= 0) return false;
+      for (const launch::Frame& frame : link.receive())
+        if (frame.kind == kind) return true;
+    }
+    return false;
+  }
+
+  const std::uint16_t port_ = allreduce::Listener().port();
+  const std::string mark_ = fmt::format("launch-test-{}-{}", getpid(), port_);
+
+ private:
+  int marked_processes() const {
+    int count = 0;
+    std::error_code gone;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
+      std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+      std::stringstream text;
+      text << file.rdbuf();
+      count += text.str().find(mark_) != std::string::npos ? 1 : 0;
+    }
+    return count;
+  }
+};
+
+}  // namespace lockstep::apps

@@ -1,0 +1,44 @@
+// Frames of a launch, and what is read of their texts: arrivals, calls of agents, facts for daemons, targets, endings.
+#include "apps/lockstep/launch/agent.h"
+#include "apps/lockstep/launch/arrival.h"
+#include "apps/lockstep/launch/daemon.h"
+#include "apps/lockstep/launch/frame.h"
+#include "apps/lockstep/launch/options.h"
+#include "apps/lockstep/launch/reach.h"
+#include "device/error.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace lockstep::fuzz {
+namespace {
+
+/// What is read must be sent and read unchanged.
+template <typename Read>
+void read_again(const std::string& text, Read read) {
+  try {
+    const auto value = read(text);
+    LOCKSTEP_CHECK(read(to_text(value)) == value);
+  } catch (const Error& error) {
+    if (error.category() != ErrorCategory::communication) throw;
+  }
+}
+
+void read_text(const std::string& text) {
+  using namespace apps::launch;
+  read_again(text, [](const std::string& one) { return parse_arrival(one); });
+  read_again(text, [](const std::string& one) { return parse_call(one); });
+  read_again(text, [](const std::string& one) { return parse_daemon(one); });
+  read_again(text, [](const std::string& one) { return parse_targets(one); });
+  read_again(text, [](const std::string& one) { return parse_ending(one); });
+}
+
+}  // namespace
+
+void read_untrusted(Bytes bytes) {
+  const std::string_view text = text_of(bytes);
+  apps::launch::FrameReader reader;
+  reader.add(text);
+  while (const auto frame = reader.next()) read_text(frame->text);
+  read_text(std::string(text));  // without a header that fits
+}
+
+}  // namespace lockstep::fuzz

@@ -1,0 +1,22 @@
+// TF_CONFIG, and the task that it describes.
+#include <string>
+
+#include "device/error.h"
+#include "strategy/cluster.h"
+#include "strategy/task.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace lockstep::fuzz {
+
+void read_untrusted(Bytes bytes) {
+  const std::string text(text_of(bytes));
+  try {
+    const auto task = strategy::find_task(
+        [&](const char* name) { return std::string_view(name) == "TF_CONFIG" ? text.c_str() : nullptr; });
+    if (task) LOCKSTEP_CHECK_OP(task->rank, <, task->ranks);
+  } catch (const Error& error) {
+    if (error.category() != ErrorCategory::input) throw;
+  }
+}
+
+}  // namespace lockstep::fuzz

@@ -1,0 +1,41 @@
+// Messages of the watchdog, what is read of their bodies, and the handshake before them.
+#include "allreduce/watch/message.h"
+#include "device/error.h"
+#include "device/handshake.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace lockstep::fuzz {
+namespace {
+
+void read_body(std::string_view body) {
+  using namespace allreduce;
+  read_hello(body);
+  read_goodbye(body);
+  if (const auto replicas = read_beat(body)) LOCKSTEP_CHECK_OP(write_beat(*replicas).size(), ==, body.size());
+  if (const auto invitation = read_invitation(body)) LOCKSTEP_CHECK(write_invitation(*invitation) == body);
+}
+
+void shake_hands(std::string_view bytes, device::Handshake::Role role) {
+  static const device::JobSecret secret("nobody knows this secret", "fuzz");
+  device::Handshake handshake(secret, role, "watch");
+  while (!bytes.empty() && handshake.wanted() > 0) {
+    const std::string_view piece = bytes.substr(0, handshake.wanted());
+    bytes.remove_prefix(piece.size());
+    handshake.receive(piece);
+  }
+  LOCKSTEP_CHECK(!handshake.succeeded());
+}
+
+}  // namespace
+
+void read_untrusted(Bytes bytes) {
+  const std::string_view text = text_of(bytes);
+  allreduce::MessageReader reader;
+  reader.add(text);
+  while (const auto message = reader.next()) read_body(message->body);
+  read_body(text);
+  shake_hands(text, device::Handshake::Role::initiator);
+  shake_hands(text, device::Handshake::Role::responder);
+}
+
+}  // namespace lockstep::fuzz
