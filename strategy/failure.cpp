@@ -56,8 +56,9 @@ Failure describe_current_exception() {
   } catch (const Error& error) {
     return {error.what(), exit_status(error.category()), error.category() == ErrorCategory::communication};
   } catch (const std::filesystem::filesystem_error& error) {
-    return {Error(ErrorCategory::data, error.path1().string(), "expected a file or directory that this user can use",
-                  fmt::format("got {}", error.code().message()))
+    const std::string path = error.path1().string();
+    return {Error(ErrorCategory::data, path.empty() ? "files" : path,
+                  "expected a file or directory that this user can use", fmt::format("got {}", error.code().message()))
                 .what(),
             exit_status(ErrorCategory::data), false};
   } catch (const std::system_error& error) {

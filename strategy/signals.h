@@ -2,19 +2,36 @@
 #pragma once
 
 #include <csignal>
+#include <cstddef>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 namespace lockstep::strategy {
 
+/// While it lives, handlers with SA_ONSTACK have a stack of their own on the thread that made it, unless the thread has
+/// one already. A handler that may run while a network is computed needs that: matrix products of oneDNN use the stack
+/// pointer for their workspace on the heap, and what the kernel writes below it for a handler would destroy other data.
+/// Signals to the process go to the main thread where that does not block them.
+class SignalStack {
+ public:
+  SignalStack();
+  ~SignalStack();
+  SignalStack(const SignalStack&) = delete;
+  SignalStack& operator=(const SignalStack&) = delete;
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;  // empty: the thread has one
+};
+
 /// While it lives, chosen signals are noted instead of ending the process; before and after it they do what they did.
 /// One at a time in a process.
 ///
 /// A second SIGINT ends the process at once, so that a terminal is never held. A second SIGTERM or SIGHUP does not:
 /// schedulers and mpirun both send them to a rank, which then hears one request twice. SIGHUP stays ignored where the
-/// process was started so, as by nohup.
+/// process was started so, as by nohup. To be made and destroyed on the main thread.
 class SignalWatch {
  public:
   explicit SignalWatch(std::span<const int> signals);
@@ -27,6 +44,7 @@ class SignalWatch {
   int received() const noexcept;
 
  private:
+  SignalStack stack_;
   std::vector<std::pair<int, struct sigaction>> previous_;
 };
 

@@ -41,7 +41,7 @@ void take_signals_of_writing() {
     if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_IGN) continue;
     struct sigaction action = {};
     action.sa_handler = note_nothing;
-    action.sa_flags = SA_RESTART;
+    action.sa_flags = SA_RESTART | SA_ONSTACK;
     ::sigemptyset(&action.sa_mask);
     ::sigaction(signal, &action, nullptr);
   }

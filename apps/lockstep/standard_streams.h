@@ -5,6 +5,8 @@
 #include <memory>
 #include <streambuf>
 
+#include "strategy/signals.h"
+
 namespace lockstep::apps {
 
 /// While it lives, `stdout`, `stderr` and std::cout are streams on which writing never fails. So nothing that prints
@@ -32,6 +34,7 @@ class StandardStreams {
 
  private:
   class Stream;
+  strategy::SignalStack stack_;
   std::unique_ptr<Stream> errors_;  // before output_, which reports there
   std::unique_ptr<Stream> output_;
   std::unique_ptr<std::streambuf> to_output_;  // std::cout keeps the stdout of the start

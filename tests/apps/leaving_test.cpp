@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -92,6 +93,25 @@ TEST(LeavingOnHangup, SaysOnWhichSignal) {
   const Result result = process.finish();
   EXPECT_EQ(result.status, 129);
   EXPECT_THAT(result.output, HasSubstr(" on SIGHUP\n"));
+}
+
+// What the kernel writes for a handler must not land in what a matrix product of oneDNN takes for its stack.
+TEST(LeavingOnHangup, ManySignalsChangeNothing) {
+  const std::string command = kTrain + "--epochs 60";
+  Process process(lockstep(command));
+  ASSERT_TRUE(process.wait_for(R"("event":"start")"));
+  std::atomic<bool> ended = false;
+  // Until finish() has waited for it, its number is of no other process.
+  std::thread sender([&] {
+    while (!ended) process.kill(SIGPIPE);
+  });
+  const bool came_to_its_end = process.wait_for(R"("event":"end")");
+  ended = true;
+  sender.join();
+  EXPECT_TRUE(came_to_its_end);
+  const Result result = process.finish();
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(hash_of(result), hash_of(run_lockstep(command)));
 }
 
 /// From the start of the process to behind the end of a training of a second or so.

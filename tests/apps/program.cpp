@@ -124,7 +124,9 @@ bool Process::wait_for(const std::string& text) {
   return true;
 }
 
-void Process::kill(int signal) const { ::kill(id_, signal); }
+void Process::kill(int signal) const {
+  if (id_ > 0) ::kill(id_, signal);  // -1 would be all processes
+}
 
 Result Process::finish() {
   std::array<char, 4096> buffer{};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdint>
 #include <vector>
 
 namespace lockstep::strategy {
@@ -60,6 +61,27 @@ TEST(Signals, ThatAreNotAskedForKeepTheirAction) {
         std::raise(SIGHUP);
       },
       ::testing::KilledBySignal(SIGHUP), "");
+}
+
+TEST(Signals, RunOnAStackOfTheirOwn) {
+  static std::uintptr_t place = 0;
+  const auto distance = [] {
+    std::raise(SIGUSR1);
+    const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+    return place > here ? place - here : here - place;
+  };
+  struct sigaction action = {};
+  struct sigaction before = {};
+  action.sa_handler = [](int) { place = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); };
+  action.sa_flags = SA_ONSTACK;
+  sigaction(SIGUSR1, &action, &before);
+  EXPECT_LT(distance(), 1U << 20);
+  {
+    const SignalWatch watch(kAll);
+    EXPECT_GT(distance(), 1U << 20);
+  }
+  EXPECT_LT(distance(), 1U << 20);
+  sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST(Signals, AHangupStaysIgnoredUnderNohup) {
