@@ -278,9 +278,9 @@ fs::path CheckpointDirectory::save(const ReplicaArrays& arrays, const TrainingSt
 }
 
 std::vector<FileDigest> CheckpointDirectory::write_files(std::optional<TemporaryDirectory>& temporary,
-                                                         const ReplicaArrays& arrays,
-                                                         const TrainingState& state) const {
-  if (is_chief()) return write_on_chief(temporary, arrays, state);
+                                                         const ReplicaArrays& arrays, const TrainingState& state,
+                                                         bool healthy) const {
+  if (is_chief()) return write_on_chief(temporary, arrays, state, healthy);
   if (options_.verify == VerifyCheckpoint::none) return {};
   if (options_.verify == VerifyCheckpoint::hash) return write_checkpoint_files({}, arrays, state, Destination::nowhere);
   temporary.emplace(workspace_, worker_temporary_prefix(ranks_.rank()), true);
@@ -288,8 +288,8 @@ std::vector<FileDigest> CheckpointDirectory::write_files(std::optional<Temporary
 }
 
 std::vector<FileDigest> CheckpointDirectory::write_on_chief(std::optional<TemporaryDirectory>& temporary,
-                                                            const ReplicaArrays& arrays,
-                                                            const TrainingState& state) const {
+                                                            const ReplicaArrays& arrays, const TrainingState& state,
+                                                            bool healthy) const {
   lock_->check_held();
   const auto write = [&] {
     temporary.emplace(options_.directory, chief_temporary_prefix(state.step));

@@ -81,11 +81,12 @@ std::string head_of(const model::Network& network) {
   return head;
 }
 
-/// The file itself, or that of the newest undamaged checkpoint.
+/// The file itself, or that of the newest undamaged checkpoint; one that is not healthy only where there is no other.
 std::filesystem::path weights_file(const std::filesystem::path& path, device::Logger& log) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return path;
-  const std::vector<CheckpointInfo> checkpoints = list_checkpoints(path);
+  std::vector<CheckpointInfo> checkpoints = list_checkpoints(path);
+  std::ranges::stable_partition(checkpoints, &CheckpointInfo::healthy);
   if (checkpoints.empty())
     throw Error(ErrorCategory::checkpoint, kWhere, "needed a safetensors file, a checkpoint, or a directory of them",
                 fmt::format("got {}, which has none", path.string()));
