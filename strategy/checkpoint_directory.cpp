@@ -442,7 +442,8 @@ void CheckpointDirectory::check_chief_sees_newest() const {
         "expected rank 0, which reads checkpoints, to have the newest; start it on a host that has it, copy the "
         "checkpoint there, or begin again in another --checkpoint-dir",
         fmt::format("got rank {} on {} has {} in {} and rank 0 on {} has {}", rank, other["host"].get<std::string>(),
-                    described(other), options_.directory.string(), chief["host"].get<std::string>(), described(chief)));
+                    described(other), decode_bytes(other["directory"].get<std::string>()),
+                    chief["host"].get<std::string>(), described(chief)));
   }
 }
 
