@@ -14,6 +14,7 @@
 #include "data/source/tfrecord_source.h"
 #include "device/cpu.h"
 #include "device/error.h"
+#include "device/json.h"
 
 namespace lockstep::apps {
 namespace {
@@ -141,7 +142,7 @@ class DataBenchmark {
                                             {"seconds", rate.seconds},
                                             {"records_per_second", rate.records_per_second()},
                                             {"megabytes_per_second", rate.megabytes_per_second()}};
-      fmt::print("{}\n", event.dump());
+      fmt::print("{}\n", dump_json(event));
     } else if (!options_.output.quiet) {
       fmt::print("{:<40} {:>7} {:>13.0f} {:>10.1f}\n", meaning(rate.stage), rate.threads, rate.records_per_second(),
                  rate.megabytes_per_second());
@@ -151,7 +152,7 @@ class DataBenchmark {
 
   void note(const std::string& text) const {
     if (options_.output.json())
-      fmt::print("{}\n", nlohmann::ordered_json{{"event", "data_note"}, {"text", text}}.dump());
+      fmt::print("{}\n", dump_json(nlohmann::ordered_json{{"event", "data_note"}, {"text", text}}));
     else
       fmt::print("{}\n", text);
   }

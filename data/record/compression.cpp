@@ -181,9 +181,10 @@ class TooLarge final : public Error {
 
 /// What append_all() may hold. A string that grows is there twice, and its capacity doubles; one whose size is known
 /// before does not grow.
-std::uint64_t memory_limit(Compression compression) {
+std::uint64_t memory_limit(const InputFile& file, Compression compression) {
   const auto available = static_cast<std::uint64_t>(device::available_host_memory());
-  return compression == Compression::none ? available : available / 3;
+  if (compression == Compression::none) return available;
+  return std::max<std::uint64_t>(available / 3, std::min<std::uint64_t>(expected_size(file, compression), available));
 }
 
 void resize(std::string& bytes, std::size_t size, const InputFile& file, Compression compression) {
@@ -222,20 +223,21 @@ void append_all(ByteSource& source, const InputFile& file, Compression compressi
 
 std::string read_up_to(const InputFile& file, Compression compression, std::uint64_t count) {
   std::string bytes;
-  append_all(*open_bytes(file, compression), file, compression, count, memory_limit(compression), bytes);
+  append_all(*open_bytes(file, compression), file, compression, count, memory_limit(file, compression), bytes);
   return bytes;
 }
 
 std::string read_all(const InputFile& file, Compression compression, std::optional<std::uint64_t> limit) {
   std::string bytes;
-  append_all(*open_bytes(file, compression), file, compression, kAll, limit.value_or(memory_limit(compression)), bytes);
+  append_all(*open_bytes(file, compression), file, compression, kAll, limit.value_or(memory_limit(file, compression)),
+             bytes);
   return bytes;
 }
 
 WholeOrPart read_what_is_whole(const InputFile& file, Compression compression, std::optional<std::uint64_t> limit) {
   WholeOrPart result;
   try {
-    append_all(*open_bytes(file, compression), file, compression, kAll, limit.value_or(memory_limit(compression)),
+    append_all(*open_bytes(file, compression), file, compression, kAll, limit.value_or(memory_limit(file, compression)),
                result.bytes);
   } catch (const TooLarge&) {
     throw;

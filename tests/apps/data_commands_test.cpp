@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "data/dataset.h"
+#include "data/record/record_index.h"
 #include "data/source/dataset_json.h"
 #include "tests/data/support.h"
 
@@ -117,6 +118,22 @@ TEST_F(DataCommands, Index) {
                 run({"index", "--index-dir", path("idx/train-labels-idx1-ubyte"), path("out")});
               }),
               HasSubstr("needed to write the index (--index-dir chooses another place); it cannot be written"));
+}
+
+/// Its checksum holds and it is of this file, but its offsets lead far beyond it.
+TEST_F(DataCommands, IndexIsMadeAgainWhereItsOffsetsDoNotFitTheFile) {
+  run_convert();
+  const std::string file = path("out/train-00000-of-00002.tfrecord");
+  run({"index", file});
+  const std::string good = read_bytes(file + ".index");
+  RecordIndex wrong;
+  wrong.offsets.push_back(std::uint64_t{1} << 49);
+  const auto write_wrong = [&] { ASSERT_TRUE(save_record_index(file + ".index", file_stamp(file), wrong)); };
+  write_wrong();
+  EXPECT_THAT(run({"index", file}), HasSubstr(file + ": 2 records, index written to "));
+  EXPECT_EQ(read_bytes(file + ".index"), good);
+  write_wrong();
+  EXPECT_EQ(Dataset::from_tfrecords(path("out/train-*")).size(), 5);
 }
 
 TEST_F(DataCommands, Inspect) {

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +56,23 @@ class ImageBatches : public testing::Test {
 
   const TemporaryDirectory directory_;
 };
+
+/// A JPEG whose header announces 16384 x 16384 pixels.
+TEST_F(ImageBatches, AnImageOfTooManyPixelsIsABadRecord) {
+  const auto record = [](Bytes file) { return encoded_record(file, 1); };
+  const Bytes sound = encode_jpeg(smooth_image(12, 10).view());
+  Bytes huge = sound;
+  const std::array<std::uint8_t, 2> frame = {0xff, 0xc0};
+  const auto begin = std::search(huge.begin(), huge.end(), frame.begin(), frame.end()) - huge.begin();
+  for (const int at : {5, 7}) {  // the extents behind the marker, the length and the precision
+    huge[static_cast<std::size_t>(begin + at)] = 0x40;
+    huge[static_cast<std::size_t>(begin + at + 1)] = 0;
+  }
+  write_records(directory_ / "images", {record(sound), record(huge), record(sound), record(sound)});
+  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }),
+              HasSubstr("needed at most 67108864 pixels; the header announces 16384 x 16384"));
+  EXPECT_EQ(batches_of(open().batch(2).skip_bad_records(1)).size(), 2u);
+}
 
 TEST_F(ImageBatches, HaveTheShapeOfTheFirstImage) {
   const Dataset dataset = images(5);
