@@ -131,7 +131,7 @@ bool authenticate(const FileDescriptor& socket, const device::JobSecret& secret,
     }
     if (handshake.succeeded() && output.empty()) break;
     if (!goes_on) {
-      why = "it closed the connection";
+      why = kNoRoom;
       return false;
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();

@@ -18,6 +18,10 @@ inline constexpr const char* kWatchPurpose = "watch";
 inline constexpr const char* kLaunchPurpose = "launch";
 inline constexpr const char* kAgentPurpose = "agent";
 
+/// What authenticate() says of an end that closed the connection: among many that come at once it may have had no room,
+/// and may have later.
+inline constexpr const char* kNoRoom = "it closed the connection";
+
 /// The connecting end. Proves to the other that this process knows the secret, and has it prove the same; without a
 /// secret (JobSecret::none) the other end must belong to this user. Waits for `limit` at most. On failure `why` is for
 /// users, and the socket is of no use any more. `socket`: connected, non-blocking.

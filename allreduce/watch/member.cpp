@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "allreduce/watch/authentication.h"
@@ -19,6 +20,7 @@ using std::chrono::milliseconds;
 
 // An address that does not answer costs this long; the second round is for hosts that are slow to answer at all.
 constexpr std::array kPatience = {milliseconds(1000), milliseconds(5000)};
+constexpr milliseconds kPause(20);  // before an end that had no room is tried again
 
 /// Waits for the answer to a hello.
 bool is_welcomed(Connection& connection, milliseconds limit) {
@@ -36,8 +38,15 @@ bool is_welcomed(Connection& connection, milliseconds limit) {
 
 std::optional<Connection> knock(const Endpoint& endpoint, const Hello& hello, const device::JobSecret& secret,
                                 milliseconds limit, std::string& why) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
   FileDescriptor socket = connect_to(endpoint.address, endpoint.port, limit, why);
-  if (!socket.is_open() || !authenticate(socket, secret, kWatchPurpose, limit, why)) return std::nullopt;
+  if (!socket.is_open()) return std::nullopt;
+  while (!authenticate(socket, secret, kWatchPurpose, limit, why)) {
+    if (why != kNoRoom || std::chrono::steady_clock::now() >= deadline) return std::nullopt;
+    std::this_thread::sleep_for(kPause);
+    socket = connect_to(endpoint.address, endpoint.port, limit, why);
+    if (!socket.is_open()) return std::nullopt;
+  }
   Connection connection(std::move(socket));
   connection.send({.kind = Kind::hello, .body = write_hello(hello)});
   if (is_welcomed(connection, limit)) return connection;

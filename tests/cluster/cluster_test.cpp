@@ -89,6 +89,16 @@ TEST_F(Hosts, LeaveTheStatusOfTheCommandAndNothingElse) {
   EXPECT_THAT(refused.errors, HasSubstr("lockstep: error: "));
 }
 
+TEST_F(Hosts, RunTheProcessesOfWhoCalledSudo) {
+  Words command = cluster({"run", "--name", name(), "--hosts", "2", "--", "sh", "-c", "id -u; id -G; uname -n"});
+  command.insert(command.begin(), {"env", "-C", "/", "SUDO_UID=65534", "SUDO_GID=65534"});
+  const Result result = run(command);
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.output.find("\n0\n"), std::string::npos) << result.output;
+  for (const char* part : {"65534\n65534\n", "node0\n", "node1\n"}) EXPECT_THAT(result.output, HasSubstr(part));
+  EXPECT_FALSE(stands());
+}
+
 TEST_F(Hosts, HaveNamesCablesAndSharedMemoryOfTheirOwn) {
   ASSERT_EQ(run(cluster({"up", "--name", name(), "--hosts", "2", "--rate", "200mbit", "--burst", "64kb"})).status, 0);
   EXPECT_EQ(on(1, {"cat", "/proc/sys/kernel/hostname"}).output, "node1\n");

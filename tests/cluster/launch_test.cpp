@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <memory>
 #include <thread>
 
@@ -138,14 +137,11 @@ TEST_F(LongLaunchOnHosts, OutlivesANetworkThatIsAwayForLessThanTheStallTimeout) 
   Process first(task(0, 2, "--stall-timeout 120", train));
   Process other(task(1, 2, "--stall-timeout 120", train));
   ASSERT_TRUE(first.wait_for(R"("event":"step")"));
-  ASSERT_EQ(on(1, {"tc", "qdisc", "replace", "dev", "eth0", "root", "netem", "loss", "100%"}).status, 0);
+  ASSERT_EQ(run(cluster({"cut", "--name", name(), "1"})).status, 0);
   std::this_thread::sleep_for(std::chrono::seconds(35));
-  ASSERT_EQ(on(1, {"tc", "qdisc", "del", "dev", "eth0", "root"}).status, 0);
+  ASSERT_EQ(run(cluster({"mend", "--name", name(), "1"})).status, 0);
   for (int steps = 0; steps < 20; ++steps) ASSERT_TRUE(first.wait_for(R"("event":"step")")) << first.finish().errors;
-  first.kill(SIGTERM);
-  EXPECT_EQ(first.finish().status, 143);
-  EXPECT_EQ(other.finish().status, 143);
-}
+}  // the job ends with its hosts: signals do not reach a process on one of them
 
 }  // namespace
 }  // namespace lockstep::apps

@@ -259,6 +259,24 @@ TEST_F(Posts, DropStrangers) {
   EXPECT_FALSE(center_->beat(1, {inside(8, 3, 0)}, kBuckets)) << "and the job goes on";
 }
 
+TEST_F(Posts, FindRoomAmongThoseWhoSayNothing) {
+  center_ = std::make_unique<Center>(2, "G", kTimeout, 1.0);
+  std::vector<FileDescriptor> idle;
+  std::string why;
+  for (int i = 0; i < 100; ++i)
+    idle.push_back(connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why));
+  std::atomic<bool> done{false};
+  std::thread listens([&] {
+    for (double now = 0; !done; now += 0.002) {
+      EXPECT_FALSE(center_->receive(now));
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  EXPECT_NO_THROW(Member(1, "K", center_->invitation()));
+  done = true;
+  listens.join();
+}
+
 TEST_F(Posts, ListenWhereTheyAreToldTo) {
   start(2);
   std::string why;
