@@ -116,7 +116,7 @@ bool is_rank(pid_t process) {
   const std::string environment{std::istreambuf_iterator<char>(file), {}};
   constexpr std::string_view kRank = "OMPI_COMM_WORLD_RANK=";
   return environment.starts_with(kRank) ||
-         environment.find(std::string(1, '\0') + std::string(kRank)) != std::string::npos;
+         environment.find(fmt::format("{}{}", '\0', kRank)) != std::string::npos;
 }
 
 }  // namespace
