@@ -56,11 +56,11 @@ struct TableAddress {
   std::string six;
 };
 
-std::string words_in_hexadecimal(const void* bytes, int words) {
+std::string words_in_hexadecimal(const void* bytes, std::size_t words) {
   std::string text;
-  for (int word = 0; word < words; ++word) {
+  for (std::size_t word = 0; word < words; ++word) {
     std::uint32_t value = 0;
-    std::memcpy(&value, static_cast<const char*>(bytes) + 4 * word, sizeof(value));
+    std::memcpy(&value, static_cast<const char*>(bytes) + sizeof(value) * word, sizeof(value));
     text += fmt::format("{:08X}", value);
   }
   return text;
