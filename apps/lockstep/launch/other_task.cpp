@@ -23,10 +23,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds kAttempt(2000);  // for one address to answer
-constexpr milliseconds kPause(200);     // between attempts
-constexpr milliseconds kHandshake(5000);
-constexpr int kNoSuchCommand = 127;  // as shells have it
+constexpr milliseconds kAttempt(2000);    // for one address to answer
+constexpr milliseconds kPause(200);       // between attempts
+constexpr milliseconds kHandshake(2000);  // signals wait for it; it is tried again
+constexpr int kNoSuchCommand = 127;       // as shells have it
 constexpr milliseconds kProbeTime(5000);
 constexpr seconds kDaemonEnds(2);    // by itself, once mpirun is gone
 constexpr seconds kDaemonLeaves(6);  // once it is told to
@@ -82,7 +82,9 @@ bool OtherTask::come_to(const std::string& address, Clock::time_point deadline) 
                                                                way.interface, way.address, address);
   failure_ = fmt::format("{}: {}", from, why);
   if (!socket.is_open()) return false;
-  if (!allreduce::authenticate(socket, options_.secret, allreduce::kLaunchPurpose, kHandshake, why)) {
+  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+  const milliseconds limit = std::clamp(left, kPause, kHandshake);
+  if (!allreduce::authenticate(socket, options_.secret, allreduce::kLaunchPurpose, limit, why)) {
     failure_ = fmt::format("{}: what is there is not the task of rank 0 of this job: {}", from, why);
     return false;
   }
