@@ -114,9 +114,9 @@ std::vector<pid_t> children_of(pid_t process) {
 bool is_rank(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/environ", process), std::ios::binary);
   const std::string environment{std::istreambuf_iterator<char>(file), {}};
-  constexpr std::string_view kRank = "OMPI_COMM_WORLD_RANK=";
-  return environment.starts_with(kRank) ||
-         environment.find(fmt::format("{}{}", '\0', kRank)) != std::string::npos;
+  using std::string_view_literals::operator""sv;
+  constexpr std::string_view kRank = "\0OMPI_COMM_WORLD_RANK="sv;  // behind another variable, or the first
+  return environment.starts_with(kRank.substr(1)) || environment.find(kRank) != std::string::npos;
 }
 
 }  // namespace
