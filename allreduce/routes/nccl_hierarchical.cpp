@@ -53,11 +53,7 @@ class NcclHierarchical final : public NcclMember {
  public:
   NcclHierarchical(const std::shared_ptr<MpiGroup>& host, device::Device gpu, std::shared_ptr<NcclCommunicators> node,
                    std::unique_ptr<Lane> lane, std::size_t segment_bytes)
-      : NcclMember(host, gpu, std::move(node), 0),
-        ranks_(host),
-        lane_(std::move(lane)),
-        segment_bytes_(segment_bytes),
-        ring_scratch_(device::HostAllocator().allocate(RingReduction::kInFlight * kRingSegmentBytes)) {
+      : NcclMember(host, gpu, std::move(node), 0), ranks_(host), lane_(std::move(lane)), segment_bytes_(segment_bytes) {
     LOCKSTEP_CHECK_OP(segment_bytes % 64, ==, 0U);
     LOCKSTEP_CHECK_OP(segment_bytes, >, 0U);
     const std::unique_ptr<device::Allocator> pinned = device::make_pinned_allocator();
@@ -145,7 +141,7 @@ class NcclHierarchical final : public NcclMember {
     wait_for(*down_[index]);
     const Values mine = part_of(segment, lane_->own());
     RingReduction reduction(lane_->across(), {slot(index), mine.count, mine.type}, op, RingReduction::Part::all,
-                            kRingSegmentBytes, static_cast<std::byte*>(ring_scratch_.data()));
+                            kRingSegmentBytes, ring_buffers_);
     ranks_->carry(reduction);
   }
 
@@ -179,7 +175,7 @@ class NcclHierarchical final : public NcclMember {
   std::array<device::Buffer, kSegmentSlots> slots_;
   std::array<std::optional<device::Event>, kSegmentSlots> down_;
   device::Buffer staged_;
-  device::Buffer ring_scratch_;
+  MessageBuffers ring_buffers_;
 };
 
 }  // namespace

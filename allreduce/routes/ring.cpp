@@ -39,23 +39,17 @@ class Ring final : public MpiGroup {
 
  private:
   void go_around(const Values& values, ReduceOp op, RingReduction::Part part) {
-    RingReduction reduction(comm(), values, op, part, options_.segment_bytes,
-                            scratch(RingReduction::kInFlight * options_.segment_bytes));
+    RingReduction reduction(comm(), values, op, part, options_.segment_bytes, buffers_);
     carry_out(reduction);
   }
 
   void reduce_by_doubling(const Values& values, ReduceOp op) {
-    RecursiveDoubling doubling(comm(), values, op, scratch(bytes_of(values)));
+    RecursiveDoubling doubling(comm(), values, op, buffers_);
     carry_out(doubling);
   }
 
-  std::byte* scratch(std::size_t bytes) {
-    if (scratch_.size() < bytes) scratch_ = allocate(bytes);
-    return static_cast<std::byte*>(scratch_.data());
-  }
-
   RingOptions options_;
-  device::Buffer scratch_;
+  MessageBuffers buffers_;
 };
 
 }  // namespace
