@@ -37,7 +37,7 @@ class Hierarchical final : public MpiGroup {
   }
 
   std::string route() const override { return "hierarchical"; }
-  device::Buffer allocate(std::size_t bytes) override { return NodeMemory::allocate(memory_, bytes); }
+  device::Buffer allocate(std::size_t bytes) override { return buffers_.keep(NodeMemory::allocate(memory_, bytes)); }
 
  protected:
   void run_all_reduce(const Values& values, ReduceOp op) override {

@@ -59,7 +59,7 @@ class NcclHierarchical final : public NcclMember {
     const std::unique_ptr<device::Allocator> pinned = device::make_pinned_allocator();
     // A part may be one cache line longer than its share.
     const std::size_t slot_bytes = segment_bytes / static_cast<std::size_t>(lane_->count()) + 64;
-    for (device::Buffer& slot : slots_) slot = pinned->allocate(slot_bytes);
+    for (device::Buffer& slot : slots_) slot = ring_buffers_.keep(pinned->allocate(slot_bytes));
   }
 
   ~NcclHierarchical() override {

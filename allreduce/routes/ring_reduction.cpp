@@ -12,7 +12,12 @@ constexpr int kTag = 1;
 
 RingReduction::RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, Part part, std::size_t segment_bytes,
                              MessageBuffers& buffers)
-    : comm_(comm), values_(values), op_(op), buffers_(buffers), segment_bytes_(segment_bytes) {
+    : comm_(comm),
+      values_(values),
+      op_(op),
+      buffers_(buffers),
+      is_kept_(buffers.keeps(values.data, lockstep::allreduce::bytes_of(values))),
+      segment_bytes_(segment_bytes) {
   buffers_.reserve(2 * kInFlight, segment_bytes);
   MPI_Comm_rank(comm, &rank_);
   MPI_Comm_size(comm, &size_);
@@ -53,7 +58,10 @@ int RingReduction::bytes_of(Slice slice) const {
 }
 
 bool RingReduction::may_receive() const {
-  return status_ == MPI_SUCCESS && receives_posted_ < slots_ && receives_posted_ - receives_done_ < kInFlight;
+  if (status_ != MPI_SUCCESS || receives_posted_ == slots_ || receives_posted_ - receives_done_ == kInFlight)
+    return false;
+  // A complete segment goes to where its incomplete form was sent from, n - 1 steps ago: that must have left.
+  return !goes_to_place(receives_posted_) || sends_done_ > receives_posted_ - reduce_slots_;
 }
 
 bool RingReduction::may_send() const {
@@ -67,8 +75,8 @@ void RingReduction::post_receive() {
   const Slice slice = received_in(slot);
   if (slice.begin == slice.end) return;
   const std::size_t buffer = receive_buffer(slot);
-  keep(MPI_Irecv(buffers_.slot(buffer), bytes_of(slice), MPI_BYTE, (rank_ + size_ - 1) % size_, kTag, comm_,
-                 &buffers_.request(buffer)));
+  std::byte* to = goes_to_place(slot) ? at(slice.begin) : buffers_.slot(buffer);
+  keep(MPI_Irecv(to, bytes_of(slice), MPI_BYTE, (rank_ + size_ - 1) % size_, kTag, comm_, &buffers_.request(buffer)));
 }
 
 void RingReduction::post_send() {
@@ -76,15 +84,15 @@ void RingReduction::post_send() {
   const Slice slice = sent_in(slot);
   if (slice.begin == slice.end) return;
   const std::size_t buffer = send_buffer(slot);
-  std::memcpy(buffers_.slot(buffer), at(slice.begin), static_cast<std::size_t>(bytes_of(slice)));
-  keep(MPI_Isend(buffers_.slot(buffer), bytes_of(slice), MPI_BYTE, (rank_ + 1) % size_, kTag, comm_,
-                 &buffers_.request(buffer)));
+  std::byte* from = is_kept_ ? at(slice.begin) : buffers_.slot(buffer);
+  if (!is_kept_) std::memcpy(from, at(slice.begin), static_cast<std::size_t>(bytes_of(slice)));
+  keep(MPI_Isend(from, bytes_of(slice), MPI_BYTE, (rank_ + 1) % size_, kTag, comm_, &buffers_.request(buffer)));
 }
 
 void RingReduction::take_received() {
   const std::size_t slot = receives_done_++;
   const Slice slice = received_in(slot);
-  if (slice.begin == slice.end) return;
+  if (slice.begin == slice.end || goes_to_place(slot)) return;
   const std::byte* received = buffers_.slot(receive_buffer(slot));
   if (is_reduced(slot))
     reduce_into(at(slice.begin), received, slice.end - slice.begin, values_.type, op_);

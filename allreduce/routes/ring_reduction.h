@@ -16,8 +16,8 @@ namespace lockstep::allreduce {
 /// t / segments_. What is received in slot t is sent on in slot t + segments_. The first half of the slots is the
 /// reduce-scatter, the second the all-gather.
 ///
-/// Segments are copied into and out of buffers of this side of MPI: the caller's values are free as soon as the caller
-/// gives up, whatever messages are still in flight then. In the cache the copy costs less than a tenth of the message.
+/// Values in a buffer that is kept for MPI travel from and to their places. Others are copied through slots segment by
+/// segment: the caller may free them as soon as it gives up, whatever messages are still in flight then.
 class RingReduction {
  public:
   enum class Part { all, reduce_scatter, all_gather };
@@ -44,6 +44,7 @@ class RingReduction {
   int bytes_of(Slice slice) const;
   static std::size_t receive_buffer(std::size_t slot) { return slot % kInFlight; }
   static std::size_t send_buffer(std::size_t slot) { return kInFlight + slot % kInFlight; }
+  bool goes_to_place(std::size_t slot) const { return is_kept_ && !is_reduced(slot); }
   bool is_reduced(std::size_t slot) const { return slot < reduce_slots_; }
 
   bool may_receive() const;
@@ -60,6 +61,7 @@ class RingReduction {
   Values values_;
   ReduceOp op_;
   MessageBuffers& buffers_;
+  bool is_kept_;  // the values are in a buffer that outlives all messages
   std::size_t segment_bytes_;
   std::size_t segments_ = 0;      // of the largest chunk
   std::size_t reduce_slots_ = 0;  // slots of the reduce-scatter; as many of the all-gather follow
