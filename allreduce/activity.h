@@ -40,6 +40,8 @@ struct ActivityState {
 class alignas(64) Activity {
  public:
   Activity() = default;
+  /// Of a replica that joins others when each of them has entered and left `collectives` collectives.
+  explicit Activity(std::uint64_t collectives) : entered_(collectives), left_(collectives) {}
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 

@@ -210,7 +210,7 @@ std::vector<ReplicaView> Watchdog::Thread::look(double now) {
   std::vector<ReplicaView> views;
   for (std::size_t i = 0; i < replicas_.size(); ++i) {
     ActivityState state = replicas_[i]->state();
-    state.changes += moved_;
+    if (!state.in_collective()) state.changes += moved_;
     views.push_back(ages_[i].look(state, now));
   }
   return views;

@@ -27,7 +27,7 @@ struct WatchdogOptions {
   std::string advice{};        ///< ends the message: what to do
   std::string host{};          ///< of this rank, for messages; empty: as the system calls it
   /// Asked at every heartbeat, on the watchdog's thread: whether this process moves although no call on an Activity
-  /// says so. None: only those calls count.
+  /// says so, for replicas that are in no collective. None: only those calls count.
   std::function<bool()> moves{};
   /// Called once, on the watchdog's thread, in place of the message and the exit. For tests.
   std::function<void(const WatchdogReport&)> on_failure{};

@@ -10,10 +10,11 @@
 namespace lockstep::device {
 
 void throw_no_thread(std::string_view purpose, const std::system_error& error) {
-  throw Error(ErrorCategory::device, "threads", fmt::format("expected a thread for {}", purpose),
-              fmt::format("got none ({}); raise the limit of processes (ulimit -u, or pids.max of the container), or use "
-                          "fewer replicas and data threads",
-                          error.code().message()));
+  throw Error(
+      ErrorCategory::device, "threads", fmt::format("expected a thread for {}", purpose),
+      fmt::format("got none ({}); raise the limit of processes (ulimit -u, or pids.max of the container), or use "
+                  "fewer replicas and data threads",
+                  error.code().message()));
 }
 
 void start_kernel_threads() {

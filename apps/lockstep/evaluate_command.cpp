@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/lockstep/checkpoint_source.h"
+#include "strategy/delayed_termination.h"
 #include "strategy/files.h"
 
 namespace lockstep::apps {
@@ -55,7 +56,9 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
   const auto arguments = std::make_shared<RestoredArguments>();
   add_restored_options(*command, *arguments);
   command->callback([=, &status] {
-    strategy::Session session(invocation.argc, invocation.argv, {.quiet = arguments->output.quiet});
+    strategy::Session session(invocation.argc, invocation.argv,
+                              {.quiet = arguments->output.quiet, .stall_timeout = arguments->place.stall_timeout});
+    const strategy::DelayedTermination late(session);
     status = session.guard([&] { return evaluate(session, *arguments); });
   });
 }

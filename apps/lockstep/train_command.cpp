@@ -16,6 +16,7 @@
 #include "strategy/callbacks/progress.h"
 #include "strategy/callbacks/stragglers.h"
 #include "strategy/callbacks/summaries.h"
+#include "strategy/delayed_termination.h"
 #include "strategy/remembered_route.h"
 #include "strategy/trainer.h"
 
@@ -121,7 +122,9 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
       if (strategy::detect_launch().rank == 0) fmt::print("{}", options);
       return;
     }
-    strategy::Session session(invocation.argc, invocation.argv, {.quiet = arguments->output.quiet});
+    strategy::Session session(invocation.argc, invocation.argv,
+                              {.quiet = arguments->output.quiet, .stall_timeout = arguments->place.stall_timeout});
+    const strategy::DelayedTermination late(session);
     status = session.guard([&] { return train(session, *arguments, options); });
   });
 }
