@@ -21,6 +21,8 @@ std::string_view to_string(Phase phase) {
       return "evaluating";
     case Phase::saving:
       return "saving";
+    case Phase::ending:
+      return "ending";
   }
   return "?";
 }

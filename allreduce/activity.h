@@ -11,9 +11,10 @@
 namespace lockstep::allreduce {
 
 /// What a replica's own thread is at, collectives aside. `idle` is the caller's own time (before, between and after
-/// training), `starting` the set-up before the first step (indexes, plans): while a replica is in one of these, a job
-/// in which nobody waits for anyone may be silent for as long as it likes.
-enum class Phase : std::uint8_t { idle, starting, input, compute, update, evaluating, saving };
+/// training), `starting` the set-up before the first step (indexes, plans), `ending` what is left after the training
+/// (threads and buffers that go): while a replica is in one of the first two, a job in which nobody waits for anyone
+/// may be silent for as long as it likes.
+enum class Phase : std::uint8_t { idle, starting, input, compute, update, evaluating, saving, ending };
 
 /// "idle", "starting", …
 std::string_view to_string(Phase phase);
@@ -39,6 +40,8 @@ struct ActivityState {
 class alignas(64) Activity {
  public:
   Activity() = default;
+  /// Of a replica that joins others when each of them has entered and left `collectives` collectives.
+  explicit Activity(std::uint64_t collectives) : entered_(collectives), left_(collectives) {}
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 

@@ -2,9 +2,12 @@
 
 #include <utility>
 
+#include "device/thread.h"
+
 namespace lockstep::allreduce {
 
-CommunicationThread::CommunicationThread() : thread_([this] { work(); }) {}
+CommunicationThread::CommunicationThread()
+    : thread_(device::start_thread("the reductions", [this] { work(); })) {}
 
 CommunicationThread::~CommunicationThread() {
   {

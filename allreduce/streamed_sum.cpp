@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <type_traits>
+#include <utility>
 
 #include "allreduce/cuda/gpu_work.h"
 #include "allreduce/routes/backoff.h"
@@ -35,6 +36,10 @@ StreamedSum::~StreamedSum() {
     const device::Event end = stream_.record();
     Backoff backoff;
     while (!end.is_complete() && std::chrono::steady_clock::now() < deadline) backoff.pause();
+    if (end.is_complete()) return;
+    // The GPU may still write there: its memory is left to it until the process ends.
+    new device::Buffer(std::move(halves_));
+    new device::Buffer(std::move(largest_));
   } catch (const Error&) {
     // The GPU has failed: no work is under way.
   }

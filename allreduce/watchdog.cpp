@@ -2,16 +2,20 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -23,6 +27,7 @@
 #include "allreduce/watch/member.h"
 #include "allreduce/watch/rendezvous.h"
 #include "device/error.h"
+#include "device/thread.h"
 
 namespace lockstep::allreduce {
 namespace {
@@ -47,50 +52,83 @@ WatchdogOptions complete(WatchdogOptions options) {
   return options;
 }
 
+/// Keeps all signals from the calling thread, and from those that it starts.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 /// Starts a thread that no signal interrupts: they are for the threads of the program.
 template <typename Body>
 std::thread start_quiet_thread(Body body) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(body));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+  const SignalsBlocked blocked;
+  return device::start_thread("the watchdog", std::move(body));
+}
+
+/// Lets the calling thread run as soon as it has something to do, however busy the processors are. Only a process with
+/// the right to it can; the thread sleeps most of the time.
+void run_before_others() {
+  const sched_param first{.sched_priority = sched_get_priority_min(SCHED_RR)};
+  pthread_setschedparam(pthread_self(), SCHED_RR | SCHED_RESET_ON_FORK, &first);
+}
+
+/// Not owned: the caller keeps it alive.
+std::vector<std::shared_ptr<const Activity>> unowned(const std::vector<const Activity*>& replicas) {
+  std::vector<std::shared_ptr<const Activity>> all;
+  for (const Activity* replica : replicas) all.emplace_back(std::shared_ptr<const Activity>(), replica);
+  return all;
 }
 
 }  // namespace
 
 class Watchdog::Thread {
  public:
-  Thread(std::unique_ptr<Post> post, std::vector<const Activity*> replicas, WatchdogOptions options);
+  Thread(std::unique_ptr<Post> post, std::vector<std::shared_ptr<const Activity>> replicas, WatchdogOptions options);
   ~Thread();
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
 
+  void watch(std::vector<std::shared_ptr<const Activity>> replicas);
+  void announce_error();
+
  private:
-  void run();
+  void run() noexcept;
+  void watch_until_the_end();
   void wait_until(double time) const;
   std::vector<ReplicaView> look(double now);
-  std::vector<std::string> buckets() const;
+  std::vector<std::string> buckets();
   bool is_to_speak(const Finding& finding);
   std::string text_of(const Finding& finding) const;
   void conclude(const Finding& finding);
 
   std::unique_ptr<Post> post_;
-  std::vector<const Activity*> replicas_;
+  std::mutex replicas_mutex_;
+  std::vector<std::shared_ptr<const Activity>> replicas_;
   std::vector<ActivityAge> ages_;
   WatchdogOptions options_;
   AwakeClock clock_;
   FileDescriptor wake_;
   FileDescriptor voice_;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> error_is_coming_{false};
+  std::uint64_t moved_ = 0;  // times that options_.moves said so
   int exceptions_at_start_ = std::uncaught_exceptions();
   bool after_error_ = false;  // written before stopping_
   std::thread thread_;
 };
 
-Watchdog::Thread::Thread(std::unique_ptr<Post> post, std::vector<const Activity*> replicas, WatchdogOptions options)
+Watchdog::Thread::Thread(std::unique_ptr<Post> post, std::vector<std::shared_ptr<const Activity>> replicas,
+                         WatchdogOptions options)
     : post_(std::move(post)),
       replicas_(std::move(replicas)),
       ages_(replicas_.size()),
@@ -107,8 +145,39 @@ Watchdog::Thread::~Thread() {
   thread_.join();
 }
 
-void Watchdog::Thread::run() {
+void Watchdog::Thread::watch(std::vector<std::shared_ptr<const Activity>> replicas) {
+  const std::lock_guard lock(replicas_mutex_);
+  replicas_ = std::move(replicas);
+  ages_.assign(replicas_.size(), {});
+}
+
+void Watchdog::Thread::announce_error() {
+  error_is_coming_.store(true);
+  eventfd_write(wake_.get(), 1);
+}
+
+// Without a watchdog a rank is one that the others have lost.
+void Watchdog::Thread::run() noexcept {
+  try {
+    run_before_others();
+    watch_until_the_end();
+  } catch (const std::exception& error) {
+    std::array<char, 512> line{};
+    const auto end = fmt::format_to_n(line.data(), line.size(),
+                                      "lockstep: error: [watchdog] expected to watch over rank {}; got {}\n",
+                                      post_ ? post_->rank() : 0, error.what());
+    print_error({line.data(), std::min(end.size, line.size())}, kFarewell);
+    std::_Exit(exit_status(ErrorCategory::communication));
+  }
+}
+
+void Watchdog::Thread::watch_until_the_end() {
   for (double next_beat = seconds_now();; wait_until(next_beat)) {
+    if (error_is_coming_.exchange(false)) {
+      eventfd_t count = 0;
+      eventfd_read(wake_.get(), &count);
+      post_->announce_error(clock_.advance(seconds_now()));
+    }
     if (stopping_.load()) {
       post_->say_goodbye(after_error_, kFarewell);
       break;
@@ -136,13 +205,20 @@ void Watchdog::Thread::wait_until(double time) const {
 }
 
 std::vector<ReplicaView> Watchdog::Thread::look(double now) {
+  if (options_.moves && options_.moves()) ++moved_;
+  const std::lock_guard lock(replicas_mutex_);
   std::vector<ReplicaView> views;
-  for (std::size_t i = 0; i < replicas_.size(); ++i) views.push_back(ages_[i].look(replicas_[i]->state(), now));
+  for (std::size_t i = 0; i < replicas_.size(); ++i) {
+    ActivityState state = replicas_[i]->state();
+    if (!state.in_collective()) state.changes += moved_;
+    views.push_back(ages_[i].look(state, now));
+  }
   return views;
 }
 
-std::vector<std::string> Watchdog::Thread::buckets() const {
-  for (const Activity* replica : replicas_)
+std::vector<std::string> Watchdog::Thread::buckets() {
+  const std::lock_guard lock(replicas_mutex_);
+  for (const auto& replica : replicas_)
     if (auto contents = replica->bucket_contents(); !contents.empty()) return contents;
   return {};
 }
@@ -179,13 +255,13 @@ void Watchdog::Thread::conclude(const Finding& finding) {
 }
 
 Watchdog::Watchdog(std::unique_ptr<Post> post, std::vector<const Activity*> replicas, WatchdogOptions options)
-    : thread_(std::make_unique<Thread>(std::move(post), std::move(replicas), complete(std::move(options)))) {}
+    : thread_(std::make_unique<Thread>(std::move(post), unowned(replicas), complete(std::move(options)))) {}
 
 Watchdog::Watchdog(std::vector<const Activity*> replicas, WatchdogOptions options) {
   options = complete(std::move(options));
   if (options.stall_timeout == 0) return;
   auto post = std::make_unique<Center>(1, options.host, options.stall_timeout, options.heartbeat);
-  thread_ = std::make_unique<Thread>(std::move(post), std::move(replicas), std::move(options));
+  thread_ = std::make_unique<Thread>(std::move(post), unowned(replicas), std::move(options));
 }
 
 Watchdog::Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, WatchdogOptions options) {
@@ -216,7 +292,7 @@ Watchdog::Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, Watchd
   try {
     std::unique_ptr<Post> post = std::move(center);
     if (!post) post = std::make_unique<Member>(rank, options.host, *invitation);
-    thread_ = std::make_unique<Thread>(std::move(post), std::move(replicas), std::move(options));
+    thread_ = std::make_unique<Thread>(std::move(post), unowned(replicas), std::move(options));
   } catch (const Error& caught) {
     error = caught.what();
   }
@@ -225,5 +301,13 @@ Watchdog::Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, Watchd
 }
 
 Watchdog::~Watchdog() = default;
+
+void Watchdog::watch(std::vector<std::shared_ptr<const Activity>> replicas) {
+  if (thread_) thread_->watch(std::move(replicas));
+}
+
+void Watchdog::announce_error() {
+  if (thread_) thread_->announce_error();
+}
 
 }  // namespace lockstep::allreduce

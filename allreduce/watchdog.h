@@ -26,6 +26,9 @@ struct WatchdogOptions {
   double heartbeat = 0;        ///< seconds between reports; 0: a fifth of the timeout, at most 1
   std::string advice{};        ///< ends the message: what to do
   std::string host{};          ///< of this rank, for messages; empty: as the system calls it
+  /// Asked at every heartbeat, on the watchdog's thread: whether this process moves although no call on an Activity
+  /// says so, for replicas that are in no collective. None: only those calls count.
+  std::function<bool()> moves{};
   /// Called once, on the watchdog's thread, in place of the message and the exit. For tests.
   std::function<void(const WatchdogReport&)> on_failure{};
 };
@@ -49,7 +52,8 @@ struct WatchdogOptions {
 ///
 /// The destructor says goodbye: the rank is not watched any more, and its end is no failure. During the unwinding of an
 /// exception it says that too, and for ten seconds no rank's end is reported: the error itself is on its way.
-/// Its thread blocks all signals and never calls MPI.
+/// Its thread blocks all signals and never calls MPI. Where the process has the right to it runs before all others, so
+/// that a launcher that ends the job because of a lost rank comes too late to keep it from being named.
 class Watchdog {
  public:
   /// For a job of one process: watches `replicas`, which outlive it.
@@ -63,6 +67,12 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog();
+
+  /// From here on watches `replicas`, at least one, in place of those before. Any thread.
+  void watch(std::vector<std::shared_ptr<const Activity>> replicas);
+  /// This rank has failed and is about to leave: for ten seconds no rank's end is reported, since the error itself is
+  /// on its way. Its replicas are watched as before. Any thread.
+  void announce_error();
 
  private:
   class Thread;

@@ -140,6 +140,7 @@ int lockstep_init(const lockstep_session_options* options, lockstep_session** se
     require(given.all_reduce != nullptr, "lockstep_init", "needed the name of an all-reduce");
     *session = new lockstep_session(
         {.quiet = given.quiet != 0,
+         .stall_timeout = given.stall_timeout,
          .workers = {.route = allreduce::parse_route(given.all_reduce), .stall_timeout = given.stall_timeout}});
   });
 }

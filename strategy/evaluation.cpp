@@ -60,16 +60,19 @@ std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::D
     const auto i = static_cast<std::size_t>(local);
     sums[i] += replicas[local].evaluate(parts[i]);
   };
-  for (int batch = 1; stream->next(parts); ++batch) {
-    replicas.strategy().run(body);
-    if (interrupted && batch % kInterruptEvery == 0 && interrupted()) return std::nullopt;
-  }
-  model::MetricSums all;
-  replicas.run([&](Replica& replica, int local) {
-    const model::MetricSums reduced = reduce_metrics(replica.group(), sums[static_cast<std::size_t>(local)]);
-    if (local == 0) all = reduced;
+  std::optional<model::MetricSums> all;
+  replicas.strategy().fail_together([&] {
+    for (int batch = 1; stream->next(parts); ++batch) {
+      replicas.strategy().run(body);
+      if (interrupted && batch % kInterruptEvery == 0 && interrupted()) return;
+    }
+    all.emplace();
+    replicas.run([&](Replica& replica, int local) {
+      const model::MetricSums reduced = reduce_metrics(replica.group(), sums[static_cast<std::size_t>(local)]);
+      if (local == 0) *all = reduced;
+    });
+    all->has_accuracy = replicas.has_accuracy();
   });
-  all.has_accuracy = replicas.has_accuracy();
   return all;
 }
 
@@ -89,12 +92,14 @@ void predict(LocalReplicas& replicas, const data::Dataset& dataset, const data::
     if (local != 0 || !is_chief) return;
     for (const auto& bytes : all) append_unpacked(bytes, ids, outputs);
   };
-  while (stream->next(parts)) {
-    ids.clear();
-    outputs.clear();
-    replicas.strategy().run(body);
-    if (is_chief) sink({ids, outputs, width});
-  }
+  replicas.strategy().fail_together([&] {
+    while (stream->next(parts)) {
+      ids.clear();
+      outputs.clear();
+      replicas.strategy().run(body);
+      if (is_chief) sink({ids, outputs, width});
+    }
+  });
 }
 
 }  // namespace lockstep::strategy

@@ -11,7 +11,10 @@
 namespace lockstep::strategy {
 namespace {
 
+constexpr const char* kSetUp = "the set-up of the replicas";  // for the watchdog
+
 allreduce::Communicator one_member_a_rank(const Session& session) {
+  const allreduce::CollectiveScope scope(&session.activity(), kSetUp);
   if (session.ranks() == MPI_COMM_NULL) return allreduce::make_in_process_group(1).front();
   return allreduce::make_mpi_group(session.ranks(), allreduce::Route::mpi);
 }
@@ -22,6 +25,7 @@ bool is_any_on_gpu(const std::vector<device::Device>& devices) {
 
 std::vector<allreduce::Communicator> group_of_ranks(const Session& session, const std::vector<device::Device>& devices,
                                                     allreduce::Route route, bool share_gpus) {
+  const allreduce::CollectiveScope scope(&session.activity(), kSetUp);
   check_tf_config(session);
   if (devices.empty())
     throw Error(ErrorCategory::input, "strategy", "multi-worker-mirrored needs at least one device a rank",
@@ -32,6 +36,7 @@ std::vector<allreduce::Communicator> group_of_ranks(const Session& session, cons
 // Between GPUs the route follows from where they are; there is nothing to measure.
 allreduce::Selection select(const Session& session, const std::vector<device::Device>& devices,
                             const StrategyOptions& options) {
+  const allreduce::CollectiveScope scope(&session.activity(), kSetUp);
   if (session.size() == 1) return {};
   if (options.route != allreduce::Route::automatic) return {options.route, "as asked for"};
   const std::vector<std::string> all = session.all_gather(is_any_on_gpu(devices) ? "gpu" : "cpu");

@@ -1,8 +1,11 @@
 #include "strategy/replica_threads.h"
 
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "device/cpu.h"
+#include "device/thread.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -19,13 +22,26 @@ std::string message_of(const std::exception_ptr& error) {
 
 }  // namespace
 
-ReplicaThreads::ReplicaThreads(int replicas, int budget, OnError on_error) : on_error_(std::move(on_error)) {
+ReplicaThreads::ReplicaThreads(int replicas, int budget, OnError on_error) {
   device::set_thread_budget(budget);
-  for (int replica = 1; replica < replicas; ++replica)
-    threads_.emplace_back([this, replica, budget] { work(replica, budget); });
+  try {
+    for (int replica = 1; replica < replicas; ++replica)
+      threads_.push_back(device::start_thread("a replica", [this, replica, budget] { work(replica, budget); }));
+    std::mutex one_at_a_time;
+    run([&](int /*replica*/) {
+      const std::lock_guard lock(one_at_a_time);
+      device::start_kernel_threads();
+    });
+  } catch (...) {
+    stop();
+    throw;
+  }
+  on_error_ = std::move(on_error);  // no other replica was in a collective before
 }
 
-ReplicaThreads::~ReplicaThreads() {
+ReplicaThreads::~ReplicaThreads() { stop(); }
+
+void ReplicaThreads::stop() {
   body_ = nullptr;
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();

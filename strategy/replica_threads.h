@@ -19,6 +19,7 @@ class ReplicaThreads {
   using OnError = std::function<void(int replica, const std::string& reason)>;
 
   /// `budget` threads for the kernels of each replica (device/cpu.h); sets that of the calling thread as well.
+  /// Throws Error (device) where the system does not give the threads, those of the kernels included.
   ReplicaThreads(int replicas, int budget, OnError on_error = {});
   ~ReplicaThreads();
   ReplicaThreads(const ReplicaThreads&) = delete;
@@ -32,6 +33,7 @@ class ReplicaThreads {
   void run(const std::function<void(int replica)>& body);
 
  private:
+  void stop();
   void work(int replica, int budget);
   void call(int replica) noexcept;
   void note_error(int replica);

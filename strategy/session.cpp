@@ -2,13 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <future>
 #include <numeric>
 #include <thread>
+#include <utility>
 
+#include "allreduce/routes/mpi_turn.h"
+#include "allreduce/watch/last_words.h"
+#include "allreduce/watch/process_progress.h"
 #include "device/error.h"
 #include "strategy/failure.h"
 #include "strategy/task.h"
@@ -19,6 +26,24 @@ namespace {
 /// How long a failed rank waits for the others to fail alike. Long enough for ranks that check the same options, short
 /// for a job to end.
 constexpr double kFailureWaitSeconds = 1.0;
+constexpr std::chrono::milliseconds kPrintLimit(1000);  // for a reader of standard output or error that does not read
+/// More collectives than any rank enters before its end: who has not come to its end is behind.
+constexpr std::uint64_t kCollectivesBeforeTheEnd = std::uint64_t{1} << 62;
+
+/// What standard output still holds, and other files; not for longer than the limit.
+void flush_within(std::chrono::milliseconds limit) {
+  try {
+    const auto flushed = std::make_shared<std::promise<void>>();
+    const std::future<void> done = flushed->get_future();
+    std::thread([flushed] {
+      std::fflush(nullptr);
+      flushed->set_value();
+    }).detach();
+    done.wait_for(limit);
+  } catch (const std::system_error&) {
+    // No thread to be had: what is not written yet is lost, and the job ends.
+  }
+}
 
 }  // namespace
 
@@ -31,6 +56,13 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   if (runs == 0 && (!launch.launched || !launch.connects)) require_no_task(process_environment());
   if (launch.launched || runs != 0) initialize_mpi(argc, argv, launch);
   logger_ = device::make_logger({.quiet = options.quiet, .rank = rank_, .ranks = size_});
+  activity_->set_phase(allreduce::Phase::starting);
+  try {
+    watch({activity_}, {.stall_timeout = std::max(0.0, options.stall_timeout)});
+    watches_process_ = true;
+  } catch (const Error&) {
+    start_error_ = std::current_exception();
+  }
 }
 
 void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
@@ -83,13 +115,44 @@ void Session::find_nodes() {
   MPI_Comm_free(&node);
 }
 
+void Session::watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
+                    allreduce::WatchdogOptions options) {
+  const auto progress = std::make_shared<allreduce::ProcessProgress>();
+  options.moves = [this, progress] { return watches_process_ && progress->moved(); };
+  std::vector<const allreduce::Activity*> watched;
+  for (const auto& replica : replicas) watched.push_back(replica.get());
+  const allreduce::CollectiveScope scope(activity_.get(), "the start of the watchdog");
+  auto next = ranks_ == MPI_COMM_NULL ? std::make_unique<allreduce::Watchdog>(watched, options)
+                                      : std::make_unique<allreduce::Watchdog>(ranks_, watched, options);
+  // Held by the watchdog, which may outlive who asked for it.
+  next->watch({replicas.begin(), replicas.end()});
+  watchdog_ = std::move(next);
+  watches_process_ = false;
+}
+
+void Session::watch_process(allreduce::Phase phase) {
+  activity_->set_phase(phase);
+  watches_process_ = true;
+  if (watchdog_) watchdog_->watch({activity_});
+}
+
+// Whatever collectives this rank was in are over; the next one is the end of the job.
+void Session::begin_end() {
+  activity_ = std::make_shared<allreduce::Activity>(kCollectivesBeforeTheEnd);
+  watch_process(allreduce::Phase::ending);
+}
+
 Session::~Session() {
-  if (ranks_ == MPI_COMM_NULL) return;
-  if (std::uncaught_exceptions() > exceptions_at_start_) {
-    fmt::print(stderr, "lockstep: rank {} leaves because of an exception; the job ends\n", rank_);
+  const bool after_exception = std::uncaught_exceptions() > exceptions_at_start_;
+  if (after_exception && watchdog_) watchdog_->announce_error();
+  if (after_exception && ranks_ != MPI_COMM_NULL) {
+    allreduce::print_error(fmt::format("lockstep: rank {} leaves because of an exception; the job ends\n", rank_),
+                           kPrintLimit);
     MPI_Abort(ranks_, 1);
   }
   workers_.reset();
+  if (ranks_ == MPI_COMM_NULL) return;
+  begin_end();
   int has_ended = 0;
   MPI_Finalized(&has_ended);
   if (has_ended != 0) {
@@ -97,6 +160,8 @@ Session::~Session() {
     return;
   }
   wait_for_others();
+  // A launcher that was told to end the job may kill ranks that are in MPI_Finalize: that is no loss.
+  watchdog_.reset();
   MPI_Comm_free(&failures_);
   MPI_Comm_free(&ranks_);
   if (owns_mpi_) MPI_Finalize();
@@ -105,6 +170,7 @@ Session::~Session() {
 // Where a rank dies while another waits for it in MPI_Finalize, the mpirun of Open MPI 4 (its PMIx server, 4.2) crashes
 // or hangs for ever. So all come here first.
 void Session::wait_for_others() const {
+  const allreduce::CollectiveScope scope(activity_.get(), "the end of the job");
   MPI_Request everyone = MPI_REQUEST_NULL;
   MPI_Ibarrier(ranks_, &everyone);
   for (int here = 0; MPI_Test(&everyone, &here, MPI_STATUS_IGNORE), here == 0;)
@@ -118,6 +184,7 @@ double Session::seconds() const {
 std::vector<std::string> Session::all_gather(const std::string& mine) const {
   if (size_ == 1) return {mine};
   if (workers_) workers_->settle();
+  const allreduce::CollectiveScope scope(activity_.get(), "all_gather");
   const auto own = static_cast<std::int64_t>(mine.size());
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(size_));
   MPI_Allgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, ranks_);
@@ -141,13 +208,13 @@ std::vector<std::string> Session::all_gather(const std::string& mine) const {
 void Session::barrier() const {
   if (size_ == 1) return;
   if (workers_) workers_->settle();
+  const allreduce::CollectiveScope scope(activity_.get(), "barrier");
   MPI_Barrier(ranks_);
 }
 
-// A reduction that is under way for an optimizer outside of the body would be in MPI at the same time as what follows.
-void Session::leave_workers(const std::string& reason) {
+// A reduction that is in flight for an optimizer outside of the body would be in MPI at the same time as what follows.
+void Session::settle_workers() {
   if (!workers_) return;
-  workers_->group().abort(reason);
   try {
     workers_->settle();
   } catch (const std::exception&) {
@@ -160,22 +227,52 @@ Workers& Session::workers() {
   return *workers_;
 }
 
+// Other threads may still be in MPI for groups that have just been told of the failure. One that stays there, such as
+// in a reduction of the MPI library itself, keeps this rank from comparing.
+FailureVerdict Session::settle(const Failure& failure) {
+  if (size_ == 1) return {.everyone_failed = true, .print = true, .exit_status = failure.exit_status};
+  const std::unique_lock turn(allreduce::mpi_turn(), std::chrono::duration<double>(kFailureWaitSeconds));
+  if (!turn.owns_lock()) return {.everyone_failed = false, .print = true, .exit_status = failure.exit_status};
+  return compare_failures(failure, failures_, kFailureWaitSeconds);
+}
+
+void Session::report(const Failure& failure) {
+  if (!is_guarding_ || (reported_ && reported_->message == failure.message)) return;
+  if (watchdog_) watchdog_->announce_error();
+  // What fails after a first failure is this rank's alone.
+  if (reported_)
+    verdict_.print = true;
+  else
+    verdict_ = settle(failure);
+  reported_ = failure;
+  if (verdict_.print) allreduce::print_error(fmt::format("lockstep: error: {}\n", failure.message), kPrintLimit);
+  begin_end();
+}
+
+void Session::end_job(int exit_status) const {
+  if (watchdog_) watchdog_->announce_error();
+  flush_within(kPrintLimit);
+  MPI_Abort(ranks_, exit_status);
+  std::_Exit(exit_status);
+}
+
 int Session::guard(const std::function<int()>& body) {
+  is_guarding_ = true;
   Failure failure;
   try {
-    return body();
+    if (start_error_) std::rethrow_exception(std::exchange(start_error_, nullptr));
+    const int status = body();
+    is_guarding_ = false;
+    return status;
   } catch (...) {
     failure = describe_current_exception();
   }
-  leave_workers(failure.message);
-  FailureVerdict verdict{.everyone_failed = true, .print = true, .exit_status = failure.exit_status};
-  if (size_ > 1) verdict = compare_failures(failure, failures_, kFailureWaitSeconds);
-  if (verdict.print) fmt::print(stderr, "lockstep: error: {}\n", failure.message);
-  if (!verdict.everyone_failed) {
-    std::fflush(nullptr);
-    MPI_Abort(ranks_, verdict.exit_status);
-  }
-  return verdict.exit_status;
+  if (workers_) workers_->group().abort(failure.message);
+  report(failure);
+  is_guarding_ = false;
+  if (!verdict_.everyone_failed) end_job(verdict_.exit_status);
+  settle_workers();
+  return verdict_.exit_status;
 }
 
 }  // namespace lockstep::strategy

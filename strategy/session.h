@@ -3,13 +3,19 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "allreduce/activity.h"
+#include "allreduce/watchdog.h"
 #include "device/log.h"
+#include "strategy/failure.h"
 #include "strategy/launcher.h"
 #include "strategy/workers.h"
 
@@ -17,7 +23,10 @@ namespace lockstep::strategy {
 
 /// How a session speaks.
 struct SessionOptions {
-  bool quiet = false;           ///< warnings and errors only
+  bool quiet = false;  ///< warnings and errors only
+  /// Seconds without progress after which the job ends with exit status 4 and the name of the culprit (Watchdog), from
+  /// the start of the session until a strategy or workers bring their own; 0 for never. That of rank 0 holds for all.
+  double stall_timeout = 120;
   WorkersOptions workers = {};  ///< how its ranks reduce with each other, where they do so through workers()
 };
 
@@ -75,11 +84,29 @@ class Session {
   /// the whole job is ended.
   int guard(const std::function<int()>& body);
 
+  /// Within guard(): compares the failure of this rank with those of the others and prints its line, where it is this
+  /// rank's to print, before the destructors that the exception is about to run, which may take long. Does nothing
+  /// outside of guard(), where exceptions are the program's, and nothing for a failure that was reported before.
+  void report(const Failure& failure);
+
+  /// What this process is doing, for the watchdog, which watches from the start of the session to its end. A program
+  /// that waits for something for longer than the stall timeout, without computing, reading or writing, ticks it.
+  allreduce::Activity& activity() const { return *activity_; }
+  /// The same, for who keeps it.
+  const std::shared_ptr<allreduce::Activity>& shared_activity() const { return activity_; }
+  /// From here on watches `replicas`, the first of which is shared_activity(), as `options` say. Collective.
+  void watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas, allreduce::WatchdogOptions options);
+  /// From here on watches this process alone, until its end, as the last options said.
+  void watch_process(allreduce::Phase phase);
+
  private:
   void initialize_mpi(int argc, char** argv, const Launch& launch);
   void find_nodes();
   void wait_for_others() const;
-  void leave_workers(const std::string& reason);
+  void settle_workers();
+  FailureVerdict settle(const Failure& failure);
+  void begin_end();
+  [[noreturn]] void end_job(int exit_status) const;
 
   bool owns_mpi_ = false;
   MPI_Comm ranks_ = MPI_COMM_NULL;
@@ -95,6 +122,13 @@ class Session {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   WorkersOptions workers_options_;
   std::unique_ptr<Workers> workers_;
+  std::shared_ptr<allreduce::Activity> activity_ = std::make_shared<allreduce::Activity>();
+  std::atomic<bool> watches_process_{true};
+  std::exception_ptr start_error_;  // of the watchdog, for guard() to throw: whoever makes a session may not expect any
+  bool is_guarding_ = false;
+  std::optional<Failure> reported_;
+  FailureVerdict verdict_;                         // on what was reported
+  std::unique_ptr<allreduce::Watchdog> watchdog_;  // last: it looks at the others
 };
 
 }  // namespace lockstep::strategy

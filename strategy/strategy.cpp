@@ -4,6 +4,7 @@
 
 #include "device/error.h"
 #include "strategy/core_share.h"
+#include "strategy/failure.h"
 #include "strategy/traffic_interface.h"
 
 namespace lockstep::strategy {
@@ -24,20 +25,34 @@ Strategy::Strategy(Session& session, std::vector<device::Device> devices, std::v
 }
 
 void Strategy::watch(const StrategyOptions& options) {
-  std::vector<const allreduce::Activity*> watched;
+  // Replica 0 stands for its process, which was watched before and will be afterwards.
+  session_.activity().set_phase(allreduce::Phase::idle);
+  // The start of the watchdog is the next collective.
+  const std::uint64_t collectives = session_.activity().state().entered + 1;
   for (allreduce::Communicator& group : groups_) {
-    activities_.push_back(std::make_shared<allreduce::Activity>());
-    watched.push_back(activities_.back().get());
+    activities_.push_back(activities_.empty() ? session_.shared_activity()
+                                              : std::make_shared<allreduce::Activity>(collectives));
     group = group.watched_by(activities_.back());
   }
   ranks_ = ranks_.watched_by(activities_.front());
   const allreduce::WatchdogOptions watchdog{
       .stall_timeout = options.stall_timeout,
       .advice = "the same command goes on from the last checkpoint, if the run had a --checkpoint-dir"};
-  if (session_.ranks() == MPI_COMM_NULL)
-    watchdog_ = std::make_unique<allreduce::Watchdog>(watched, watchdog);
-  else
-    watchdog_ = std::make_unique<allreduce::Watchdog>(session_.ranks(), watched, watchdog);
+  session_.watch(activities_, watchdog);
+}
+
+Strategy::~Strategy() { session_.watch_process(allreduce::Phase::idle); }
+
+void Strategy::fail_together(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (...) {
+    const Failure failure = describe_current_exception();
+    for (const allreduce::Communicator& group : groups_) group.abort(failure.message);
+    ranks_.abort(failure.message);
+    session_.report(failure);
+    throw;
+  }
 }
 
 bool Strategy::has_gpu() const {

@@ -11,7 +11,6 @@
 #include "allreduce/communicator.h"
 #include "allreduce/groups.h"
 #include "allreduce/selection.h"
-#include "allreduce/watchdog.h"
 #include "device/device.h"
 #include "strategy/placement.h"
 #include "strategy/replica_threads.h"
@@ -41,7 +40,7 @@ struct StrategyOptions {
 /// first_replica().
 class Strategy {
  public:
-  virtual ~Strategy() = default;
+  virtual ~Strategy();
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
 
@@ -80,6 +79,11 @@ class Strategy {
   /// has made the collectives of the other replicas fail; the strategy is of no use afterwards.
   void run(const std::function<void(int local)>& body) { threads_.run(body); }
 
+  /// Runs `body` on the calling thread. What it throws makes the collectives of all other replicas and ranks fail, with
+  /// its text, and is reported (Session::report) before the exception goes on: what it then destroys may take long. The
+  /// strategy is of no use afterwards.
+  void fail_together(const std::function<void()>& body);
+
  protected:
   /// Collective. `groups[i]` and `devices[i]` belong to local replica i.
   Strategy(Session& session, std::vector<device::Device> devices, std::vector<allreduce::Communicator> groups,
@@ -97,7 +101,6 @@ class Strategy {
   int cores_per_replica_;
   std::vector<Placement> placements_;
   ReplicaThreads threads_;
-  std::unique_ptr<allreduce::Watchdog> watchdog_;  // last: it says goodbye before the rest goes
 };
 
 }  // namespace lockstep::strategy

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "device/error.h"
 #include "strategy/checkpoint_agreement.h"
 #include "strategy/data_fit.h"
@@ -41,7 +43,14 @@ Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOption
 }
 
 History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
-  return FitLoop(replicas_, options_, dataset, options).run();
+  auto loop = std::make_unique<FitLoop>(replicas_, options_, dataset, options);
+  Strategy& strategy = replicas_.strategy();
+  History history;
+  strategy.fail_together([&] { history = loop->run(); });
+  // Threads that still read ahead have to come to an end.
+  const allreduce::PhaseScope ending(&strategy.activity(0), allreduce::Phase::ending);
+  loop.reset();
+  return history;
 }
 
 model::MetricSums Trainer::evaluate(const data::Dataset& dataset) {

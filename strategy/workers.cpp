@@ -22,17 +22,10 @@ allreduce::Selection select(const Session& session, const WorkersOptions& option
 }
 
 allreduce::Communicator make_group(const Session& session, const WorkersOptions& options, std::string& reason) {
+  const allreduce::CollectiveScope scope(&session.activity(), "the set-up of the ranks");
   const allreduce::Selection selection = select(session, options);
   reason = selection.reason;
   return allreduce::make_device_group(session.ranks(), {options.device}, selection.route, options.share_gpus).front();
-}
-
-std::unique_ptr<allreduce::Watchdog> watch(const Session& session, const allreduce::Activity& activity,
-                                           double stall_timeout) {
-  const allreduce::WatchdogOptions options{.stall_timeout = stall_timeout,
-                                           .advice = "start it again from what it saved last"};
-  if (session.ranks() == MPI_COMM_NULL) return std::make_unique<allreduce::Watchdog>(std::vector{&activity}, options);
-  return std::make_unique<allreduce::Watchdog>(session.ranks(), std::vector{&activity}, options);
 }
 
 }  // namespace
@@ -40,11 +33,23 @@ std::unique_ptr<allreduce::Watchdog> watch(const Session& session, const allredu
 Workers::Workers(Session& session, const WorkersOptions& options)
     : session_(session),
       device_(options.device),
+      activity_(session.shared_activity()),
       group_(make_group(session, options, reason_).watched_by(activity_)),
-      watchdog_(watch(session, *activity_, options.stall_timeout)) {}
+      is_watched_(true) {
+  activity_->set_phase(allreduce::Phase::idle);
+  session.watch({activity_},
+                {.stall_timeout = options.stall_timeout, .advice = "start it again from what it saved last"});
+}
 
 Workers::Workers(Session& session, const allreduce::Communicator& group, device::Device device)
-    : session_(session), device_(device), group_(group.watched_by(activity_)) {}
+    : session_(session),
+      device_(device),
+      activity_(std::make_shared<allreduce::Activity>()),
+      group_(group.watched_by(activity_)) {}
+
+Workers::~Workers() {
+  if (is_watched_) session_.watch_process(allreduce::Phase::idle);
+}
 
 std::string Workers::route() const {
   return reason_.empty() ? group_.route() : fmt::format("{} ({})", group_.route(), reason_);

@@ -11,7 +11,6 @@
 #include "allreduce/communication_thread.h"
 #include "allreduce/communicator.h"
 #include "allreduce/route.h"
-#include "allreduce/watchdog.h"
 #include "device/device.h"
 
 namespace lockstep::strategy {
@@ -39,6 +38,7 @@ class Workers {
   Workers(Session& session, const allreduce::Communicator& group, device::Device device = {});
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
+  ~Workers();
 
   int rank() const { return group_.rank(); }         ///< of this process among all, from 0
   int size() const { return group_.size(); }         ///< ranks of the job
@@ -96,10 +96,10 @@ class Workers {
   Session& session_;
   device::Device device_;
   std::string reason_;
-  std::shared_ptr<allreduce::Activity> activity_ = std::make_shared<allreduce::Activity>();
+  std::shared_ptr<allreduce::Activity> activity_;
   allreduce::Communicator group_;
   std::shared_ptr<allreduce::CommunicationThread> lane_ = std::make_shared<allreduce::CommunicationThread>();
-  std::unique_ptr<allreduce::Watchdog> watchdog_;  // last: it says goodbye before the rest goes
+  bool is_watched_ = false;
 };
 
 }  // namespace lockstep::strategy

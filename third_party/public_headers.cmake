@@ -8,7 +8,7 @@ set(lockstep_header_roots
   data/source/tfrecord_shards.h
   device/cpu.h device/gpu.h device/random.h
   strategy/callbacks/json_events.h strategy/callbacks/progress.h strategy/callbacks/stragglers.h strategy/callbacks/summaries.h
-  strategy/failure.h strategy/summary_writer.h)
+  strategy/delayed_termination.h strategy/failure.h strategy/summary_writer.h)
 
 # lockstep_public_headers(SOURCE OUT [LEFT_OUT …]): their paths, relative to the folder SOURCE of the project, without those that only
 # headers LEFT_OUT include.

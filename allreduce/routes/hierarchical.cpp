@@ -37,13 +37,13 @@ class Hierarchical final : public MpiGroup {
   }
 
   std::string route() const override { return "hierarchical"; }
-  device::Buffer allocate(std::size_t bytes) override { return NodeMemory::allocate(memory_, bytes); }
+  device::Buffer allocate(std::size_t bytes) override { return buffers_.keep(NodeMemory::allocate(memory_, bytes)); }
 
  protected:
   void run_all_reduce(const Values& values, ReduceOp op) override {
     announce(Call::all_reduce(values, op));
     if (bytes_of(values) <= options_.doubling_bytes) {
-      RecursiveDoubling doubling(comm(), values, op, scratch(bytes_of(values)));
+      RecursiveDoubling doubling(comm(), values, op, buffers_);
       carry_out(doubling);
       return;
     }
@@ -85,8 +85,7 @@ class Hierarchical final : public MpiGroup {
   }
 
   void go_around(MPI_Comm ring, const Values& values, ReduceOp op, RingReduction::Part part) {
-    RingReduction reduction(ring, values, op, part, options_.segment_bytes,
-                            scratch(RingReduction::kInFlight * options_.segment_bytes));
+    RingReduction reduction(ring, values, op, part, options_.segment_bytes, buffers_);
     carry_out(reduction);
   }
 
@@ -96,18 +95,13 @@ class Hierarchical final : public MpiGroup {
     return {static_cast<std::byte*>(shared_.data()), values.count, values.type};
   }
 
-  std::byte* scratch(std::size_t bytes) {
-    if (scratch_.size() < bytes) scratch_ = device::HostAllocator().allocate(bytes);
-    return static_cast<std::byte*>(scratch_.data());
-  }
-
   RingOptions options_;
   int lanes_;
   std::shared_ptr<NodeMemory> memory_;
   Meeting meeting_;
   MPI_Comm lane_ = MPI_COMM_NULL;  // one rank of each node; none for a rank without a lane
   device::Buffer shared_;          // for values that lie elsewhere
-  device::Buffer scratch_;
+  MessageBuffers buffers_;
 };
 
 }  // namespace

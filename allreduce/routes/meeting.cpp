@@ -1,6 +1,10 @@
 #include "allreduce/routes/meeting.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <new>
 #include <numeric>
@@ -41,6 +45,9 @@ struct Text {
   std::string read() const { return characters.data(); }
 };
 
+// The processes of a node that share memory share their numbers too.
+bool is_alive(std::uint32_t process) { return kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH; }
+
 }  // namespace
 
 // Everything that changes hands in one round, on one line. Two of them in turn: a member may write to the next while
@@ -54,9 +61,10 @@ struct alignas(kCacheLine) Meeting::Line {
 };
 
 struct alignas(kCacheLine) Meeting::Board {
-  enum State : std::uint32_t { fine, failing, failed };
+  static constexpr std::uint32_t kFine = 0;
+  static constexpr std::uint32_t kFailed = ~0U;
 
-  std::atomic<std::uint32_t> state;
+  std::atomic<std::uint32_t> state;  // or the process that writes the failure
   Text<128> where;
   Text<1024> needed;
   Text<2048> given;
@@ -145,6 +153,7 @@ void Meeting::wait_long_for(Line& line, std::chrono::steady_clock::time_point be
     throw_if_failed();
   } while (Clock::now() < deadline);
   while (!has_arrived(line)) {
+    finish_for_the_dead();
     throw_if_failed();
     if (options_.look_around) options_.look_around();
     line.sleepers.fetch_add(1, std::memory_order_seq_cst);
@@ -155,22 +164,31 @@ void Meeting::wait_long_for(Line& line, std::chrono::steady_clock::time_point be
 }
 
 void Meeting::throw_if_failed() const {
-  if (board_->state.load(std::memory_order_acquire) == Board::failed) failure()->raise();
+  if (board_->state.load(std::memory_order_acquire) == Board::kFailed) failure()->raise();
 }
 
-void Meeting::fail(const Failure& failure) {
-  std::uint32_t expected = Board::fine;
-  if (!board_->state.compare_exchange_strong(expected, Board::failing)) return;
+// A process that is killed while it writes a failure leaves the board to whoever finds that out.
+void Meeting::finish_for_the_dead() const {
+  const std::uint32_t writer = board_->state.load(std::memory_order_acquire);
+  if (writer == Board::kFine || writer == Board::kFailed || is_alive(writer)) return;
+  fail({"all_reduce", fmt::format("needed all {} members of the group", members_),
+        fmt::format("process {} ended while it reported a failure", writer)});
+}
+
+void Meeting::fail(const Failure& failure) const {
+  const auto me = static_cast<std::uint32_t>(getpid());
+  for (std::uint32_t now = Board::kFine; !board_->state.compare_exchange_strong(now, me);)
+    if (now == Board::kFailed || is_alive(now)) return;
   board_->where.write(failure.where);
   board_->needed.write(failure.needed);
   board_->given.write(failure.given);
-  board_->state.store(Board::failed, std::memory_order_seq_cst);
+  board_->state.store(Board::kFailed, std::memory_order_seq_cst);
   for (int member = 0; member < members_; ++member)
     for (std::uint32_t round : {0U, 1U}) wake_sleepers(line(member, round).round);
 }
 
 std::optional<Failure> Meeting::failure() const {
-  if (board_->state.load(std::memory_order_acquire) != Board::failed) return std::nullopt;
+  if (board_->state.load(std::memory_order_acquire) != Board::kFailed) return std::nullopt;
   return Failure{board_->where.read(), board_->needed.read(), board_->given.read()};
 }
 

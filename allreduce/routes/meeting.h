@@ -73,7 +73,7 @@ class Meeting {
   /// Makes all members throw, in this and later rounds; the first failure stays. For a member that the others wait for:
   /// one that they do not wait for may be reading their data, which they are free to drop once they have thrown. Any
   /// thread.
-  void fail(const Failure& failure);
+  void fail(const Failure& failure) const;
   /// The failure of fail() or of a meeting, if any.
   std::optional<Failure> failure() const;
 
@@ -88,6 +88,7 @@ class Meeting {
   void wait_long_for(Line& line, std::chrono::steady_clock::time_point begin) const;
   bool has_arrived(const Line& line) const;
   void throw_if_failed() const;
+  void finish_for_the_dead() const;
 
   std::shared_ptr<std::byte> memory_;
   Board* board_;

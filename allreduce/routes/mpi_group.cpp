@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <climits>
 #include <cstring>
+#include <mutex>
 #include <numeric>
 
+#include "allreduce/routes/mpi_turn.h"
 #include "allreduce/routes/ring_reduction.h"
 #include "device/error.h"
 
@@ -15,7 +18,6 @@ namespace {
 constexpr int kTag = 0;
 constexpr std::size_t kLongestNotice = 2000;                 // short enough to be sent without waiting for a receiver
 constexpr std::size_t kLargestPiece = std::size_t{1} << 26;  // of a broadcast
-constexpr std::chrono::milliseconds kCancellation(100);      // that a message under way may take to end
 
 /// What a collective of MPI works on. It cannot be cancelled: where it fails, its memory is left to it for ever, since
 /// it may still write there.
@@ -86,17 +88,50 @@ MPI_Comm duplicate(MPI_Comm ranks) {
 
 }  // namespace
 
-// A message that is on its way cannot be cancelled, and goes on writing where it was to go: it has a moment to end.
-PendingRequests::~PendingRequests() {
-  for (MPI_Request& request : requests_)
-    if (request != MPI_REQUEST_NULL) MPI_Cancel(&request);
-  const auto deadline = std::chrono::steady_clock::now() + kCancellation;
-  for (MPI_Request& request : requests_) {
-    int is_over = request == MPI_REQUEST_NULL ? 1 : 0;
-    while (is_over == 0 && std::chrono::steady_clock::now() < deadline) MPI_Test(&request, &is_over, MPI_STATUS_IGNORE);
-    if (is_over == 0) MPI_Request_free(&request);
-  }
+std::timed_mutex& mpi_turn() {
+  static std::timed_mutex turn;
+  return turn;
 }
+
+/// Failures that a thread could not tell the other ranks itself, because another one was in MPI. Of all groups of the
+/// process: the thread that is in MPI may be so for another group.
+class MpiGroup::LeftOver {
+ public:
+  static LeftOver& of_process() {
+    static LeftOver& all = *new LeftOver;  // for groups that end after static objects
+    return all;
+  }
+
+  void add(MpiGroup& group, const Failure& failure) {
+    const std::lock_guard lock(mutex_);
+    failures_.emplace_back(&group, failure);
+    has_any_.store(true, std::memory_order_release);
+  }
+  void forget(const MpiGroup& group) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(failures_, [&](const auto& one) { return one.first == &group; });
+  }
+  /// By the thread whose turn it is to call MPI.
+  void spread() {
+    if (!has_any_.load(std::memory_order_acquire)) return;
+    const std::lock_guard lock(mutex_);
+    has_any_.store(false, std::memory_order_release);
+    // In their order: of those of one group the first stays.
+    for (const auto& [group, failure] : failures_) group->spread(failure);
+    failures_.clear();
+  }
+  /// By any thread that is not in MPI.
+  void spread_if_nobody_is_inside() {
+    if (!has_any_.load(std::memory_order_acquire)) return;
+    const std::unique_lock turn(mpi_turn(), std::try_to_lock);
+    if (turn.owns_lock()) spread();
+  }
+
+ private:
+  std::atomic<bool> has_any_{false};
+  std::mutex mutex_;
+  std::vector<std::pair<MpiGroup*, Failure>> failures_;
+};
 
 MpiGroup::MpiGroup(MPI_Comm ranks) : comm_(duplicate(ranks)), failures_(duplicate(ranks)) {
   MPI_Comm_rank(comm_, &rank_);
@@ -107,9 +142,12 @@ MpiGroup::MpiGroup(MPI_Comm ranks) : comm_(duplicate(ranks)), failures_(duplicat
 }
 
 MpiGroup::~MpiGroup() {
+  LeftOver::of_process().spread_if_nobody_is_inside();
+  LeftOver::of_process().forget(*this);
   if (exchange_ != MPI_REQUEST_NULL) static_cast<void>(calls_.release());
   // Freeing is collective: after a failure the others may not come to it.
   if (!is_usable()) return;
+  const std::lock_guard turn(mpi_turn());
   MPI_Comm_free(&failures_);
   MPI_Comm_free(&comm_);
 }
@@ -131,41 +169,22 @@ void MpiGroup::raise(const Failure& failure) {
 
 class MpiGroup::Operation {
  public:
-  explicit Operation(MpiGroup& group) : group_(group) {
-    group_.inside_.lock();
-    group_.take_over_failure();
-  }
+  Operation() : turn_(mpi_turn()) { LeftOver::of_process().spread(); }
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
   ~Operation() {
-    group_.inside_.unlock();
+    turn_.unlock();
     // One that was left to this operation after its last look.
-    group_.tell_left_over();
+    LeftOver::of_process().spread_if_nobody_is_inside();
   }
 
  private:
-  MpiGroup& group_;
+  std::unique_lock<std::timed_mutex> turn_;
 };
 
 void MpiGroup::fail(const Failure& failure) {
-  {
-    const std::lock_guard lock(left_over_mutex_);
-    if (!left_over_) left_over_ = failure;
-  }
-  has_left_over_.store(true, std::memory_order_release);
-  tell_left_over();
-}
-
-void MpiGroup::tell_left_over() {
-  if (!has_left_over_.load(std::memory_order_acquire)) return;
-  const std::unique_lock inside(inside_, std::try_to_lock);
-  if (inside.owns_lock()) take_over_failure();
-}
-
-void MpiGroup::take_over_failure() {
-  if (!has_left_over_.exchange(false, std::memory_order_acq_rel)) return;
-  const std::lock_guard lock(left_over_mutex_);
-  spread(*left_over_);
+  LeftOver::of_process().add(*this, failure);
+  LeftOver::of_process().spread_if_nobody_is_inside();
 }
 
 void MpiGroup::spread(const Failure& failure) {
@@ -183,7 +202,7 @@ void MpiGroup::spread(const Failure& failure) {
 }
 
 void MpiGroup::receive_failure() {
-  take_over_failure();
+  LeftOver::of_process().spread();
   if (failure_) failure_->raise();
   int arrived = 0;
   MPI_Status status;
@@ -242,7 +261,7 @@ void MpiGroup::wait(MPI_Request& request) {
 }
 
 void MpiGroup::carry(RingReduction& reduction) {
-  const Operation operation(*this);
+  const Operation operation;
   wait_until_done([&] {
     const bool moved = reduction.advance();
     if (reduction.is_done()) return Progress::done;
@@ -252,30 +271,30 @@ void MpiGroup::carry(RingReduction& reduction) {
 }
 
 void MpiGroup::throw_if_failed() {
-  const Operation operation(*this);
+  const Operation operation;
   receive_failure();
 }
 
 std::unique_ptr<Request::Impl> MpiGroup::all_reduce(const Values& values, ReduceOp op) {
-  const Operation operation(*this);
+  const Operation operation;
   run_all_reduce(values, op);
   return nullptr;
 }
 
 std::unique_ptr<Request::Impl> MpiGroup::reduce_scatter(const Values& values, ReduceOp op) {
-  const Operation operation(*this);
+  const Operation operation;
   run_reduce_scatter(values, op);
   return nullptr;
 }
 
 std::unique_ptr<Request::Impl> MpiGroup::gather_slices(const Values& values) {
-  const Operation operation(*this);
+  const Operation operation;
   run_gather_slices(values);
   return nullptr;
 }
 
 void MpiGroup::broadcast(std::span<std::byte> values, int root) {
-  const Operation operation(*this);
+  const Operation operation;
   compare(Call::broadcast(values.size(), root));
   for (std::size_t begin = 0; begin < values.size(); begin += kLargestPiece) {
     const auto part = values.subspan(begin, std::min(kLargestPiece, values.size() - begin));
@@ -290,7 +309,7 @@ void MpiGroup::broadcast(std::span<std::byte> values, int root) {
 }
 
 std::vector<std::vector<std::byte>> MpiGroup::all_gather(std::span<const std::byte> mine) {
-  const Operation operation(*this);
+  const Operation operation;
   const std::vector<Call>& calls = compare(Call::all_gather(mine.size()));
   check_gather_size(calls);
   Lent<Gathering> gathering;
@@ -316,12 +335,12 @@ std::vector<std::vector<std::byte>> MpiGroup::all_gather(std::span<const std::by
 }
 
 void MpiGroup::barrier() {
-  const Operation operation(*this);
+  const Operation operation;
   compare(Call::barrier());
 }
 
 bool MpiGroup::any(bool mine) {
-  const Operation operation(*this);
+  const Operation operation;
   return std::ranges::any_of(compare(Call::any(mine)), [](const Call& call) { return call.flag != 0; });
 }
 

@@ -4,11 +4,9 @@
 
 #include <mpi.h>
 
-#include <atomic>
 #include <chrono>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -129,12 +127,12 @@ class MpiGroup : public Communicator::Impl {
   void check(int status, const char* call);
 
  private:
-  // MPI serves one thread at a time. A failure of a thread that finds another one inside an operation is left to that.
+  // MPI serves one thread of the process at a time. A failure that is reported while another thread is inside, in
+  // whatever group, is left to that one.
   class Operation;
+  class LeftOver;
 
   [[noreturn]] void raise(const Failure& failure);
-  void tell_left_over();
-  void take_over_failure();
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Comm failures_ = MPI_COMM_NULL;  // carries nothing but failures, so that any message there is one
@@ -148,26 +146,6 @@ class MpiGroup : public Communicator::Impl {
   std::optional<Failure> failure_;
   std::chrono::steady_clock::time_point announced_;
   std::chrono::duration<double> waited_{0};
-  std::mutex inside_;
-  std::atomic<bool> has_left_over_{false};
-  std::mutex left_over_mutex_;
-  std::optional<Failure> left_over_;  // by a thread that could not tell it to the others itself
-};
-
-/// Non-blocking operations on buffers of the caller. The destructor cancels what is not complete, or waits a moment for
-/// what cannot be cancelled any more: only after a failure is there any.
-class PendingRequests {
- public:
-  explicit PendingRequests(std::size_t count) : requests_(count, MPI_REQUEST_NULL) {}
-  PendingRequests(const PendingRequests&) = delete;
-  PendingRequests& operator=(const PendingRequests&) = delete;
-  ~PendingRequests();
-
-  MPI_Request& operator[](std::size_t index) { return requests_[index % requests_.size()]; }
-  std::size_t size() const { return requests_.size(); }
-
- private:
-  std::vector<MPI_Request> requests_;
 };
 
 }  // namespace lockstep::allreduce

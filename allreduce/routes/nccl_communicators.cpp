@@ -171,11 +171,16 @@ void NcclCommunicators::abort() noexcept {
   if (aborted_.exchange(true)) return;
   const std::lock_guard lock(aborts_mutex_);
   for (const auto& own : own_) {
-    aborts_.emplace_back([&own = *own] {
+    const auto abort_one = [&own = *own] {
       const std::lock_guard inside(own.inside);
       if (own.comm != nullptr) ncclCommAbort(own.comm);
       own.comm = nullptr;
-    });
+    };
+    try {
+      aborts_.emplace_back(abort_one);
+    } catch (const std::exception&) {
+      abort_one();  // no thread to be had: where this waits for another member for ever, the watchdog ends the job
+    }
   }
 }
 

@@ -53,17 +53,13 @@ class NcclHierarchical final : public NcclMember {
  public:
   NcclHierarchical(const std::shared_ptr<MpiGroup>& host, device::Device gpu, std::shared_ptr<NcclCommunicators> node,
                    std::unique_ptr<Lane> lane, std::size_t segment_bytes)
-      : NcclMember(host, gpu, std::move(node), 0),
-        ranks_(host),
-        lane_(std::move(lane)),
-        segment_bytes_(segment_bytes),
-        ring_scratch_(device::HostAllocator().allocate(RingReduction::kInFlight * kRingSegmentBytes)) {
+      : NcclMember(host, gpu, std::move(node), 0), ranks_(host), lane_(std::move(lane)), segment_bytes_(segment_bytes) {
     LOCKSTEP_CHECK_OP(segment_bytes % 64, ==, 0U);
     LOCKSTEP_CHECK_OP(segment_bytes, >, 0U);
     const std::unique_ptr<device::Allocator> pinned = device::make_pinned_allocator();
     // A part may be one cache line longer than its share.
     const std::size_t slot_bytes = segment_bytes / static_cast<std::size_t>(lane_->count()) + 64;
-    for (device::Buffer& slot : slots_) slot = pinned->allocate(slot_bytes);
+    for (device::Buffer& slot : slots_) slot = ring_buffers_.keep(pinned->allocate(slot_bytes));
   }
 
   ~NcclHierarchical() override {
@@ -145,7 +141,7 @@ class NcclHierarchical final : public NcclMember {
     wait_for(*down_[index]);
     const Values mine = part_of(segment, lane_->own());
     RingReduction reduction(lane_->across(), {slot(index), mine.count, mine.type}, op, RingReduction::Part::all,
-                            kRingSegmentBytes, static_cast<std::byte*>(ring_scratch_.data()));
+                            kRingSegmentBytes, ring_buffers_);
     ranks_->carry(reduction);
   }
 
@@ -179,7 +175,7 @@ class NcclHierarchical final : public NcclMember {
   std::array<device::Buffer, kSegmentSlots> slots_;
   std::array<std::optional<device::Event>, kSegmentSlots> down_;
   device::Buffer staged_;
-  device::Buffer ring_scratch_;
+  MessageBuffers ring_buffers_;
 };
 
 }  // namespace

@@ -13,15 +13,16 @@
 #include <cstddef>
 
 #include "allreduce/reduce.h"
-#include "allreduce/routes/mpi_group.h"
+#include "allreduce/routes/message_buffers.h"
 
 namespace lockstep::allreduce {
 
 /// One all-reduce under way, which advance() carries on.
 class RecursiveDoubling {
  public:
-  /// `scratch` has the size of the values. At most 2 GiB.
-  RecursiveDoubling(MPI_Comm comm, const Values& values, ReduceOp op, std::byte* scratch);
+  /// At most 2 GiB of values. `buffers`, which holds what MPI sends and receives, outlives this object and serves one
+  /// reduction at a time.
+  RecursiveDoubling(MPI_Comm comm, const Values& values, ReduceOp op, MessageBuffers& buffers);
 
   /// Does what can be done without waiting; true if there was anything.
   bool advance();
@@ -38,7 +39,7 @@ class RecursiveDoubling {
   void end_stage();
   void next_stage();
   void send();
-  void receive(std::byte* to);
+  void receive();
   void add_received();
   void keep(int status);
 
@@ -48,11 +49,10 @@ class RecursiveDoubling {
   int core_ = 1;  // the largest power of two within size
   Values values_;
   ReduceOp op_;
-  std::byte* scratch_;
+  MessageBuffers& buffers_;
   Stage stage_ = Stage::hand_over;
   int distance_ = 1;
   int status_ = MPI_SUCCESS;
-  PendingRequests requests_{2};
 };
 
 }  // namespace lockstep::allreduce

@@ -17,6 +17,7 @@ class Ring final : public MpiGroup {
   }
 
   std::string route() const override { return "ring"; }
+  device::Buffer allocate(std::size_t bytes) override { return buffers_.keep(MpiGroup::allocate(bytes)); }
 
  protected:
   void run_all_reduce(const Values& values, ReduceOp op) override {
@@ -39,23 +40,17 @@ class Ring final : public MpiGroup {
 
  private:
   void go_around(const Values& values, ReduceOp op, RingReduction::Part part) {
-    RingReduction reduction(comm(), values, op, part, options_.segment_bytes,
-                            scratch(RingReduction::kInFlight * options_.segment_bytes));
+    RingReduction reduction(comm(), values, op, part, options_.segment_bytes, buffers_);
     carry_out(reduction);
   }
 
   void reduce_by_doubling(const Values& values, ReduceOp op) {
-    RecursiveDoubling doubling(comm(), values, op, scratch(bytes_of(values)));
+    RecursiveDoubling doubling(comm(), values, op, buffers_);
     carry_out(doubling);
   }
 
-  std::byte* scratch(std::size_t bytes) {
-    if (scratch_.size() < bytes) scratch_ = allocate(bytes);
-    return static_cast<std::byte*>(scratch_.data());
-  }
-
   RingOptions options_;
-  device::Buffer scratch_;
+  MessageBuffers buffers_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "allreduce/routes/ring_reduction.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace lockstep::allreduce {
 namespace {
@@ -10,8 +11,14 @@ constexpr int kTag = 1;
 }  // namespace
 
 RingReduction::RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, Part part, std::size_t segment_bytes,
-                             std::byte* scratch)
-    : comm_(comm), values_(values), op_(op), scratch_(scratch), segment_bytes_(segment_bytes) {
+                             MessageBuffers& buffers)
+    : comm_(comm),
+      values_(values),
+      op_(op),
+      buffers_(buffers),
+      is_kept_(buffers.keeps(values.data, lockstep::allreduce::bytes_of(values))),
+      segment_bytes_(segment_bytes) {
+  buffers_.reserve(2 * kInFlight, segment_bytes);
   MPI_Comm_rank(comm, &rank_);
   MPI_Comm_size(comm, &size_);
   std::size_t largest = 0;
@@ -28,9 +35,10 @@ RingReduction::RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, P
 
 bool RingReduction::advance() {
   const std::size_t before = sends_done_ + sends_posted_ + receives_done_ + receives_posted_;
-  while (sends_done_ < sends_posted_ && is_complete(sends_[sends_done_])) ++sends_done_;
+  while (sends_done_ < sends_posted_ && is_complete(buffers_.request(send_buffer(sends_done_)))) ++sends_done_;
   while (may_receive()) post_receive();
-  if (receives_done_ < receives_posted_ && is_complete(receives_[receives_done_])) take_received();
+  if (receives_done_ < receives_posted_ && is_complete(buffers_.request(receive_buffer(receives_done_))))
+    take_received();
   while (may_send()) post_send();
   return sends_done_ + sends_posted_ + receives_done_ + receives_posted_ != before;
 }
@@ -53,7 +61,7 @@ bool RingReduction::may_receive() const {
   if (status_ != MPI_SUCCESS || receives_posted_ == slots_ || receives_posted_ - receives_done_ == kInFlight)
     return false;
   // A complete segment goes to where its incomplete form was sent from, n - 1 steps ago: that must have left.
-  return is_reduced(receives_posted_) || sends_done_ > receives_posted_ - reduce_slots_;
+  return !goes_to_place(receives_posted_) || sends_done_ > receives_posted_ - reduce_slots_;
 }
 
 bool RingReduction::may_send() const {
@@ -66,22 +74,31 @@ void RingReduction::post_receive() {
   const std::size_t slot = receives_posted_++;
   const Slice slice = received_in(slot);
   if (slice.begin == slice.end) return;
-  std::byte* to = is_reduced(slot) ? scratch_of(slot) : at(slice.begin);
-  keep(MPI_Irecv(to, bytes_of(slice), MPI_BYTE, (rank_ + size_ - 1) % size_, kTag, comm_, &receives_[slot]));
+  const std::size_t buffer = receive_buffer(slot);
+  std::byte* to = goes_to_place(slot) ? at(slice.begin) : buffers_.slot(buffer);
+  keep(MPI_Irecv(to, bytes_of(slice), MPI_BYTE, (rank_ + size_ - 1) % size_, kTag, comm_, &buffers_.request(buffer)));
 }
 
 void RingReduction::post_send() {
   const std::size_t slot = sends_posted_++;
   const Slice slice = sent_in(slot);
   if (slice.begin == slice.end) return;
-  keep(MPI_Isend(at(slice.begin), bytes_of(slice), MPI_BYTE, (rank_ + 1) % size_, kTag, comm_, &sends_[slot]));
+  const std::size_t buffer = send_buffer(slot);
+  std::byte* from = is_kept_ ? at(slice.begin) : buffers_.slot(buffer);
+  if (!is_kept_) std::memcpy(from, at(slice.begin), static_cast<std::size_t>(bytes_of(slice)));
+  keep(MPI_Isend(from, bytes_of(slice), MPI_BYTE, (rank_ + 1) % size_, kTag, comm_, &buffers_.request(buffer)));
 }
 
 void RingReduction::take_received() {
   const std::size_t slot = receives_done_++;
-  if (!is_reduced(slot)) return;
   const Slice slice = received_in(slot);
-  reduce_into(at(slice.begin), scratch_of(slot), slice.end - slice.begin, values_.type, op_);
+  if (slice.begin == slice.end || goes_to_place(slot)) return;
+  const std::byte* received = buffers_.slot(receive_buffer(slot));
+  if (is_reduced(slot))
+    reduce_into(at(slice.begin), received, slice.end - slice.begin, values_.type, op_);
+  else
+    // Over its incomplete form, which has been sent: what is complete contains it.
+    std::memcpy(at(slice.begin), received, static_cast<std::size_t>(bytes_of(slice)));
 }
 
 bool RingReduction::is_complete(MPI_Request& request) {

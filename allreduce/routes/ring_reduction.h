@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "allreduce/reduce.h"
-#include "allreduce/routes/mpi_group.h"
+#include "allreduce/routes/message_buffers.h"
 
 namespace lockstep::allreduce {
 
@@ -15,15 +15,19 @@ namespace lockstep::allreduce {
 /// Its slots are numbered in the order in which they travel: slot t is segment t % segments_ of the chunk of step
 /// t / segments_. What is received in slot t is sent on in slot t + segments_. The first half of the slots is the
 /// reduce-scatter, the second the all-gather.
+///
+/// Values in a buffer that is kept for MPI travel from and to their places. Others are copied through slots segment by
+/// segment: the caller may free them as soon as it gives up, whatever messages are still in flight then.
 class RingReduction {
  public:
   enum class Part { all, reduce_scatter, all_gather };
 
   static constexpr std::size_t kInFlight = 4;  ///< segments, each way
 
-  /// `segment_bytes` is a multiple of 64; `scratch` holds kInFlight segments. `op` does not matter to an all-gather.
+  /// `segment_bytes` is a multiple of 64. `buffers` outlives this object and serves one reduction at a time. `op` does
+  /// not matter to an all-gather.
   RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, Part part, std::size_t segment_bytes,
-                std::byte* scratch);
+                MessageBuffers& buffers);
 
   /// Does what can be done without waiting; true if there was anything.
   bool advance();
@@ -38,7 +42,9 @@ class RingReduction {
   Slice received_in(std::size_t slot) const { return segment_of(slot, 1); }
   std::byte* at(std::size_t element) const { return values_.data + element * bytes_per_element(values_.type); }
   int bytes_of(Slice slice) const;
-  std::byte* scratch_of(std::size_t slot) const { return scratch_ + slot % kInFlight * segment_bytes_; }
+  static std::size_t receive_buffer(std::size_t slot) { return slot % kInFlight; }
+  static std::size_t send_buffer(std::size_t slot) { return kInFlight + slot % kInFlight; }
+  bool goes_to_place(std::size_t slot) const { return is_kept_ && !is_reduced(slot); }
   bool is_reduced(std::size_t slot) const { return slot < reduce_slots_; }
 
   bool may_receive() const;
@@ -54,7 +60,8 @@ class RingReduction {
   int size_ = 1;
   Values values_;
   ReduceOp op_;
-  std::byte* scratch_;
+  MessageBuffers& buffers_;
+  bool is_kept_;  // the values are in a buffer that outlives all messages
   std::size_t segment_bytes_;
   std::size_t segments_ = 0;      // of the largest chunk
   std::size_t reduce_slots_ = 0;  // slots of the reduce-scatter; as many of the all-gather follow
@@ -65,8 +72,6 @@ class RingReduction {
   std::size_t sends_posted_ = 0;
   std::size_t sends_done_ = 0;
   int status_ = MPI_SUCCESS;
-  PendingRequests receives_{kInFlight};
-  PendingRequests sends_{kInFlight};
 };
 
 }  // namespace lockstep::allreduce

@@ -119,9 +119,9 @@ void Center::take(int rank, const Message& message, double now) {
   } else if (message.kind == Kind::goodbye) {
     const bool after_error = read_goodbye(message.body);
     view.link = after_error ? Link::failed : Link::left;
-    if (!after_error) return;
-    ending_until_ = now + kEndingSeconds;
-    for (Connection* connection : connections()) connection->send({.kind = Kind::ending});
+    if (after_error) announce_error(now);
+  } else if (message.kind == Kind::ending) {
+    announce_error(now);
   }
 }
 
@@ -153,6 +153,11 @@ std::vector<Connection*> Center::connections() {
 
 void Center::spread(const std::string& text, std::chrono::milliseconds limit) {
   send_last_words(connections(), {.kind = Kind::verdict, .body = text}, limit);
+}
+
+void Center::announce_error(double now) {
+  ending_until_ = now + kEndingSeconds;
+  for (Connection* connection : connections()) connection->send({.kind = Kind::ending});
 }
 
 void Center::say_goodbye(bool after_error, std::chrono::milliseconds limit) {

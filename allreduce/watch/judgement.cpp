@@ -177,6 +177,13 @@ std::optional<Verdict> find_standstill(std::span<const ReplicaPlace> all, double
 
 }  // namespace
 
+bool RankView::waits_for_end() const {
+  const auto waits = [](const ReplicaView& view) {
+    return view.state.phase == Phase::ending && view.state.in_collective();
+  };
+  return link == Link::connected && !replicas.empty() && std::ranges::all_of(replicas, waits);
+}
+
 std::optional<Verdict> judge_signs_of_life(std::span<const RankView> ranks, double stall_timeout,
                                            std::span<const std::string> buckets) {
   const Words words(ranks, buckets);
@@ -189,7 +196,12 @@ std::optional<Verdict> judge_progress(std::span<const RankView> ranks, double st
   const Words words(ranks, buckets);
   const auto all = watched_replicas(ranks);
   if (auto absent = find_absent(all, stall_timeout, words)) return absent;
-  return find_standstill(all, stall_timeout, words);
+  // Whom the others wait for in vain has come to its end without them.
+  std::vector<ReplicaPlace> at_work = all;
+  std::erase_if(at_work, [&](const ReplicaPlace& place) {
+    return ranks[static_cast<std::size_t>(place.rank)].waits_for_end();
+  });
+  return find_standstill(at_work.empty() ? all : at_work, stall_timeout, words);
 }
 
 }  // namespace lockstep::allreduce

@@ -24,6 +24,9 @@ struct RankView {
   std::string reason;                 ///< of gone, for people: "its connection closed"
   double silent_seconds = 0;          ///< since it was last heard of
   std::vector<ReplicaView> replicas;  ///< as it last reported; empty before it did
+
+  /// Whether it is connected and has done all that it had to do: it waits for the others to end too.
+  bool waits_for_end() const;
 };
 
 /// Why a job cannot go on.

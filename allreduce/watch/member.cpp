@@ -161,6 +161,11 @@ Finding Member::found_by_all(std::string text) const {
 // The others listen to rank 0 alone, and find by themselves that they lost it.
 void Member::spread(const std::string& /*text*/, milliseconds /*limit*/) {}
 
+void Member::announce_error(double now) {
+  ending_until_ = now + kEndingSeconds;
+  if (connection_) connection_->send({.kind = Kind::ending});
+}
+
 void Member::say_goodbye(bool after_error, milliseconds limit) {
   if (connection_) send_last_words({&*connection_}, {.kind = Kind::goodbye, .body = write_goodbye(after_error)}, limit);
 }

@@ -24,6 +24,7 @@ class Member final : public Post {
   std::optional<Finding> beat(double now, const std::vector<ReplicaView>& mine,
                               const std::vector<std::string>& buckets) override;
   void spread(const std::string& text, std::chrono::milliseconds limit) override;
+  void announce_error(double now) override;
   void say_goodbye(bool after_error, std::chrono::milliseconds limit) override;
 
  private:

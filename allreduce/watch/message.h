@@ -18,7 +18,7 @@ struct Message {
     welcome,  ///< rank 0's answer
     beat,     ///< the sender's replicas: Beat
     verdict,  ///< rank 0's text: everyone is to leave
-    ending,   ///< from rank 0: a rank has left after an error, the job is about to be ended
+    ending,   ///< a rank has failed, and the job is about to be ended: from that rank to rank 0, from rank 0 to all
     goodbye,  ///< the sender is not to be watched any more: Goodbye
   };
 

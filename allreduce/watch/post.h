@@ -49,6 +49,8 @@ class Post {
                                       const std::vector<std::string>& buckets) = 0;
   /// Makes the others leave too, as far as they listen to this rank. Returns when they do, or after `limit`.
   virtual void spread(const std::string& text, std::chrono::milliseconds limit) = 0;
+  /// This rank has failed and is about to leave: for kEndingSeconds nobody's end is a finding. It is watched as before.
+  virtual void announce_error(double now) = 0;
   /// This rank is not to be watched any more. Returns when the others know, or after `limit`.
   virtual void say_goodbye(bool after_error, std::chrono::milliseconds limit) = 0;
 };

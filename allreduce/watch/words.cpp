@@ -79,7 +79,7 @@ std::vector<std::string> Words::who_left() const {
   std::vector<std::string> clauses;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const RankView::Link link = ranks_[r].link;
-    if (link != RankView::Link::left && link != RankView::Link::failed) continue;
+    if (link != RankView::Link::left && link != RankView::Link::failed && !ranks_[r].waits_for_end()) continue;
     const char* error = link == RankView::Link::failed ? " after an error" : "";
     clauses.push_back(fmt::format("{}, has left{}", rank(static_cast<int>(r)), error));
   }

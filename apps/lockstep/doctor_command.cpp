@@ -283,7 +283,7 @@ void check(DoctorArguments& arguments) {
 int examine(const Invocation& invocation, DoctorArguments arguments) {
   check(arguments);
   auto limit = std::make_unique<StartLimit>(std::chrono::seconds(25));
-  strategy::Session session(invocation.argc, invocation.argv, {.quiet = true});
+  strategy::Session session(invocation.argc, invocation.argv, {.quiet = true, .stall_timeout = 0});
   return session.guard([&] {
     Examination examination(session, arguments);
     // The watchdog tries all addresses of rank 0, the ones that do not answer for some seconds each.

@@ -7,6 +7,7 @@
 
 #include "apps/lockstep/checkpoint_source.h"
 #include "device/json.h"
+#include "strategy/delayed_termination.h"
 #include "strategy/files.h"
 
 namespace lockstep::apps {
@@ -56,7 +57,9 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
   const auto arguments = std::make_shared<RestoredArguments>();
   add_restored_options(*command, *arguments);
   command->callback([=, &status] {
-    strategy::Session session(invocation.argc, invocation.argv, {.quiet = arguments->output.quiet});
+    strategy::Session session(invocation.argc, invocation.argv,
+                              {.quiet = arguments->output.quiet, .stall_timeout = arguments->place.stall_timeout});
+    const strategy::DelayedTermination late(session);
     status = session.guard([&] { return evaluate(session, *arguments); });
   });
 }

@@ -8,6 +8,7 @@
 #include "apps/lockstep/checkpoint_source.h"
 #include "apps/lockstep/prediction_file.h"
 #include "device/error.h"
+#include "strategy/delayed_termination.h"
 
 namespace lockstep::apps {
 namespace {
@@ -45,7 +46,10 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
                       "FILE.csv or FILE.jsonl; a line for each record, in the order of the data set");
   add_restored_options(*command, arguments->restored);
   command->callback([=, &status] {
-    strategy::Session session(invocation.argc, invocation.argv, {.quiet = arguments->restored.output.quiet});
+    strategy::Session session(
+        invocation.argc, invocation.argv,
+        {.quiet = arguments->restored.output.quiet, .stall_timeout = arguments->restored.place.stall_timeout});
+    const strategy::DelayedTermination late(session);
     status = session.guard([&] { return predict(session, *arguments); });
   });
 }

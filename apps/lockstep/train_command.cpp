@@ -19,6 +19,7 @@
 #include "strategy/callbacks/progress.h"
 #include "strategy/callbacks/stragglers.h"
 #include "strategy/callbacks/summaries.h"
+#include "strategy/delayed_termination.h"
 #include "strategy/remembered_route.h"
 #include "strategy/trainer.h"
 
@@ -134,7 +135,9 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
     const double patience = std::min(kOutputPatienceSeconds, arguments->place.stall_timeout / 2);
     invocation.streams->limit_waiting(
         std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(patience)));
-    strategy::Session session(invocation.argc, invocation.argv, {.quiet = arguments->output.quiet});
+    strategy::Session session(invocation.argc, invocation.argv,
+                              {.quiet = arguments->output.quiet, .stall_timeout = arguments->place.stall_timeout});
+    const strategy::DelayedTermination late(session);
     status = session.guard([&] { return train(session, *arguments, options); });
   });
 }

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "device/thread.h"
+
 namespace lockstep::data {
 
 namespace {
@@ -26,7 +28,8 @@ PrefetchStream::PrefetchStream(Pipeline pipeline, const StreamOptions& options)
       next_step_(options.first_step),
       workers_(tuner_.workers()) {
   for (int i = 0; i < options.threads; ++i) {
-    threads_.emplace_back([this, i](const std::stop_token& stop) { work(i, stop); });
+    threads_.push_back(device::start_thread<std::jthread>(
+        "reading data", [this, i](const std::stop_token& stop) { work(i, stop); }));
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "data/order/batch_split.h"
 #include "device/error.h"
+#include "device/thread.h"
 
 namespace lockstep::data {
 namespace {
@@ -49,12 +50,12 @@ std::vector<Id> ids_of(const RecordSource& source, const SamplePredicate& keep, 
   {
     std::vector<std::jthread> workers;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      workers.emplace_back([&, i] {
+      workers.push_back(device::start_thread<std::jthread>("reading data", [&, i] {
         const Range records = split(source.size(), threads, static_cast<std::int64_t>(i));
         parts[i] = look_at<Id>(source, keep, records, [&] { return first_failed.load() < i; });
         if (!parts[i].error) return;
         for (std::size_t seen = first_failed; i < seen && !first_failed.compare_exchange_weak(seen, i);) continue;
-      });
+      }));
     }
   }
   std::vector<Id> ids;

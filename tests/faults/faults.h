@@ -65,7 +65,8 @@ class FaultyLayer final : public CustomLayer {
 };
 
 /// `dataset` with reading that is slow, or never ends, where the fault asks for it. `part`: records of a step that this
-/// rank reads.
-Dataset with_faulty_reading(const Dataset& dataset, std::shared_ptr<const Mischief> mischief, std::int64_t part);
+/// rank reads, of `batch` that all do.
+Dataset with_faulty_reading(const Dataset& dataset, std::shared_ptr<const Mischief> mischief, std::int64_t part,
+                            std::int64_t batch);
 
 }  // namespace lockstep::faults

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "strategy/callbacks/stragglers.h"
+#include "strategy/delayed_termination.h"
 #include "tests/faults/faults.h"
 #include "tests/faults/wrapped_loop.h"
 
@@ -18,6 +19,7 @@ struct Arguments {
   Fault fault;
   std::string job;
   std::string route = "auto";
+  std::string data;
   double stall_timeout = 120;
   std::int64_t steps = 20;
   std::int64_t units = 32;
@@ -25,6 +27,7 @@ struct Arguments {
   std::int64_t check_replicas = 1000;
   std::int64_t log_every = 0;
   std::int64_t pause = 0;
+  int prefetch = 2;
   std::size_t replicas = 1;
   bool wrapped = false;
   bool unguarded = false;
@@ -46,6 +49,8 @@ int parse(int argc, char** argv, Arguments& arguments) {
   program.add_option("--rank", arguments.fault.rank, "Where it happens");
   program.add_option("--step", arguments.fault.step, "When it happens: steps done before");
   program.add_option("--job", arguments.job, "A name by which all processes of the job can be told");
+  program.add_option("--data", arguments.data,
+                     "A data set that is opened, and not used, before the replicas are set up");
   program.add_option("--allreduce", arguments.route, "As that of lockstep train");
   program.add_option("--stall-timeout", arguments.stall_timeout, "As that of lockstep train");
   program.add_option("--check-replicas", arguments.check_replicas, "As that of lockstep train");
@@ -53,6 +58,7 @@ int parse(int argc, char** argv, Arguments& arguments) {
   program.add_option("--units", arguments.units, "Of each hidden layer");
   program.add_option("--bucket-bytes", arguments.bucket_bytes, "Of a gradient bucket");
   program.add_option("--log-every", arguments.log_every, "Steps between looks for stragglers; 0 for none");
+  program.add_option("--prefetch", arguments.prefetch, "As that of lockstep train");
   program.add_option("--pause", arguments.pause, "Milliseconds before each step");
   program.add_option("--replicas", arguments.replicas, "Of each rank");
   program.add_flag("--wrapped", arguments.wrapped,
@@ -90,12 +96,13 @@ class Steps final : public Callback {
     mischief_->strike_before(step, trainer_);
   }
   void on_batch_end(const strategy::StepLogs& logs) override {
+    if (mischief_->is("stops-and-sleeps", logs.step)) request_stop();
     if (speaks_ && logs.step <= kSpokenSteps) say(fmt::format("step {} done\n", logs.step));
   }
   void on_train_end(const strategy::TrainEnd& end) override {
     if (speaks_) say(fmt::format("trained {} steps\n", end.steps));
   }
-  bool may_stop_at_batches() const override { return false; }
+  bool may_stop_at_batches() const override { return mischief_->is("stops-and-sleeps"); }
 
  private:
   static void say(const std::string& line) {
@@ -118,6 +125,7 @@ int train(Session& session, const Arguments& arguments) {
                 .workers = {.route = allreduce::parse_route(arguments.route), .stall_timeout = arguments.stall_timeout},
                 .steps = arguments.steps,
                 .pause = std::chrono::milliseconds(arguments.pause)});
+  if (!arguments.data.empty()) static_cast<void>(data::open_data(arguments.data));
   MultiWorkerMirroredStrategy strategy(
       session, std::vector<device::Device>(arguments.replicas),
       {.route = allreduce::parse_route(arguments.route), .stall_timeout = arguments.stall_timeout});
@@ -128,13 +136,13 @@ int train(Session& session, const Arguments& arguments) {
   const Dataset records = Dataset::synthetic({16}, kClasses, batch * arguments.steps).batch(batch);
   const auto bytes = static_cast<std::size_t>(arguments.bucket_bytes);
   Trainer trainer(strategy, make_network(arguments, mischief), {.buckets = {.first_bytes = bytes, .bytes = bytes}});
-  strategy::FitOptions fit{.epochs = 1, .check_replicas = arguments.check_replicas};
+  strategy::FitOptions fit{.epochs = 1, .prefetch = arguments.prefetch, .check_replicas = arguments.check_replicas};
   fit.callbacks.push_back(
       std::make_shared<Steps>(mischief, trainer, std::chrono::milliseconds(arguments.pause), session.is_chief()));
   if (arguments.log_every > 0 && session.is_chief())
     fit.callbacks.push_back(std::make_shared<strategy::Stragglers>(strategy, arguments.log_every));
   const strategy::History history =
-      trainer.fit(with_faulty_reading(records, mischief, kPart * strategy.local_replicas()), fit);
+      trainer.fit(with_faulty_reading(records, mischief, kPart * strategy.local_replicas(), batch), fit);
   session.barrier();  // everyone has said what it has to say
   if (mischief->is("leaves-after-training")) _exit(0);
   return history.end.signal == 0 ? 0 : 128 + history.end.signal;
@@ -146,7 +154,8 @@ int train(Session& session, const Arguments& arguments) {
 int main(int argc, char** argv) {
   lockstep::faults::Arguments arguments;
   if (const int status = lockstep::faults::parse(argc, argv, arguments); status != 0) return status < 0 ? 0 : status;
-  lockstep::Session session(argc, argv);
+  lockstep::Session session(argc, argv, {.stall_timeout = arguments.stall_timeout});
+  const lockstep::strategy::DelayedTermination late(session);
   if (arguments.unguarded) return lockstep::faults::train(session, arguments);
   return session.guard([&] { return lockstep::faults::train(session, arguments); });
 }

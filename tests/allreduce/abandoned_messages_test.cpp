@@ -1,0 +1,137 @@
+// Reductions that are given up while their messages are in flight: MPI cannot take those back, and must not touch what
+// the caller has freed or uses for something else.
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "allreduce/routes/recursive_doubling.h"
+#include "allreduce/routes/ring.h"
+#include "allreduce/routes/ring_reduction.h"
+#include "device/buffer.h"
+#include "device/error.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+constexpr std::size_t kCount = std::size_t{1} << 20;  // 4 MiB of float32
+constexpr std::size_t kSegmentBytes = std::size_t{256} << 10;
+constexpr std::byte kFill{0xF5};
+// The delay is the subject: longer than any time after which a message might be taken for complete.
+constexpr std::chrono::milliseconds kWithoutMpi(300);
+
+/// What it holds is filled; whatever is written there later shows.
+class Reused {
+ public:
+  explicit Reused(std::size_t bytes) : memory_(device::HostAllocator().allocate(bytes)) { fill(); }
+  void fill() { std::ranges::fill(bytes(), kFill); }
+  bool is_untouched() const {
+    return std::ranges::all_of(memory_.as<std::byte>(), [](std::byte byte) { return byte == kFill; });
+  }
+  std::span<std::byte> bytes() const { return memory_.as<std::byte>(); }
+
+ private:
+  device::Buffer memory_;
+};
+
+class AbandonedMessages : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int size = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (size == 1) GTEST_SKIP() << "one rank sends no messages";
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    // Not freed: that would be collective, and messages are left there.
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
+  }
+
+  /// Takes `reduction` as far as it gets while rank 0, which has begun it too, does not call MPI, and gives it up.
+  template <typename Reduction>
+  void abandon(Reduction& reduction) const {
+    reduction.advance();
+    if (rank_ == 0) return std::this_thread::sleep_for(kWithoutMpi);
+    const auto end = std::chrono::steady_clock::now() + kWithoutMpi / 3;
+    while (!reduction.is_done() && std::chrono::steady_clock::now() < end) reduction.advance();
+  }
+
+  /// All ranks let MPI go on with what is in flight.
+  static void make_progress() {
+    for (int round = 0; round < 3; ++round) {
+      MPI_Barrier(MPI_COMM_WORLD);
+      int arrived = 0;
+      const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+      while (std::chrono::steady_clock::now() < end)
+        MPI_Iprobe(MPI_ANY_SOURCE, 12345, MPI_COMM_WORLD, &arrived, MPI_STATUS_IGNORE);
+    }
+  }
+
+  /// `make(values, buffers)` begins a reduction; what it used is in use for something else afterwards.
+  template <typename Make>
+  void expect_memory_to_be_left_alone(std::size_t count, Make make) {
+    Reused values(count * sizeof(float));
+    {
+      MessageBuffers buffers;
+      auto reduction = make(Values{values.bytes().data(), count, ElementType::float32}, buffers);
+      abandon(reduction);
+    }
+    values.fill();
+    // Such as the buffers of the messages had.
+    const Reused same_size(2 * RingReduction::kInFlight * kSegmentBytes);
+    make_progress();
+    EXPECT_TRUE(values.is_untouched());
+    EXPECT_TRUE(same_size.is_untouched());
+  }
+
+  int rank_ = 0;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+TEST_F(AbandonedMessages, OfARingTouchNothingOfTheCaller) {
+  for (const auto part :
+       {RingReduction::Part::all, RingReduction::Part::reduce_scatter, RingReduction::Part::all_gather})
+    expect_memory_to_be_left_alone(kCount, [&](const Values& values, MessageBuffers& buffers) {
+      return RingReduction(comm_, values, ReduceOp::sum, part, kSegmentBytes, buffers);
+    });
+}
+
+TEST_F(AbandonedMessages, OfAKeptBufferKeepItsMemory) {
+  {
+    MessageBuffers buffers;
+    const device::Buffer kept = buffers.keep(device::HostAllocator().allocate(kCount * sizeof(float)));
+    auto* data = static_cast<std::byte*>(kept.data());
+    ASSERT_TRUE(buffers.keeps(data, kept.size()));
+    ASSERT_FALSE(buffers.keeps(data + 1, kept.size()));
+    RingReduction reduction(comm_, {data, kCount, ElementType::float32}, ReduceOp::sum, RingReduction::Part::all,
+                            kSegmentBytes, buffers);
+    abandon(reduction);
+  }
+  const Reused same_size(kCount * sizeof(float));
+  make_progress();
+  EXPECT_TRUE(same_size.is_untouched());
+}
+
+TEST_F(AbandonedMessages, OfRecursiveDoublingTouchNothingOfTheCaller) {
+  expect_memory_to_be_left_alone(kCount, [&](const Values& values, MessageBuffers& buffers) {
+    return RecursiveDoubling(comm_, values, ReduceOp::sum, buffers);
+  });
+}
+
+TEST_F(AbandonedMessages, OfAGroupWhoseFirstRankLeavesTouchNothingOfTheCaller) {
+  const Communicator ring(make_ring(comm_));
+  Reused values(kCount * sizeof(float));
+  if (rank_ == 0) {
+    ring.abort("its data set is unreadable");
+    std::this_thread::sleep_for(kWithoutMpi);
+  } else {
+    EXPECT_THROW(ring.all_reduce(std::span(reinterpret_cast<float*>(values.bytes().data()), kCount)).wait(), Error);
+  }
+  values.fill();
+  make_progress();
+  EXPECT_TRUE(values.is_untouched());
+}
+
+}  // namespace
+}  // namespace lockstep::allreduce

@@ -1,0 +1,60 @@
+// Processes that do not get what they ask the system for.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+#include "tests/faults/endings.h"
+
+namespace lockstep::faults {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Ge;
+using ::testing::Le;
+
+struct End {
+  int status = -1;
+  std::string output;
+};
+
+End run(const std::string& command) {
+  FILE* pipe = popen((command + " 2>&1 </dev/null").c_str(), "r");
+  End end;
+  std::array<char, 4096> piece{};
+  while (std::fgets(piece.data(), piece.size(), pipe) != nullptr) end.output += piece.data();
+  const int status = pclose(pipe);
+  end.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return end;
+}
+
+/// Status 0, or one of our own errors with its line.
+void expect_error_or_success(const End& end, const std::string& what) {
+  if (end.status == 0) return;
+  EXPECT_THAT(end.status, AllOf(Ge(2), Le(5))) << what << ": " << end.output;
+  EXPECT_NE(end.output.find("lockstep: error: "), std::string::npos) << what << ": " << end.output;
+}
+
+// The limit does not hold for root.
+TEST(AProcessWithoutThreads, EndsWithAnErrorOfTheDevice) {
+  const std::string user = geteuid() == 0 ? "setpriv --reuid=65534 --clear-groups " : "";
+  bool failed = false;
+  for (int threads = 1; threads <= 12; ++threads) {
+    const std::string limit = fmt::format("timeout 10 {}prlimit --nproc={} ", user, threads);
+    const End end = run(limit + LOCKSTEP_PROGRAM + " --replicas 3 --steps 5");
+    expect_error_or_success(end, limit);
+    failed = failed || end.status == 5;
+  }
+  EXPECT_TRUE(failed);
+}
+
+TEST(AProcessWithoutDescriptors, EndsWithAnError) {
+  for (const int files : {16, 24, 32, 64, 128}) {
+    const std::string limit = fmt::format("timeout 10 prlimit --nofile={} ", files);
+    expect_error_or_success(run(limit + LOCKSTEP_PROGRAM + " --replicas 3 --steps 5"), limit);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::faults
