@@ -323,6 +323,7 @@ void CheckpointDirectory::commit(const fs::path& temporary, const fs::path& path
 
 void CheckpointDirectory::prune() const {
   if (!is_chief()) return;
+  const FileProgress progress(ranks_.activity());  // the other ranks may wait for this one
   try {
     std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
     std::erase_if(found, [](const CheckpointInfo& info) { return !info.complete(); });

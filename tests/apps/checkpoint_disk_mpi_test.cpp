@@ -75,7 +75,7 @@ TEST_F(TrainingOnADisk, ThatIsFullForAWhileGoesOn) {
   process.kill(SIGTERM);
   const Result result = process.finish();
   EXPECT_EQ(result.status, 128 + SIGTERM) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr(" is not saved; the training goes on and saves again at the next boundary: "));
+  EXPECT_THAT(result.errors, HasSubstr(" is not saved; the training continues and saves again at the next boundary: "));
   EXPECT_TRUE(verifies());
 }
 
