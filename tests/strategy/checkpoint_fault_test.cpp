@@ -77,7 +77,7 @@ TEST_F(CheckpointFault, AMissingFileFallsBack) {
 TEST_F(CheckpointFault, ATruncatedManifestFallsBack) {
   save_two();
   fs::resize_file(newest(kManifestName), fs::file_size(newest(kManifestName)) / 2);
-  EXPECT_THAT(reason_of_fallback(), HasSubstr("step-00000020/MANIFEST.json] needed a manifest; "));
+  EXPECT_THAT(reason_of_fallback(), HasSubstr("step-00000020/MANIFEST.json] expected JSON; "));
 }
 
 TEST_F(CheckpointFault, AMissingManifestFallsBack) {
