@@ -135,8 +135,12 @@ Watchdog::Thread::Thread(std::unique_ptr<Post> post, std::vector<std::shared_ptr
       options_(std::move(options)),
       // Three missed beats are lateness; more is a suspended process.
       clock_(seconds_now(), 3 * options_.heartbeat),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      thread_(start_quiet_thread([this] { run(); })) {}
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  // Rank 0 takes a rank for lost from its first report on. The thread may come to that late on a busy machine, when the
+  // rank is gone already.
+  if (post_->rank() != 0) static_cast<void>(post_->beat(0, look(0), buckets()));
+  thread_ = start_quiet_thread([this] { run(); });
+}
 
 Watchdog::Thread::~Thread() {
   after_error_ = std::uncaught_exceptions() > exceptions_at_start_;
