@@ -67,7 +67,7 @@ HashedFile::HashedFile(fs::path path, Destination destination) : name_(path.file
   if (destination == Destination::nowhere) return;
   file_.emplace(std::move(path),
                 destination == Destination::synced ? data::Durability::synced : data::Durability::cached,
-                ErrorCategory::checkpoint);
+                ErrorCategory::checkpoint, data::Existing::regular_only);
 }
 
 void HashedFile::write(std::string_view bytes) {

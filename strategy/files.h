@@ -52,7 +52,8 @@ enum class Destination {
 /// All errors are Error (checkpoint) with the path and the system's reason. Reports file progress.
 class HashedFile {
  public:
-  /// Begins the file, under another name until it is complete. Throws Error (checkpoint).
+  /// Begins the file, under another name until it is complete. Throws Error (checkpoint), also where a link or a device
+  /// has its name.
   explicit HashedFile(std::filesystem::path path, Destination destination = Destination::synced);
   void write(std::string_view bytes);  ///< writes and hashes. Throws Error (checkpoint).
   /// Nothing can be written afterwards.

@@ -269,6 +269,15 @@ TEST_F(Safetensors, ATensorWhoseValuesDoNotFitItsShapeIsABugOfOurs) {
   EXPECT_THROW(write_safetensors(file(), std::vector{twice, twice}), CheckFailure);
 }
 
+TEST_F(Safetensors, ALinkUnderTheNameIsNeitherFollowedNorReplaced) {
+  const std::filesystem::path victim = scratch_.path() / "victim";
+  std::ofstream(victim) << "precious";
+  std::filesystem::create_symlink(victim, file());
+  EXPECT_FALSE(checkpoint_error([&] { write_safetensors(file(), std::vector<TensorView>{}); }).empty());
+  EXPECT_TRUE(std::filesystem::is_symlink(file()));
+  EXPECT_EQ(contents_of(victim), "precious");
+}
+
 TEST(Hex16, IsSixteenLowerCaseDigits) {
   EXPECT_EQ(hex16(0xabc), "0000000000000abc");
   EXPECT_EQ(parse_hex16("0000000000000abc"), 0xabcu);
