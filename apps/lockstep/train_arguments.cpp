@@ -203,7 +203,7 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
                   "Steps between checkpoints; 0 for the end of each epoch. The last step is always saved")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--keep", a.keep, "Checkpoints that stay")->capture_default_str()->group(group);
+  command.add_option("--keep", a.keep, "Number of healthy checkpoints to keep")->capture_default_str()->group(group);
   command
       .add_option("--resume", a.resume, "Go on from the newest checkpoint: auto (if there is one), never, or require")
       ->capture_default_str()

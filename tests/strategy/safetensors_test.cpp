@@ -271,7 +271,7 @@ TEST_F(Safetensors, ATensorWhoseValuesDoNotFitItsShapeIsABugOfOurs) {
 
 TEST_F(Safetensors, ALinkUnderTheNameIsNeitherFollowedNorReplaced) {
   const std::filesystem::path victim = scratch_.path() / "victim";
-  std::ofstream(victim) << "precious";
+  overwrite(victim, "precious");
   std::filesystem::create_symlink(victim, file());
   EXPECT_FALSE(checkpoint_error([&] { write_safetensors(file(), std::vector<TensorView>{}); }).empty());
   EXPECT_TRUE(std::filesystem::is_symlink(file()));
