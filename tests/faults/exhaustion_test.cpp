@@ -56,5 +56,30 @@ TEST(AProcessWithoutDescriptors, EndsWithAnError) {
   }
 }
 
+/// Two ranks, each of them started by `wrapper`.
+std::string two_ranks(const std::string& wrapper) {
+  return fmt::format("timeout 20 {} --allow-run-as-root --oversubscribe --bind-to none -np 2 {} {} --steps 5",
+                     LOCKSTEP_MPIEXEC, wrapper, LOCKSTEP_PROGRAM);
+}
+
+TEST(RanksWithoutDescriptors, EndWithAnError) {
+  bool succeeded = false;
+  for (const int files : {16, 32, 128}) {
+    const std::string limit = fmt::format("prlimit --nofile={}", files);
+    const End end = run(two_ranks(limit));
+    expect_error_or_success(end, limit);
+    succeeded = succeeded || end.status == 0;
+  }
+  EXPECT_TRUE(succeeded);
+}
+
+TEST(RanksWithoutSharedMemory, StillTrain) {
+  const std::string full = "unshare --mount sh -c 'mount -t tmpfs -o size=64k tmpfs /dev/shm && ";
+  if (run(full + "true'").status != 0) GTEST_SKIP() << "no right to mount a file system";
+  const End end = run(full + two_ranks("") + "'");
+  EXPECT_EQ(end.status, 0) << end.output;
+  EXPECT_NE(end.output.find("trained 5 steps"), std::string::npos) << end.output;
+}
+
 }  // namespace
 }  // namespace lockstep::faults
