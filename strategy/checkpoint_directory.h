@@ -57,7 +57,7 @@ struct SaveOptions {
 /// untouched, the next save may succeed.
 class SaveError : public Error {
  public:
-  explicit SaveError(const Error& reason) : Error(reason) {}
+  explicit SaveError(const Error& reason) : Error(reason) {}  ///< the same category and text
 };
 
 /// `--resume auto|never|require`; "must" is an older name of "require".

@@ -16,7 +16,7 @@ namespace lockstep::strategy {
 /// account. Does nothing in a job of one rank, nor where SIGTERM is handled or ignored already.
 class DelayedTermination {
  public:
-  explicit DelayedTermination(const Session& session);
+  explicit DelayedTermination(const Session& session);  ///< after the session; on the main thread
   ~DelayedTermination();
   DelayedTermination(const DelayedTermination&) = delete;
   DelayedTermination& operator=(const DelayedTermination&) = delete;

@@ -34,7 +34,8 @@ class SignalStack {
 /// process was started so, as by nohup. To be made and destroyed on the main thread.
 class SignalWatch {
  public:
-  explicit SignalWatch(std::span<const int> signals);
+  explicit SignalWatch(std::span<const int> signals);  ///< from here on notes `signals`
+  /// The same.
   SignalWatch(std::initializer_list<int> signals) : SignalWatch(std::span(signals.begin(), signals.size())) {}
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
