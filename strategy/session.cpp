@@ -57,8 +57,11 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   if (launch.launched || runs != 0) initialize_mpi(argc, argv, launch);
   logger_ = device::make_logger({.quiet = options.quiet, .rank = rank_, .ranks = size_});
   activity_->set_phase(allreduce::Phase::starting);
+  double stall_timeout = options.stall_timeout;
+  if (ranks_ != MPI_COMM_NULL) MPI_Bcast(&stall_timeout, 1, MPI_DOUBLE, 0, ranks_);
+  if (stall_timeout <= 0) return;
   try {
-    watch({activity_}, {.stall_timeout = std::max(0.0, options.stall_timeout)});
+    watch({activity_}, {.stall_timeout = stall_timeout});
     watches_process_ = true;
   } catch (const Error&) {
     start_error_ = std::current_exception();
