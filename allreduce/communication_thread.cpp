@@ -6,8 +6,7 @@
 
 namespace lockstep::allreduce {
 
-CommunicationThread::CommunicationThread()
-    : thread_(device::start_thread("the reductions", [this] { work(); })) {}
+CommunicationThread::CommunicationThread() : thread_(device::start_thread("the reductions", [this] { work(); })) {}
 
 CommunicationThread::~CommunicationThread() {
   {

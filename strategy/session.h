@@ -25,8 +25,8 @@ namespace lockstep::strategy {
 struct SessionOptions {
   bool quiet = false;  ///< warnings and errors only
   /// Seconds without progress after which the job ends with exit status 4 and the name of the culprit (Watchdog), from
-  /// the start of the session until a strategy or workers bring their own; 0: nothing watches until then. That of rank 0
-  /// holds for all.
+  /// the start of the session until a strategy or workers bring their own; 0: nothing watches until then. That of rank
+  /// 0 holds for all.
   double stall_timeout = 120;
   WorkersOptions workers = {};  ///< how its ranks reduce with each other, where they do so through workers()
 };

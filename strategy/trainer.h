@@ -32,8 +32,8 @@ class Trainer {
 
   /// Trains on `dataset`, which is cut into global batches. The results do not depend on the number of replicas but for
   /// rounding. Throws Error of any category; see there (diverged: 100 skipped steps in a row, or no good step at the
-  /// end). While it runs, the signals of `options` (SIGTERM and SIGINT) end it after the current step, with a checkpoint
-  /// where there is a directory for it, and are named in the history.
+  /// end). While it runs, the signals of `options` (SIGTERM and SIGINT) end it after the current step, with a
+  /// checkpoint where there is a directory for it, and are named in the history.
   History fit(const data::Dataset& dataset, const FitOptions& options = {});
 
   /// Exact sums over all records of `dataset` (batched): each counts once, whatever the number of replicas.

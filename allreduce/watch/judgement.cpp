@@ -198,9 +198,8 @@ std::optional<Verdict> judge_progress(std::span<const RankView> ranks, double st
   if (auto absent = find_absent(all, stall_timeout, words)) return absent;
   // Whom the others wait for in vain has come to its end without them.
   std::vector<ReplicaPlace> at_work = all;
-  std::erase_if(at_work, [&](const ReplicaPlace& place) {
-    return ranks[static_cast<std::size_t>(place.rank)].waits_for_end();
-  });
+  std::erase_if(at_work,
+                [&](const ReplicaPlace& place) { return ranks[static_cast<std::size_t>(place.rank)].waits_for_end(); });
   return find_standstill(at_work.empty() ? all : at_work, stall_timeout, words);
 }
 

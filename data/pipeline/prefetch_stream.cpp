@@ -28,8 +28,8 @@ PrefetchStream::PrefetchStream(Pipeline pipeline, const StreamOptions& options)
       next_step_(options.first_step),
       workers_(tuner_.workers()) {
   for (int i = 0; i < options.threads; ++i) {
-    threads_.push_back(device::start_thread<std::jthread>(
-        "reading data", [this, i](const std::stop_token& stop) { work(i, stop); }));
+    threads_.push_back(
+        device::start_thread<std::jthread>("reading data", [this, i](const std::stop_token& stop) { work(i, stop); }));
   }
 }
 

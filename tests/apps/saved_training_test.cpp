@@ -53,7 +53,8 @@ TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
   const Result otherwise = run_lockstep(train + "--epochs 2");
   EXPECT_EQ(otherwise.status, 3);
   EXPECT_THAT(otherwise.errors, HasSubstr("[resume] needed samples prepared as for " + directory()));
-  EXPECT_THAT(otherwise.errors, HasSubstr("(\", images cifar10-train\"); got \"\"; another --checkpoint-dir starts over"));
+  EXPECT_THAT(otherwise.errors,
+              HasSubstr("(\", images cifar10-train\"); got \"\"; another --checkpoint-dir starts over"));
   EXPECT_EQ(run_lockstep(train + "--images cifar10 --epochs 2").status, 0);
 }
 

@@ -123,7 +123,8 @@ TEST(ResumeFrom, RefusesAnotherBatchSeedOrDataSet) {
       error(small_data().batch(40), {}),
       ::testing::AllOf(
           HasSubstr("needed the order of records that"),
-          HasSubstr("was made with, shuffled one by one; got in the order of ids; another --checkpoint-dir starts over")));
+          HasSubstr(
+              "was made with, shuffled one by one; got in the order of ids; another --checkpoint-dir starts over")));
   EXPECT_THAT(error(shuffled_data(), {.seed = 2}), HasSubstr("needed the seed that"));
   EXPECT_THAT(error(small_data(500).shuffle().batch(40), {}), HasSubstr("needed the number of records that"));
 }
