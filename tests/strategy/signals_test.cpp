@@ -70,6 +70,10 @@ TEST(Signals, RunOnAStackOfTheirOwn) {
     const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
     return place > here ? place - here : here - place;
   };
+  // The address sanitizer gives its threads one already.
+  const stack_t none = {.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+  stack_t of_sanitizer = {};
+  ASSERT_EQ(sigaltstack(&none, &of_sanitizer), 0);
   struct sigaction action = {};
   struct sigaction before = {};
   action.sa_handler = [](int) { place = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); };
@@ -82,6 +86,7 @@ TEST(Signals, RunOnAStackOfTheirOwn) {
   }
   EXPECT_LT(distance(), 1U << 20);
   sigaction(SIGUSR1, &before, nullptr);
+  sigaltstack(&of_sanitizer, nullptr);
 }
 
 TEST(Signals, AHangupStaysIgnoredUnderNohup) {
