@@ -209,17 +209,6 @@ TEST(Divergence, MarksWhatIsSavedAtTheEndAmongSkippedSteps) {
   EXPECT_THAT(steps_of(directory), ElementsAre(10));
 }
 
-class RaiseAfter final : public Callback {
- public:
-  explicit RaiseAfter(std::int64_t step) : step_(step) {}
-  void on_batch_end(const StepLogs& logs) override {
-    if (logs.step == step_) std::raise(SIGTERM);
-  }
-
- private:
-  std::int64_t step_;
-};
-
 TEST(Divergence, LeavesOnASignalWithTheHealthyCheckpoints) {
   const ScratchDirectory directory;
   const auto after_4 = [](std::int64_t step, std::int64_t) { return step > 4 ? Damage::gradient : Damage::none; };

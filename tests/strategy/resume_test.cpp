@@ -209,17 +209,6 @@ TEST(Checkpoints, AreSavedOnASignalInValidationWhichIsDoneAgainAfterwards) {
   EXPECT_EQ(second.end.parameter_hash, expected.end.parameter_hash);
 }
 
-class RaiseAfter final : public Callback {
- public:
-  explicit RaiseAfter(std::int64_t step) : step_(step) {}
-  void on_batch_end(const StepLogs& logs) override {
-    if (logs.step == step_) std::raise(SIGTERM);
-  }
-
- private:
-  std::int64_t step_;
-};
-
 TEST(Checkpoints, AreSavedOnASignalInTraining) {
   const ScratchDirectory directory;
   FitOptions fit = saving_to(directory, 0, 0);

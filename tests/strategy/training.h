@@ -1,6 +1,7 @@
 // Small trainings for tests: a few hundred made-up samples, a network of a few hundred parameters, replicas as threads.
 #pragma once
 
+#include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
@@ -52,6 +53,18 @@ inline std::unique_ptr<Strategy> local_strategy(Session& session, int replicas) 
   if (replicas == 1) return std::make_unique<OneDeviceStrategy>(session);
   return std::make_unique<MirroredStrategy>(session, std::vector<device::Device>(static_cast<std::size_t>(replicas)));
 }
+
+/// Sends this process SIGTERM when a step has ended.
+class RaiseAfter final : public Callback {
+ public:
+  explicit RaiseAfter(std::int64_t step) : step_(step) {}
+  void on_batch_end(const StepLogs& logs) override {
+    if (logs.step == step_) std::raise(SIGTERM);
+  }
+
+ private:
+  std::int64_t step_;
+};
 
 /// Keeps what each step came to.
 class StepRecorder final : public Callback {
