@@ -3,10 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "apps/lockstep/allreduce_bench.h"
@@ -62,6 +64,20 @@ int run(const apps::Invocation& invocation) {
   return status;
 }
 
+/// Before a session nothing but the launcher tells the ranks apart, and nearly always all of them see the same error:
+/// rank 0 prints it. The first rank that ends has the launcher end the others, so these leave rank 0 the time to print;
+/// one that is still there after it has seen something of its own.
+void print_before_session(const strategy::Failure& failure) {
+  constexpr std::chrono::seconds kTimeOfRankZero{3};
+  const int rank = strategy::detect_launch().rank;
+  if (rank == 0) {
+    fmt::print(stderr, "lockstep: error: {}\n", failure.message);
+    return;
+  }
+  std::this_thread::sleep_for(kTimeOfRankZero);
+  fmt::print(stderr, "lockstep: error: rank {}: {}\n", rank, failure.message);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -73,10 +89,8 @@ int main(int argc, char** argv) {
   try {
     return streams.finish(run({argc, argv, &streams}));
   } catch (...) {
-    // Before a session there is nothing to tell the ranks apart but the launcher, and all of them see the same command
-    // line.
     const strategy::Failure failure = strategy::describe_current_exception();
-    if (strategy::detect_launch().rank == 0) fmt::print(stderr, "lockstep: error: {}\n", failure.message);
+    print_before_session(failure);
     return streams.finish(failure.exit_status);
   }
 }

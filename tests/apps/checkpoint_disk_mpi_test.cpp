@@ -44,6 +44,29 @@ TEST_F(TrainingOnADisk, ThatTakesLongerThanTheStallTimeoutEnds) {
   EXPECT_TRUE(verifies());
 }
 
+// What the system does to a rank that takes more memory than there is.
+TEST_F(TrainingOnADisk, WhoseRankIsKilledWhileItSavesKeepsTheEarlierCheckpoint) {
+  ASSERT_EQ(run(mpirun(2, train("--steps 8", "model.safetensors", {}))).status, 0);
+  for (const std::size_t killed : {0U, 1U}) {
+    SCOPED_TRACE(killed);
+    Process process(mpirun(2, train("--steps 16 --log-every 1", "model.safetensors", {"FSYNC_MS=60000"})));
+    ASSERT_TRUE(process.wait_for(R"("event":"step","step":16)"));
+    // Each rank is in its save, or about to be: the second file of a rank waits in fsync for a minute.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const std::vector<pid_t> ranks = process.children();
+    ASSERT_EQ(ranks.size(), 2U);
+    const Watched other(ranks[1 - killed]);
+    ::kill(ranks[killed], SIGKILL);
+    EXPECT_TRUE(other.ends_within(10));
+    const Result result = process.finish();
+    EXPECT_NE(result.status, 0);
+    EXPECT_THAT(result.errors, HasSubstr("[watchdog] needed every rank to stay; rank " + std::to_string(killed)));
+    EXPECT_TRUE(verifies());
+    EXPECT_EQ(strategy::list_checkpoints(run_path()).front().step, 8);
+  }
+  EXPECT_EQ(run(mpirun(2, train("--steps 16 --resume require", "model.safetensors", {}))).status, 0);
+}
+
 using LongTrainingOnADisk = TrainingOnADisk;
 
 TEST_F(LongTrainingOnADisk, IsSavedAndRestoredHoweverSlowly) {

@@ -101,42 +101,50 @@ class FailingCalls : public ::testing::Test {
     return fmt::format("{} --devices cpu:0 --save-every 4 --keep 3 --steps {} --checkpoint-dir {}", kTrain, steps,
                        directory());
   }
+  static std::vector<std::string> on(int ranks, const std::vector<std::string>& command) {
+    return ranks == 1 ? command : mpirun(ranks, command);
+  }
 
-  /// A training that has a checkpoint goes on while call `number` fails. Whether there are so many calls.
-  bool goes_on_while_one_fails(int number, int error) {
+  /// A training that has a checkpoint goes on while call `number` of each rank fails. Whether there are so many calls.
+  bool goes_on_while_one_fails(int number, int error, int ranks = 1) {
     SCOPED_TRACE(fmt::format("call {}, {}", number, std::generic_category().message(error)));
-    std::filesystem::remove_all(directory());
-    EXPECT_EQ(run_lockstep(train(4)).status, 0);
+    std::filesystem::remove_all(scratch_.path());
+    // The other ranks write below their temporary directory.
+    std::filesystem::create_directories(scratch_.path() / "tmp");
+    EXPECT_EQ(run(on(ranks, lockstep(train(4)))).status, 0);
     std::vector<std::string> command = {"timeout",
                                         "60",
                                         "env",
                                         "LD_PRELOAD=" LOCKSTEP_FAILING_CALLS,
-                                        "FAILING_BELOW=" + directory(),
+                                        "TMPDIR=" + (scratch_.path() / "tmp").string(),
+                                        "FAILING_BELOW=" + scratch_.path().string(),
                                         fmt::format("FAILING_CALL={}", number),
                                         fmt::format("FAILING_ERROR={}", error)};
     for (const std::string& word : lockstep(train(12))) command.push_back(word);
-    const Result failed = run(command);
+    const Result failed = run(on(ranks, command));
     EXPECT_THAT(failed.status, AnyOf(0, 3)) << failed.errors;
     EXPECT_EQ(error_lines(failed), failed.status == 0 ? 0U : 1U) << failed.errors;
     const Result verified = run_lockstep("checkpoint verify " + directory());
     EXPECT_EQ(verified.status, 0) << verified.output << failed.errors;
-    const Result again = run_lockstep(train(12));
+    const Result again = run(on(ranks, lockstep(train(12))));
     EXPECT_EQ(again.status, 0) << again.errors;
     EXPECT_GE(again.event("start")["first_step"], 4);
-    if (straight_.empty()) straight_ = straight();
+    if (straight_.empty()) straight_ = hash_of(run(on(ranks, lockstep(kTrain + "--devices cpu:0 --steps 12"))));
     EXPECT_EQ(hash_of(again), straight_);
     return failed.errors.find("pretend: call ") != std::string::npos;
   }
 
  private:
-  static std::string straight() { return hash_of(run_lockstep(kTrain + "--devices cpu:0 --steps 12")); }
-
   const ScratchDirectory scratch_;
   std::string straight_;
 };
 
 TEST_F(FailingCalls, LeaveTheEarlierCheckpointsSound) {
   for (const int number : {2, 7, 13}) EXPECT_TRUE(goes_on_while_one_fails(number, ENOSPC));
+}
+
+TEST_F(FailingCalls, OfTwoRanksAtOnceLeaveTheEarlierCheckpointsSound) {
+  for (const int number : {2, 9}) EXPECT_TRUE(goes_on_while_one_fails(number, EIO, 2));
 }
 
 class LongFailingCalls : public FailingCalls, public ::testing::WithParamInterface<int> {};
@@ -146,6 +154,10 @@ INSTANTIATE_TEST_SUITE_P(Errors, LongFailingCalls, ::testing::Values(EIO, ENOSPC
 
 TEST_P(LongFailingCalls, LeaveTheEarlierCheckpointsSound) {
   for (int number = 1; number <= 60; ++number) goes_on_while_one_fails(number, GetParam());
+}
+
+TEST_P(LongFailingCalls, OfTwoRanksAtOnceLeaveTheEarlierCheckpointsSound) {
+  for (int number = 1; number <= 60; ++number) goes_on_while_one_fails(number, GetParam(), 2);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include "tests/apps/program.h"
@@ -149,6 +150,16 @@ TEST(MpirunFailure, SeenByAllIsPrintedOnce) {
   }
 }
 
+TEST(MpirunFailure, OfOneRankBeforeTheSessionIsPrintedByThatRank) {
+  std::vector<std::string> command = mpirun(1, kTrain + "--epochs 1000");
+  for (const char* word : {":", "-np", "1"}) command.emplace_back(word);
+  for (const std::string& word : lockstep(kTrain + "--no-such-option")) command.push_back(word);
+  const Result result = run(command);
+  EXPECT_EQ(result.status, 2) << result.errors;
+  EXPECT_EQ(occurrences(result.errors, "lockstep: error: rank 1: "), 1U) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("--no-such-option"));
+}
+
 TEST(MpirunFailure, OfOneRankEndsTheJob) {
   std::vector<std::string> command = mpirun(1, kTrain + "--epochs 1000");
   for (const char* word : {":", "-np", "1"}) command.emplace_back(word);
@@ -170,6 +181,65 @@ TEST(MpirunFailure, OfAKilledRankEndsTheJob) {
   EXPECT_NE(process.finish().status, 0);
   EXPECT_TRUE(first.ends_within(15));
   EXPECT_TRUE(last.ends_within(15));
+}
+
+const std::string kSmall = "train --model mlp:8 --data synthetic:4x4x1:4:640 --global-batch 16 ";
+
+/// A training under mpirun whose streams `redirection` leads elsewhere, with a checkpoint at each of its 40 epochs.
+class MpirunOutput : public ::testing::Test {
+ protected:
+  Result train(const std::string& redirection) const {
+    std::string line;
+    for (const std::string& word :
+         mpirun(2, kSmall + "--log-every 1 --keep 100 --epochs 40 --checkpoint-dir " + run_path()))
+      line += word + ' ';
+    return run({"/bin/sh", "-c", line + redirection});
+  }
+  std::string run_path() const { return directory_.path() / "run"; }
+  /// What was saved is sound, and no text that was meant for a stream went into a file.
+  void expect_sound() const {
+    EXPECT_EQ(run_lockstep("checkpoint verify " + run_path()).status, 0);
+    EXPECT_THAT(strategy::contents_of(run_path() + "/.lock"), ::testing::MatchesRegex("process [0-9]+ on [^\n]*\n?"));
+  }
+
+ private:
+  const ScratchDirectory directory_;
+};
+
+// The ranks write to mpirun, which takes it and drops what it cannot write.
+TEST_F(MpirunOutput, ThatMpirunLosesDoesNotEndATraining) {
+  for (const char* redirection : {"> /dev/full", ">&-"}) {
+    SCOPED_TRACE(redirection);
+    const Result result = train(std::string("--resume never ") + redirection);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_TRUE(std::filesystem::exists(run_path() + "/step-00001600/MANIFEST.json"));
+    expect_sound();
+  }
+}
+
+// mpirun ends the job of a reader that left. What was saved by then is there.
+TEST_F(MpirunOutput, WhoseReaderLeavesKeepsTheCheckpoints) {
+  const Result result = train("--epochs 100000 | grep -m 1 'epoch 3 '");
+  EXPECT_THAT(result.output, HasSubstr("epoch 3 "));
+  expect_sound();
+  EXPECT_GE(strategy::list_checkpoints(run_path()).front().step, 80);
+}
+
+// Open MPI's own files are above the limit too; it does without them. What the ranks share must be below it.
+TEST_F(MpirunOutput, AtTheLimitOfFileSizesIsNoSignal) {
+  const auto limited = [](const std::string& arguments) {
+    std::vector<std::string> command =
+        mpirun(2, std::vector<std::string>{"/bin/sh", "-c", "ulimit -f 100; exec \"$@\"", "sh"});
+    for (const std::string& word : lockstep(arguments)) command.push_back(word);
+    return run(command);
+  };
+  const Result small = limited(kSmall + "--quiet --epochs 1 --checkpoint-dir " + run_path());
+  EXPECT_EQ(small.status, 0) << small.errors;
+  expect_sound();
+  const Result large = limited(kTrain);
+  EXPECT_EQ(large.status, 5);
+  EXPECT_EQ(occurrences(large.errors, "lockstep: error: [memory] "), 1U) << large.errors;
+  EXPECT_THAT(large.errors, HasSubstr("File too large"));
 }
 
 class MpirunSignal : public ::testing::TestWithParam<int> {};

@@ -59,6 +59,7 @@ void Mischief::strike_before(std::int64_t step) const {
   if (is("stopped", step)) std::raise(SIGSTOP);
   if (is("sleeps", step)) wait_for_ever();
   if (is("leaves", step)) _exit(0);
+  if (is("throws-and-sleeps", step)) wait_for_sleeping_reader();
   if (is("throws", step) || is("throws-and-sleeps", step)) throw std::runtime_error("a shard cannot be read");
 }
 
@@ -73,6 +74,15 @@ void Mischief::strike_in_backward(std::int64_t step) const {
   if (is("fails-in-backward", step))
     throw Error(ErrorCategory::communication, "layer", "expected an answer", "a layer has lost its connection");
   if (is("slow-backward")) std::this_thread::sleep_for(kSlowness);
+}
+
+void Mischief::sleep_while_reading() const {
+  reader_sleeps_ = true;
+  wait_for_ever();
+}
+
+void Mischief::wait_for_sleeping_reader() const {
+  while (!reader_sleeps_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 void FaultyLayer::forward(const model::Tensors& tensors, const model::PassContext& /*pass*/) const {
@@ -92,7 +102,7 @@ Dataset with_faulty_reading(const Dataset& dataset, std::shared_ptr<const Mischi
         if (mischief->is("slow-input")) std::this_thread::sleep_for(kSlowness / part);
         // Records come in the order of their ids, `part` to a step.
         const bool sleeps_behind = mischief->is("throws-and-sleeps") || mischief->is("stops-and-sleeps");
-        if (sleeps_behind && key.record_id >= batch * (mischief->step() + 1)) wait_for_ever();
+        if (sleeps_behind && key.record_id >= batch * (mischief->step() + 1)) mischief->sleep_while_reading();
         if (mischief->is("sleeps-in-input") && key.record_id >= part * mischief->step()) wait_for_ever();
       });
 }

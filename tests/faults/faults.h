@@ -1,6 +1,7 @@
 // What can go wrong on one rank of a training, on purpose.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -42,11 +43,15 @@ class Mischief {
   void strike_before(std::int64_t step, Trainer& trainer) const;
   /// What happens when half of the gradients are complete.
   void strike_in_backward(std::int64_t step) const;
+  /// What happens to what reads ahead; the rest of the fault waits for it.
+  [[noreturn]] void sleep_while_reading() const;
+  void wait_for_sleeping_reader() const;
 
  private:
   Fault fault_;
   bool is_here_;
   std::int64_t sample_;
+  mutable std::atomic<bool> reader_sleeps_ = false;
 };
 
 /// A layer that hands on what it gets, both ways, and in backward does what the fault asks, on the last replica of its

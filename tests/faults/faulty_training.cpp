@@ -96,7 +96,10 @@ class Steps final : public Callback {
     mischief_->strike_before(step, trainer_);
   }
   void on_batch_end(const strategy::StepLogs& logs) override {
-    if (mischief_->is("stops-and-sleeps", logs.step)) request_stop();
+    if (mischief_->is("stops-and-sleeps", logs.step)) {
+      mischief_->wait_for_sleeping_reader();
+      request_stop();
+    }
     if (speaks_ && logs.step <= kSpokenSteps) say(fmt::format("step {} done\n", logs.step));
   }
   void on_train_end(const strategy::TrainEnd& end) override {
