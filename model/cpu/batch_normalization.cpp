@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "model/cpu/descriptors.h"
 #include "model/cpu/operations.h"
 
 namespace lockstep::model::cpu {
@@ -19,8 +20,8 @@ class BatchNormalizationOperation final : public Operation {
     if (!spec.training) flags |= dnnl::normalization_flags::use_global_stats;
     const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
 
-    const dnnl::batch_normalization_forward::primitive_desc forward({kind, array, spec.epsilon, flags},
-                                                                    user_scratchpad(), dnn.engine);
+    const BatchNormalizationArrays arrays = {array, spec.epsilon, flags};
+    const auto forward = describe_forward(dnn.engine, kind, arrays, user_scratchpad());
     const memory::desc workspace = forward.workspace_desc();
     workspace_bytes_ = workspace.get_size();
     std::vector<std::pair<int, memory::desc>> arguments = {{DNNL_ARG_SRC, array},      {DNNL_ARG_DST, array},
@@ -30,11 +31,11 @@ class BatchNormalizationOperation final : public Operation {
     forward_ = Primitive(dnn, dnnl::batch_normalization_forward(forward), arguments, forward.scratchpad_desc());
     if (!spec.training) return;
 
-    const dnnl::batch_normalization_backward::primitive_desc backward(
-        {dnnl::prop_kind::backward, array, array, spec.epsilon, flags}, user_scratchpad(), dnn.engine, forward);
-    arguments = {{DNNL_ARG_SRC, array},      {DNNL_ARG_MEAN, channels},       {DNNL_ARG_VARIANCE, channels},
-                 {DNNL_ARG_SCALE, channels}, {DNNL_ARG_SHIFT, channels},      {DNNL_ARG_DIFF_DST, array},
-                 {DNNL_ARG_DIFF_SRC, array}, {DNNL_ARG_DIFF_SCALE, channels}, {DNNL_ARG_DIFF_SHIFT, channels}};
+    const auto backward = describe_backward(dnn.engine, arrays, user_scratchpad(), forward);
+    arguments = {{DNNL_ARG_SRC, array},           {DNNL_ARG_MEAN, channels},      {DNNL_ARG_VARIANCE, channels},
+                 {DNNL_ARG_SCALE, channels},      {DNNL_ARG_DIFF_DST, array},     {DNNL_ARG_DIFF_SRC, array},
+                 {DNNL_ARG_DIFF_SCALE, channels}, {DNNL_ARG_DIFF_SHIFT, channels}};
+    if (batch_normalization_backward_takes_shift()) arguments.emplace_back(DNNL_ARG_SHIFT, channels);
     if (workspace_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
     backward_ = Primitive(dnn, dnnl::batch_normalization_backward(backward), arguments, backward.scratchpad_desc());
   }
@@ -69,7 +70,7 @@ class BatchNormalizationOperation final : public Operation {
     backward_.place(DNNL_ARG_MEAN, saved_mean(t));
     backward_.place(DNNL_ARG_VARIANCE, saved_variance(t));
     backward_.place(DNNL_ARG_SCALE, t.parameters[0]);
-    backward_.place(DNNL_ARG_SHIFT, t.parameters[1]);
+    if (batch_normalization_backward_takes_shift()) backward_.place(DNNL_ARG_SHIFT, t.parameters[1]);
     backward_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
     backward_.place(DNNL_ARG_DIFF_SRC, wanted ? static_cast<const void*>(t.input_gradients[0].data())
                                               : static_cast<const void*>(t.scratch.data() + own));

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <optional>
 
+#include "model/cpu/descriptors.h"
 #include "model/cpu/operations.h"
 
 namespace lockstep::model::cpu {
@@ -20,8 +20,13 @@ memory::desc kernel_as_kept(const Conv2DSpec& spec, memory::data_type type) {
           memory::dims{outputs * filter, filter, 1, row, inputs}};
 }
 
-memory::desc kernel_of_any_layout(const memory::desc& kept) {
-  return {kept.dims(), kept.data_type(), memory::format_tag::any};
+// The same for oneDNN to choose the layout.
+memory::desc kernel_of_any_layout(const Conv2DSpec& spec, memory::data_type type) {
+  const WindowGeometry& w = spec.window;
+  const std::int64_t inputs = w.channels / spec.groups;
+  const std::int64_t outputs = spec.filters / spec.groups;
+  if (spec.groups == 1) return {{outputs, inputs, w.kernel_height, w.kernel_width}, type, memory::format_tag::any};
+  return {{spec.groups, outputs, inputs, w.kernel_height, w.kernel_width}, type, memory::format_tag::any};
 }
 
 class Conv2DOperation final : public Operation {
@@ -31,30 +36,21 @@ class Conv2DOperation final : public Operation {
     const memory::desc source = image(dnn.type, spec.batch, w.channels, w.height, w.width);
     const memory::desc target = image(dnn.type, spec.batch, spec.filters, w.output_height, w.output_width);
     const memory::desc kept = kernel_as_kept(spec, dnn.type);
-    const memory::desc any = kernel_of_any_layout(kept);
     // Gradients of parameters are float32, and so is the bias, which is no operand of a product.
     const memory::desc kept_gradient = kernel_as_kept(spec, memory::data_type::f32);
-    const memory::desc any_gradient = kernel_of_any_layout(kept_gradient);
     const memory::desc bias = spec.bias ? vector(memory::data_type::f32, spec.filters) : memory::desc();
-    const memory::dims strides = {w.stride_height, w.stride_width};
-    const memory::dims before = {w.pad_top, w.pad_left};
-    const memory::dims after = {w.pad_bottom, w.pad_right};
-    constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
+    const ConvolutionArrays arrays = {source,
+                                      kernel_of_any_layout(spec, dnn.type),
+                                      bias,
+                                      target,
+                                      {w.stride_height, w.stride_width},
+                                      {w.pad_top, w.pad_left},
+                                      {w.pad_bottom, w.pad_right}};
 
     dnnl::primitive_attr attributes = user_scratchpad();
-    if (spec.relu) {
-      dnnl::post_ops relu;
-      relu.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-      attributes.set_post_ops(relu);
-    }
+    if (spec.relu) append_relu(attributes);
     const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-    const auto describe = [&](const memory::desc& weights) {
-      return spec.bias
-                 ? dnnl::convolution_forward::desc(kind, kAlgorithm, source, weights, bias, target, strides, before,
-                                                   after)
-                 : dnnl::convolution_forward::desc(kind, kAlgorithm, source, weights, target, strides, before, after);
-    };
-    const dnnl::convolution_forward::primitive_desc forward(describe(any), attributes, dnn.engine);
+    const auto forward = describe_forward(dnn.engine, kind, arrays, attributes);
     std::vector<std::pair<int, memory::desc>> arguments = {
         {DNNL_ARG_SRC, source}, {DNNL_ARG_WEIGHTS, forward.weights_desc()}, {DNNL_ARG_DST, target}};
     if (spec.bias) arguments.emplace_back(DNNL_ARG_BIAS, bias);
@@ -64,14 +60,10 @@ class Conv2DOperation final : public Operation {
 
     if (spec.relu) relu_ = Relu(dnn, spec.batch * spec.filters * w.output_height * w.output_width, true);
     // The hint for backward must be a convolution alone.
-    const dnnl::convolution_forward::primitive_desc hint(describe(any), user_scratchpad(), dnn.engine);
-    const auto weights_description = spec.bias
-                                         ? dnnl::convolution_backward_weights::desc(
-                                               kAlgorithm, source, any_gradient, bias, target, strides, before, after)
-                                         : dnnl::convolution_backward_weights::desc(kAlgorithm, source, any_gradient,
-                                                                                    target, strides, before, after);
-    const dnnl::convolution_backward_weights::primitive_desc weights(weights_description, user_scratchpad(), dnn.engine,
-                                                                     hint);
+    const auto hint = describe_forward(dnn.engine, kind, arrays, user_scratchpad());
+    ConvolutionArrays gradients = arrays;
+    gradients.weights = kernel_of_any_layout(spec, memory::data_type::f32);
+    const auto weights = describe_backward_weights(dnn.engine, gradients, user_scratchpad(), hint);
     arguments = {
         {DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_WEIGHTS, weights.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, target}};
     if (spec.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
@@ -80,8 +72,7 @@ class Conv2DOperation final : public Operation {
     weights_gradient_ = Reorder::from_own(dnn, weights.diff_weights_desc(), kept_gradient);
 
     if (!spec.input_gradient) return;
-    const dnnl::convolution_backward_data::primitive_desc data(
-        {kAlgorithm, source, any, target, strides, before, after}, user_scratchpad(), dnn.engine, hint);
+    const auto data = describe_backward_data(dnn.engine, arrays, user_scratchpad(), hint);
     backward_data_ =
         Primitive(dnn, dnnl::convolution_backward_data(data),
                   {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_WEIGHTS, data.weights_desc()}, {DNNL_ARG_DIFF_DST, target}},

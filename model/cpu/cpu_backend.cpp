@@ -6,6 +6,7 @@
 #include "device/error.h"
 #include "device/float16.h"
 #include "model/backend.h"
+#include "model/cpu/descriptors.h"
 #include "model/cpu/host_updater.h"
 #include "model/cpu/onednn.h"
 #include "model/cpu/operations.h"
@@ -129,8 +130,8 @@ void require_bfloat16(const device::Device& device) {
   try {
     const cpu::OneDnn dnn;
     const auto array = cpu::image(cpu::memory::data_type::bf16, 1, 16, 4, 4);
-    const dnnl::batch_normalization_forward::primitive_desc probe(
-        {dnnl::prop_kind::forward_training, array, 1e-5f, dnnl::normalization_flags::none}, dnn.engine);
+    cpu::describe_forward(dnn.engine, dnnl::prop_kind::forward_training,
+                          cpu::BatchNormalizationArrays{array, 1e-5f, dnnl::normalization_flags::none}, {});
   } catch (const dnnl::error&) {
     throw Error(ErrorCategory::input, "precision",
                 fmt::format("bfloat16 on {} needs a processor with AVX-512", to_string(device)),

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "model/cpu/descriptors.h"
 #include "model/cpu/operations.h"
 
 namespace lockstep::model::cpu {
@@ -17,14 +18,10 @@ class DenseOperation final : public Operation {
     const memory::desc target = matrix(dnn.type, spec.batch, spec.units);
 
     dnnl::primitive_attr attributes = user_scratchpad();
-    if (spec.relu) {
-      dnnl::post_ops relu;
-      relu.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-      attributes.set_post_ops(relu);
-    }
+    if (spec.relu) append_relu(attributes);
     const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-    const dnnl::inner_product_forward::desc description(kind, source, weights, bias, target);
-    const dnnl::inner_product_forward::primitive_desc forward(description, attributes, dnn.engine);
+    const InnerProductArrays arrays = {source, weights, bias, target};
+    const auto forward = describe_forward(dnn.engine, kind, arrays, attributes);
     std::vector<std::pair<int, memory::desc>> arguments = {
         {DNNL_ARG_SRC, source}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, target}};
     if (spec.bias) arguments.emplace_back(DNNL_ARG_BIAS, bias);
@@ -32,17 +29,16 @@ class DenseOperation final : public Operation {
     if (!spec.training) return;
 
     if (spec.relu) relu_ = Relu(dnn, spec.batch * spec.units, true);
-    const dnnl::inner_product_forward::primitive_desc hint(description, user_scratchpad(), dnn.engine);
-    const dnnl::inner_product_backward_weights::primitive_desc gradient({source, weights_gradient, bias, target},
-                                                                        user_scratchpad(), dnn.engine, hint);
+    const auto hint = describe_forward(dnn.engine, kind, arrays, user_scratchpad());
+    const auto gradient =
+        describe_backward_weights(dnn.engine, {source, weights_gradient, bias, target}, user_scratchpad(), hint);
     arguments = {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_WEIGHTS, weights_gradient}, {DNNL_ARG_DIFF_DST, target}};
     if (spec.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
     backward_weights_ =
         Primitive(dnn, dnnl::inner_product_backward_weights(gradient), arguments, gradient.scratchpad_desc());
 
     if (!spec.input_gradient) return;
-    const dnnl::inner_product_backward_data::primitive_desc data({source, weights, target}, user_scratchpad(),
-                                                                 dnn.engine, hint);
+    const auto data = describe_backward_data(dnn.engine, arrays, user_scratchpad(), hint);
     backward_data_ = Primitive(dnn, dnnl::inner_product_backward_data(data),
                                {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DIFF_DST, target}},
                                data.scratchpad_desc());

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "device/random.h"
+#include "model/cpu/descriptors.h"
 #include "model/cpu/operations.h"
 
 namespace lockstep::model::cpu {
@@ -116,11 +117,11 @@ class SoftmaxOperation final : public Operation {
   SoftmaxOperation(OneDnn& dnn, std::int64_t rows, std::int64_t width, bool training) {
     const memory::desc array = matrix(dnn.type, rows, width);
     const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-    const dnnl::softmax_forward::primitive_desc forward({kind, array, 1}, user_scratchpad(), dnn.engine);
+    const auto forward = describe_softmax(dnn.engine, kind, array, user_scratchpad());
     forward_ = Primitive(dnn, dnnl::softmax_forward(forward), {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}},
                          forward.scratchpad_desc());
     if (!training) return;
-    const dnnl::softmax_backward::primitive_desc backward({array, array, 1}, user_scratchpad(), dnn.engine, forward);
+    const auto backward = describe_softmax_backward(dnn.engine, array, user_scratchpad(), forward);
     backward_ = Primitive(dnn, dnnl::softmax_backward(backward),
                           {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}},
                           backward.scratchpad_desc());

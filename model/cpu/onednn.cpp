@@ -1,6 +1,7 @@
 #include "model/cpu/onednn.h"
 
 #include "device/error.h"
+#include "model/cpu/descriptors.h"
 
 namespace lockstep::model::cpu {
 
@@ -32,7 +33,7 @@ Primitive::Primitive(OneDnn& dnn, dnnl::primitive primitive, const std::vector<s
 void Primitive::place(int argument, const void* data) {
   memory& target = arguments_.at(argument);
   // oneDNN has one type for arrays it reads and arrays it writes.
-  if (target.get_data_handle() != data) target.set_data_handle(const_cast<void*>(data), dnn_->stream);
+  if (target.get_data_handle() != data) cpu::place(target, const_cast<void*>(data), dnn_->stream);
 }
 
 void Primitive::run(std::span<std::byte> scratch) {
@@ -63,26 +64,23 @@ Reorder Reorder::from_own(OneDnn& dnn, const memory::desc& from, const memory::d
 
 const void* Reorder::read(const void* source) {
   if (!needed_) return source;
-  memory_from_.set_data_handle(const_cast<void*>(source), dnn_->stream);
+  place(memory_from_, const_cast<void*>(source), dnn_->stream);
   reorder_.execute(dnn_->stream, memory_from_, memory_to_);
   return memory_to_.get_data_handle();
 }
 
 void Reorder::write(float* destination) {
   if (!needed_) return;
-  memory_to_.set_data_handle(destination, dnn_->stream);
+  place(memory_to_, destination, dnn_->stream);
   reorder_.execute(dnn_->stream, memory_from_, memory_to_);
 }
 
 Relu::Relu(OneDnn& dnn, std::int64_t elements, bool training) {
   const memory::desc array = vector(dnn.type, elements);
-  // The derivative is taken from the output, so that the input need not be kept.
-  const auto algorithm = training ? dnnl::algorithm::eltwise_relu_use_dst_for_bwd : dnnl::algorithm::eltwise_relu;
-  const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-  const dnnl::eltwise_forward::primitive_desc forward({kind, algorithm, array, 0.0f, 0.0f}, dnn.engine);
+  const auto forward = describe_relu(dnn.engine, training, array);
   forward_ = Primitive(dnn, dnnl::eltwise_forward(forward), {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}});
   if (!training) return;
-  const dnnl::eltwise_backward::primitive_desc backward({algorithm, array, array, 0.0f, 0.0f}, dnn.engine, forward);
+  const auto backward = describe_relu_backward(dnn.engine, array, forward);
   backward_ = Primitive(dnn, dnnl::eltwise_backward(backward),
                         {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}});
 }

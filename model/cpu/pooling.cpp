@@ -1,3 +1,4 @@
+#include "model/cpu/descriptors.h"
 #include "model/cpu/operations.h"
 
 namespace lockstep::model::cpu {
@@ -9,30 +10,30 @@ class Pool2DOperation final : public Operation {
     const WindowGeometry& w = spec.window;
     const memory::desc source = image(dnn.type, spec.batch, w.channels, w.height, w.width);
     const memory::desc target = image(dnn.type, spec.batch, w.channels, w.output_height, w.output_width);
-    const memory::dims strides = {w.stride_height, w.stride_width};
-    const memory::dims kernel = {w.kernel_height, w.kernel_width};
-    const memory::dims dilation = {0, 0};
-    const memory::dims before = {w.pad_top, w.pad_left};
-    const memory::dims after = {w.pad_bottom, w.pad_right};
     const auto algorithm = spec.kind == Pool2DSpec::Kind::max ? dnnl::algorithm::pooling_max
                                                               : dnnl::algorithm::pooling_avg_exclude_padding;
     const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
 
-    const dnnl::pooling_v2_forward::primitive_desc forward(
-        {kind, algorithm, source, target, strides, kernel, dilation, before, after}, user_scratchpad(), dnn.engine);
+    const PoolingArrays arrays = {algorithm,
+                                  source,
+                                  target,
+                                  {w.stride_height, w.stride_width},
+                                  {w.kernel_height, w.kernel_width},
+                                  {w.pad_top, w.pad_left},
+                                  {w.pad_bottom, w.pad_right}};
+    const auto forward = describe_forward(dnn.engine, kind, arrays, user_scratchpad());
     // Where a maximum came from; absent for averages.
     const memory::desc workspace = forward.workspace_desc();
     saved_bytes_ = workspace.get_size();
     std::vector<std::pair<int, memory::desc>> arguments = {{DNNL_ARG_SRC, source}, {DNNL_ARG_DST, target}};
     if (saved_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
-    forward_ = Primitive(dnn, dnnl::pooling_v2_forward(forward), arguments, forward.scratchpad_desc());
+    forward_ = Primitive(dnn, dnnl::pooling_forward(forward), arguments, forward.scratchpad_desc());
     if (!spec.training) return;
 
-    const dnnl::pooling_v2_backward::primitive_desc backward(
-        {algorithm, source, target, strides, kernel, dilation, before, after}, user_scratchpad(), dnn.engine, forward);
+    const auto backward = describe_backward(dnn.engine, arrays, user_scratchpad(), forward);
     arguments = {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_DIFF_DST, target}};
     if (saved_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
-    backward_ = Primitive(dnn, dnnl::pooling_v2_backward(backward), arguments, backward.scratchpad_desc());
+    backward_ = Primitive(dnn, dnnl::pooling_backward(backward), arguments, backward.scratchpad_desc());
   }
 
   Needs needs() const override {

@@ -1,0 +1,103 @@
+// Descriptions of the oneDNN primitives that the CPU's operations run. oneDNN 2 and 3 take them in different forms, so
+// there is one source for each, in onednn_2/ and onednn_3/; CMake builds that of the version it found. All else of
+// oneDNN that we use is the same in both.
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+namespace lockstep::model::cpu {
+
+/// A convolution without dilation. A `bias` without dimensions is none.
+struct ConvolutionArrays {
+  dnnl::memory::desc source;
+  dnnl::memory::desc weights;
+  dnnl::memory::desc bias;
+  dnnl::memory::desc target;
+  dnnl::memory::dims strides;
+  dnnl::memory::dims padding_before;
+  dnnl::memory::dims padding_after;
+};
+dnnl::convolution_forward::primitive_desc describe_forward(const dnnl::engine& engine, dnnl::prop_kind kind,
+                                                           const ConvolutionArrays& arrays,
+                                                           const dnnl::primitive_attr& attributes);
+/// `arrays.weights` and `arrays.bias`: their gradients.
+dnnl::convolution_backward_weights::primitive_desc describe_backward_weights(
+    const dnnl::engine& engine, const ConvolutionArrays& arrays, const dnnl::primitive_attr& attributes,
+    const dnnl::convolution_forward::primitive_desc& forward);
+dnnl::convolution_backward_data::primitive_desc describe_backward_data(
+    const dnnl::engine& engine, const ConvolutionArrays& arrays, const dnnl::primitive_attr& attributes,
+    const dnnl::convolution_forward::primitive_desc& forward);
+
+/// target = source * transposed weights + bias. A `bias` without dimensions is none.
+struct InnerProductArrays {
+  dnnl::memory::desc source;
+  dnnl::memory::desc weights;
+  dnnl::memory::desc bias;
+  dnnl::memory::desc target;
+};
+dnnl::inner_product_forward::primitive_desc describe_forward(const dnnl::engine& engine, dnnl::prop_kind kind,
+                                                             const InnerProductArrays& arrays,
+                                                             const dnnl::primitive_attr& attributes);
+/// `arrays.weights` and `arrays.bias`: their gradients.
+dnnl::inner_product_backward_weights::primitive_desc describe_backward_weights(
+    const dnnl::engine& engine, const InnerProductArrays& arrays, const dnnl::primitive_attr& attributes,
+    const dnnl::inner_product_forward::primitive_desc& forward);
+dnnl::inner_product_backward_data::primitive_desc describe_backward_data(
+    const dnnl::engine& engine, const InnerProductArrays& arrays, const dnnl::primitive_attr& attributes,
+    const dnnl::inner_product_forward::primitive_desc& forward);
+
+/// A pooling without dilation.
+struct PoolingArrays {
+  dnnl::algorithm algorithm;
+  dnnl::memory::desc source;
+  dnnl::memory::desc target;
+  dnnl::memory::dims strides;
+  dnnl::memory::dims kernel;
+  dnnl::memory::dims padding_before;
+  dnnl::memory::dims padding_after;
+};
+dnnl::pooling_forward::primitive_desc describe_forward(const dnnl::engine& engine, dnnl::prop_kind kind,
+                                                       const PoolingArrays& arrays,
+                                                       const dnnl::primitive_attr& attributes);
+dnnl::pooling_backward::primitive_desc describe_backward(const dnnl::engine& engine, const PoolingArrays& arrays,
+                                                         const dnnl::primitive_attr& attributes,
+                                                         const dnnl::pooling_forward::primitive_desc& forward);
+
+/// Source, target and their gradients are all as `array`.
+struct BatchNormalizationArrays {
+  dnnl::memory::desc array;
+  float epsilon;
+  dnnl::normalization_flags flags;
+};
+dnnl::batch_normalization_forward::primitive_desc describe_forward(const dnnl::engine& engine, dnnl::prop_kind kind,
+                                                                   const BatchNormalizationArrays& arrays,
+                                                                   const dnnl::primitive_attr& attributes);
+dnnl::batch_normalization_backward::primitive_desc describe_backward(
+    const dnnl::engine& engine, const BatchNormalizationArrays& arrays, const dnnl::primitive_attr& attributes,
+    const dnnl::batch_normalization_forward::primitive_desc& forward);
+
+/// Whether backward has the shift among its arguments, which it does not read.
+bool batch_normalization_backward_takes_shift();
+
+/// max(x, 0). In training its derivative is taken from its output.
+dnnl::eltwise_forward::primitive_desc describe_relu(const dnnl::engine& engine, bool training,
+                                                    const dnnl::memory::desc& array);
+dnnl::eltwise_backward::primitive_desc describe_relu_backward(const dnnl::engine& engine,
+                                                              const dnnl::memory::desc& array,
+                                                              const dnnl::eltwise_forward::primitive_desc& forward);
+/// Has a primitive apply max(x, 0) to what it writes.
+void append_relu(dnnl::primitive_attr& attributes);
+
+/// Over the last axis of a matrix.
+dnnl::softmax_forward::primitive_desc describe_softmax(const dnnl::engine& engine, dnnl::prop_kind kind,
+                                                       const dnnl::memory::desc& matrix,
+                                                       const dnnl::primitive_attr& attributes);
+dnnl::softmax_backward::primitive_desc describe_softmax_backward(const dnnl::engine& engine,
+                                                                 const dnnl::memory::desc& matrix,
+                                                                 const dnnl::primitive_attr& attributes,
+                                                                 const dnnl::softmax_forward::primitive_desc& forward);
+
+/// Has `memory` lie at `data`; what `stream` runs sees it there.
+void place(dnnl::memory& memory, void* data, const dnnl::stream& stream);
+
+}  // namespace lockstep::model::cpu
