@@ -108,7 +108,8 @@ void print_line(const strategy::Task& task, const launch::MpirunOptions& options
   for (std::size_t rank = 0; rank < task.names.size(); ++rank)
     fmt::print("# rank {}: {} on {}{}\n", rank, task.names[rank], task.hosts[rank],
                rank == 0 ? ", writes checkpoints" : "");
-  fmt::print("{}\n", launch::to_shell(mpirun_command(launch::plan_job_on(task.hosts), options)));
+  fmt::print("{}\n",
+             launch::to_shell(mpirun_command(launch::plan_job_on(task.hosts), options, {}, launch::runtime_here())));
 }
 
 /// What the first task has told all tasks of a step of srun need not say again: they share their output.

@@ -25,8 +25,9 @@ void read_again(const std::string& text, Read read) {
 void read_text(const std::string& text) {
   using namespace apps::launch;
   read_again(text, [](const std::string& one) { return parse_arrival(one); });
-  read_again(text, [](const std::string& one) { return parse_call(one); });
-  read_again(text, [](const std::string& one) { return parse_daemon(one); });
+  read_again(text, [](const std::string& one) { return parse_call(one, kOrte); });
+  read_again(text, [](const std::string& one) { return parse_daemon(one, kOrte); });
+  read_again(text, [](const std::string& one) { return parse_daemon(one, kPrrte); });
   read_again(text, [](const std::string& one) { return parse_targets(one); });
   read_again(text, [](const std::string& one) { return parse_ending(one); });
 }

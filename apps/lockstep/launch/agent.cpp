@@ -58,10 +58,10 @@ std::string agent_command() { return fmt::format("/proc/{}/exe {}", getpid(), kA
 
 std::string to_text(const Call& call) { return dump_json(nlohmann::json({call.host, to_text(call.daemon)})); }
 
-Call parse_call(const std::string& text) {
+Call parse_call(const std::string& text, const Runtime& runtime) {
   const nlohmann::json json = parse_fields(text, 8);
   return {.host = line_of(element(json, 0), kMaxHostName),
-          .daemon = parse_daemon(text_of(element(json, 1), kMaxDaemonText))};
+          .daemon = parse_daemon(text_of(element(json, 1), kMaxDaemonText), runtime)};
 }
 
 int run_agent(const std::vector<std::string>& words) {
@@ -75,8 +75,8 @@ int run_agent(const std::vector<std::string>& words) {
     std::string why;
     const auto port = static_cast<std::uint16_t>(parse_integer(address.substr(0, space), 1, 65535));
     const device::JobSecret token(address.substr(space + 1), kAgentVariable);
-    const std::string call =
-        to_text(Call{.host = words.front(), .daemon = read_daemon_command({words.begin() + 1, words.end()})});
+    const std::string call = to_text(
+        Call{.host = words.front(), .daemon = read_daemon_command({words.begin() + 1, words.end()}, runtime_here())});
     allreduce::FileDescriptor socket = allreduce::connect_to(kHere, port, kConnectTime, why);
     if (!socket.is_open() || !allreduce::authenticate(socket, token, allreduce::kAgentPurpose, kConnectTime, why))
       return fail("its first task is not there: " + why);

@@ -29,7 +29,7 @@ struct Call {
 };
 std::string to_text(const Call& call);
 /// Throws Error (communication) for what is none.
-Call parse_call(const std::string& text);
+Call parse_call(const std::string& text, const Runtime& runtime);
 
 /// `words`: the host, then the command, as ssh takes them; only the facts in it go to the host. Prints what the daemon
 /// prints, and returns its exit status; 255 where it cannot be started. Does not hear SIGTERM, as mpirun does not

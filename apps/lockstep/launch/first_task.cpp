@@ -38,10 +38,11 @@ Error lost(const Visitor& visitor) {
 }
 
 bool environment_chooses_networks() {
-  constexpr std::string_view kOption = "OMPI_MCA_";
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view whole = *entry;
-    if (whole.starts_with(kOption) && chooses_networks(whole.substr(0, whole.find('=')))) return true;
+    if ((whole.starts_with("OMPI_MCA_") || whole.starts_with("PRTE_MCA_")) &&
+        chooses_networks(whole.substr(0, whole.find('='))))
+      return true;
   }
   return false;
 }
@@ -247,7 +248,7 @@ int FirstTask::run_mpirun() {
     here.agent = agent_command();
     ::setenv(kAgentVariable, agent_address(meeting_.expect_agents(token_), token_.text()).c_str(), 1);
   }
-  Child mpirun(mpirun_command(plan_, options_.mpirun, here), {.processors = processors});
+  Child mpirun(mpirun_command(plan_, options_.mpirun, here, runtime_here()), {.processors = processors});
   const auto start_deadline = Clock::now() + options_.patience();
   auto deadline = Clock::time_point::max();
   while (!mpirun.status()) {
@@ -306,7 +307,7 @@ void FirstTask::serve(const Event& event, Child& mpirun) {
 }
 
 void FirstTask::answer_call(Visitor& agent, const std::string& text) {
-  Call call = parse_call(text);
+  Call call = parse_call(text, runtime_here());
   const auto host = std::ranges::find(plan_.hosts, call.host, &Host::name);
   if (host == plan_.hosts.end() || host == plan_.hosts.begin()) {
     agent.link.send({FrameKind::ended, std::to_string(kSshFailed)});

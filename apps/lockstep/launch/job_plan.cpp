@@ -156,29 +156,35 @@ JobPlan plan_job_on(const std::vector<std::string>& hosts) {
   return plan;
 }
 
-bool chooses_networks(std::string_view name) {
-  return name.ends_with("tcp_if_include") || name.ends_with("tcp_if_exclude");
-}
+bool chooses_networks(std::string_view name) { return name.ends_with("_if_include") || name.ends_with("_if_exclude"); }
 
-std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options) {
-  return mpirun_command(plan, options, {});
-}
-
-std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options, const MpirunHere& here) {
+std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options, const MpirunHere& here,
+                                        const Runtime& runtime) {
   std::vector<std::string> words = {"mpirun"};
+  const auto set = [&](std::string_view name, std::string_view value) {
+    for (const std::string_view word : {runtime.option, name, value}) words.emplace_back(word);
+  };
   if (here.as_root) words.emplace_back("--allow-run-as-root");
   // Ranks divide the cores of their host among themselves; mpirun would give each of two ranks a single one.
   if (!says_where(options.more)) add(words, {"--bind-to", "none"});
-  if (here.within_slurm) add(words, {"--mca", "ras", "^slurm", "--mca", "plm", "^slurm"});
-  if (!here.agent.empty() && plan.hosts.size() > 1) {
-    add(words, {"--mca", "plm_rsh_agent", here.agent});
-    add(words, {"--mca", "plm_rsh_args", ""});                  // the environment's are for ssh
-    add(words, {"--mca", "plm_rsh_no_tree_spawn", "1"});        // only here is there an agent to be asked
-    add(words, {"--mca", "orte_leave_session_attached", "1"});  // a daemon's end is to be seen
-    add(words, {"--mca", "orte_keep_fqdn_hostnames", "1"});     // names are ours
+  if (here.within_slurm) {
+    set("ras", "^slurm");
+    set("plm", "^slurm");
   }
-  if (const std::string chosen = networks(plan, options, here); !chosen.empty())
-    add(words, {"--mca", "oob_tcp_if_include", chosen, "--mca", "btl_tcp_if_include", chosen});
+  if (!here.agent.empty() && plan.hosts.size() > 1) {
+    set(runtime.agent, here.agent);
+    set(runtime.agent_options, "");  // the environment's are for ssh
+    set(runtime.no_tree, "1");       // only here is there an agent to be asked
+    if (runtime.is_prrte)
+      words.emplace_back("--leave-session-attached");  // a daemon's end is to be seen
+    else
+      set("orte_leave_session_attached", "1");
+    set(runtime.full_names, "1");  // names are ours
+  }
+  if (const std::string chosen = networks(plan, options, here); !chosen.empty()) {
+    set(runtime.interfaces, chosen);
+    add(words, {"--mca", "btl_tcp_if_include", chosen});
+  }
   words.insert(words.end(), options.more.begin(), options.more.end());
   add_ranks(words, plan, options);
   return words;

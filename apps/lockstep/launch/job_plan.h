@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/lockstep/launch/arrival.h"
+#include "apps/lockstep/launch/runtime.h"
 
 namespace lockstep::apps::launch {
 
@@ -53,12 +54,13 @@ struct MpirunHere {
   bool on_chosen_networks = false;  ///< the environment says which networks mpirun is to use
 };
 
-/// Whether Open MPI's option or variable of this name says which networks to use: "btl_tcp_if_include".
+/// Whether Open MPI's option or variable of this name says which networks to use: "btl_tcp_if_include",
+/// "prte_if_include".
 bool chooses_networks(std::string_view name);
 
 /// The words of mpirun's command line.
-std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options);
-std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options, const MpirunHere& here);
+std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options, const MpirunHere& here,
+                                        const Runtime& runtime);
 
 /// The words as a shell reads them back.
 std::string to_shell(const std::vector<std::string>& words);

@@ -176,10 +176,10 @@ void OtherTask::act_on(const Frame& frame) {
 void OtherTask::start_daemon(const std::string& text) {
   reachable_.reset();
   if (daemon_) return;
-  const DaemonFacts facts = parse_daemon(text);
+  const DaemonFacts facts = parse_daemon(text, runtime_here());
   require_own_addresses(facts);
   try {
-    daemon_ = std::make_unique<Child>(daemon_command(facts, options_.mpirun.more),
+    daemon_ = std::make_unique<Child>(daemon_command(facts, options_.mpirun.more, geteuid() == 0, runtime_here()),
                                       ChildOptions{.processors = facts.processors, .captured = true});
   } catch (const Error& error) {
     link_.send({FrameKind::errors, fmt::format("lockstep: error: {} (host {})\n", error.what(), arrival_.host)});

@@ -107,7 +107,7 @@ const std::vector<std::string> kWords = {"PATH=/opt/bin:$PATH ; export PATH ; /o
                                          "\"^s1,s2,cray,isolated\""};
 
 TEST(Daemon, IsToldFactsAndNoCommand) {
-  const DaemonFacts facts = read_daemon_command(kWords);
+  const DaemonFacts facts = read_daemon_command(kWords, kOrte);
   EXPECT_EQ(facts.job, "1469054976");
   EXPECT_EQ(facts.number, 1);
   EXPECT_EQ(facts.daemons, 2);
@@ -116,14 +116,15 @@ TEST(Daemon, IsToldFactsAndNoCommand) {
               ElementsAre(std::pair("btl_tcp_if_include", "eth0"), std::pair("pmix", "^s1,s2,cray,isolated")))
       << "none that names a program";
   EXPECT_THAT(addresses_of_uri(facts.uri), ElementsAre("10.0.0.1", "192.0.2.2", "fd00::2"));
-  EXPECT_EQ(parse_daemon(to_text(facts)), facts);
+  EXPECT_EQ(parse_daemon(to_text(facts), kOrte), facts);
   const Call call{.host = "b", .daemon = facts};
-  EXPECT_EQ(parse_call(to_text(call)), call);
+  EXPECT_EQ(parse_call(to_text(call), kOrte), call);
 }
 
 TEST(Daemon, IsStartedByWordsThatItsHostPutsTogether) {
-  const DaemonFacts facts = read_daemon_command(kWords);
-  const auto words = daemon_command(facts, {"--oversubscribe", "--mca", "btl", "self,tcp", "--mca", "pmix", "^s1"});
+  const DaemonFacts facts = read_daemon_command(kWords, kOrte);
+  const auto words =
+      daemon_command(facts, {"--oversubscribe", "--mca", "btl", "self,tcp", "--mca", "pmix", "^s1"}, true, kOrte);
   EXPECT_EQ(words[0], "orted");
   EXPECT_THAT(words, Contains("1469054976.0;tcp://10.0.0.1,192.0.2.2:47663;tcp6://[fd00::2]:55749"));
   EXPECT_THAT(words, Contains("self,tcp")) << "of the task's own command line";
@@ -133,14 +134,14 @@ TEST(Daemon, IsStartedByWordsThatItsHostPutsTogether) {
 }
 
 TEST(Daemon, IsNotStartedOnFactsThatAreNone) {
-  const std::string good = to_text(read_daemon_command(kWords));
+  const std::string good = to_text(read_daemon_command(kWords, kOrte));
   const auto with = [&](const char* name, const json& value) {
     json text = json::parse(good);
     text[name] = value;
-    return refusal_of([&] { parse_daemon(text.dump()); });
+    return refusal_of([&] { parse_daemon(text.dump(), kOrte); });
   };
   EXPECT_EQ(with("number", 2), "");
-  EXPECT_THAT(with("job", "1; id"), HasSubstr("the number of a job"));
+  EXPECT_THAT(with("job", "1; id"), HasSubstr("the name of a job"));
   EXPECT_THAT(with("nodes", "$(id)"), HasSubstr("a list of nodes"));
   for (const char* uri : {"", "1469054976.0", "1469054976.0;tcp://evil.example:1", "1469054976.0;tcp://10.0.0.1",
                           "1469054976.0;tcp://10.0.0.1:0", "1469054976.0;file:///x:1", "1.0;tcp://10.0.0.1:1",
@@ -152,9 +153,64 @@ TEST(Daemon, IsNotStartedOnFactsThatAreNone) {
   EXPECT_NE(with("parameters", json::array({json::array({"pmix", "`id`"})})), "");
 }
 
+// What the mpirun of Open MPI 5 tells its agent.
+const std::vector<std::string> kPrrteWords = {
+    "PRTE_PREFIX=/usr;export PRTE_PREFIX;/usr/bin/prted",
+    "--prtemca",
+    "ess",
+    "\"env\"",
+    "--prtemca",
+    "ess_base_nspace",
+    "\"prterun-vm-29242@0\"",
+    "--prtemca",
+    "ess_base_vpid",
+    "1",
+    "--prtemca",
+    "ess_base_num_procs",
+    "\"2\"",
+    "--prtemca",
+    "prte_hnp_uri",
+    "\"prterun-vm-29242@0.0;tcp://10.0.0.1,192.0.2.2:59297:24,64;tcp6://[fd00::2]:36893:64\"",
+    "--prtemca",
+    "PREFIXES",
+    "\"errmgr,ess\"",
+    "--prtemca",
+    "prte_if_include",
+    "\"eth0\"",
+    "--prtemca",
+    "plm",
+    "\"ssh\""};
+
+TEST(Daemon, OfOpenMpi5IsToldFactsAndNoCommand) {
+  const DaemonFacts facts = read_daemon_command(kPrrteWords, kPrrte);
+  EXPECT_EQ(facts.job, "prterun-vm-29242@0");
+  EXPECT_EQ(facts.number, 1);
+  EXPECT_EQ(facts.daemons, 2);
+  EXPECT_THAT(facts.parameters, ElementsAre(std::pair("prte_if_include", "eth0")));
+  EXPECT_THAT(addresses_of_uri(facts.uri), ElementsAre("10.0.0.1", "192.0.2.2", "fd00::2"));
+  EXPECT_EQ(parse_daemon(to_text(facts), kPrrte), facts);
+  EXPECT_THAT(refusal_of([&] { parse_daemon(to_text(facts), kOrte); }), HasSubstr("of ORTE (Open MPI 4)"));
+
+  const auto words = daemon_command(facts, {"--mca", "btl", "self,tcp", "--prtemca", "x", "y"}, true, kPrrte);
+  EXPECT_THAT(std::vector(words.begin(), words.begin() + 5),
+              ElementsAre("prted", "--allow-run-as-root", "--prtemca", "ess", "env"));
+  EXPECT_THAT(words, Contains("prterun-vm-29242@0.0;tcp://10.0.0.1,192.0.2.2:59297:24,64;tcp6://[fd00::2]:36893:64"));
+  EXPECT_THAT(words, Contains("y")) << "of the task's own command line";
+  EXPECT_THAT(words, Not(Contains("self,tcp"))) << "which mpirun hands to the ranks";
+}
+
+TEST(Runtime, IsThatOfTheMpi) {
+  EXPECT_EQ(runtime_of("Open MPI v4.1.4, package: Debian OpenMPI").daemon, "orted");
+  EXPECT_EQ(runtime_of("Open MPI v5.0.7, package: Debian OpenMPI").daemon, "prted");
+  for (const char* other : {"MPICH Version:\t4.2.0\nMPICH Release date", "Open MPI v3.1.0, package", ""})
+    EXPECT_THAT([&] { runtime_of(other); },
+                ::testing::ThrowsMessage<Error>(HasSubstr("[launch] expected Open MPI 4 or 5")))
+        << other;
+}
+
 // What the host of a stranger was to run.
 TEST(Daemon, IsNoTextForAShell) {
-  EXPECT_NE(refusal_of([] { parse_daemon(R"(["id > pwned", [0]])"); }), "");
+  EXPECT_NE(refusal_of([] { parse_daemon(R"(["id > pwned", [0]])", kOrte); }), "");
 }
 
 }  // namespace
