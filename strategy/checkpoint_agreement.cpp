@@ -91,12 +91,13 @@ void check_identical(const allreduce::Communicator& ranks, std::span<const std::
     if (other["position"] != chief["position"])
       refuse(who, fmt::format("is at {}, the chief at {}", other["position"].get<std::string>(),
                               chief["position"].get<std::string>()));
-    for (const auto& [file, digest] : chief["files"].items()) {
+    for (const auto& [file, value] : chief["files"].items()) {
+      const auto digest = value.get<std::string>();
       const std::string found = other["files"].value(file, "no such file");
       if (found == digest) continue;
       const std::string tensor = first_difference(ranks, static_cast<int>(rank), file, arrays);
       refuse(who, fmt::format("has another {} in {} ({}; the chief's has {})", tensor.empty() ? "header" : tensor, file,
-                              found, digest.get<std::string>()));
+                              found, digest));
     }
   }
 }

@@ -126,7 +126,7 @@ std::vector<std::string> host_addresses() {
     (is_loopback(one.address) ? loopback : others).push_back(one.address);
   std::vector<std::string> all = loopback.empty() && others.empty() ? std::vector<std::string>{"127.0.0.1"} : loopback;
   all.insert(all.end(), others.begin(), others.end());
-  all.resize(std::min(all.size(), kMostAddresses));
+  if (all.size() > kMostAddresses) all.erase(all.begin() + kMostAddresses, all.end());
   return all;
 }
 
