@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/mpirun.h"
+
 namespace lockstep::allreduce {
 namespace {
 
@@ -28,10 +30,8 @@ struct Outcome {
 
 /// mpirun with the program of this test, until everyone has let go of its output.
 Outcome run(int ranks, const std::string& fault, int failing_rank) {
-  const std::string command = fmt::format(
-      "{} --oversubscribe --allow-run-as-root --bind-to none --mca mpi_yield_when_idle 1 -np {} {} {} {} {} 2>&1 "
-      "</dev/null",
-      LOCKSTEP_MPIEXEC, ranks, LOCKSTEP_WATCHDOG_PROGRAM, fault, failing_rank, kTimeout);
+  const std::string command = fmt::format("{} {} {} {} {} 2>&1 </dev/null", mpirun_line_on(ranks),
+                                          LOCKSTEP_WATCHDOG_PROGRAM, fault, failing_rank, kTimeout);
   const auto start = std::chrono::steady_clock::now();
   FILE* pipe = popen(command.c_str(), "r");
   Outcome outcome;

@@ -15,6 +15,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/mpirun.h"
+
 namespace lockstep::apps {
 namespace {
 
@@ -156,17 +158,7 @@ std::vector<std::string> lockstep(const std::string& arguments) {
 std::vector<std::string> mpirun(int ranks, const std::string& arguments) { return mpirun(ranks, lockstep(arguments)); }
 
 std::vector<std::string> mpirun(int ranks, const std::vector<std::string>& started) {
-  // Ranks may outnumber cores, and the tests may run as root in a container.
-  std::vector<std::string> command = {LOCKSTEP_MPIEXEC,
-                                      "--oversubscribe",
-                                      "--allow-run-as-root",
-                                      "--bind-to",
-                                      "none",
-                                      "--mca",
-                                      "mpi_yield_when_idle",
-                                      "1",
-                                      "-np",
-                                      std::to_string(ranks)};
+  std::vector<std::string> command = mpirun_on(ranks);
   command.insert(command.end(), started.begin(), started.end());
   return command;
 }

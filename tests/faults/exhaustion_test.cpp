@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "tests/faults/endings.h"
+#include "tests/support/mpirun.h"
 
 namespace lockstep::faults {
 namespace {
@@ -58,8 +59,7 @@ TEST(AProcessWithoutDescriptors, EndsWithAnError) {
 
 /// Two ranks, each of them started by `wrapper`.
 std::string two_ranks(const std::string& wrapper) {
-  return fmt::format("timeout 20 {} --allow-run-as-root --oversubscribe --bind-to none -np 2 {} {} --steps 5",
-                     LOCKSTEP_MPIEXEC, wrapper, LOCKSTEP_PROGRAM);
+  return fmt::format("timeout 20 {} {} {} --steps 5", mpirun_line_on(2), wrapper, LOCKSTEP_PROGRAM);
 }
 
 TEST(RanksWithoutDescriptors, EndWithAnError) {

@@ -15,6 +15,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/support/mpirun.h"
+
 namespace lockstep::faults {
 namespace {
 
@@ -69,20 +71,6 @@ bool is_mapped_somewhere(const fs::path& file) {
   _exit(127);
 }
 
-// Ranks may outnumber cores, and the tests may run as root in a container.
-std::vector<std::string> mpirun(int ranks) {
-  return {LOCKSTEP_MPIEXEC,
-          "--oversubscribe",
-          "--allow-run-as-root",
-          "--bind-to",
-          "none",
-          "--mca",
-          "mpi_yield_when_idle",
-          "1",
-          "-np",
-          std::to_string(ranks)};
-}
-
 }  // namespace
 
 std::vector<std::string> Outcome::lines_with(const std::string& text) const {
@@ -93,7 +81,7 @@ std::vector<std::string> Outcome::lines_with(const std::string& text) const {
   return lines;
 }
 
-Job::Job(int ranks, const std::string& arguments) { start(mpirun(ranks), arguments); }
+Job::Job(int ranks, const std::string& arguments) { start(mpirun_on(ranks), arguments); }
 
 Job::Job(std::vector<std::string> launcher, const std::string& arguments) { start(std::move(launcher), arguments); }
 

@@ -20,7 +20,7 @@ endfunction()
 
 # The program trains on two ranks, as it says.
 function(expect_training PROGRAM)
-  output_of(said ${MPIEXEC} -np 2 --bind-to none ${PROGRAM})
+  output_of(said ${MPIEXEC} -np 2 ${PROGRAM})
   expect_match("${said}" "trained on 203 samples, 2 replicas")
 endfunction()
 

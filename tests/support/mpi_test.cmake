@@ -1,8 +1,23 @@
-# lockstep_mpi_test(NAME RANKS TARGET [ARGS...]): runs the program TARGET under mpirun on RANKS ranks, with label mpi. The machine
-# may have fewer cores than ranks, and the tests may run as root in a container.
+# How tests start ranks: the machine may have fewer cores than ranks, and the tests may run as root in a container.
+if(MPI_CXX_LIBRARY_VERSION_STRING MATCHES "^Open MPI")
+  set(lockstep_mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --allow-run-as-root --bind-to none --mca mpi_yield_when_idle 1)
+else()
+  set(lockstep_mpirun ${MPIEXEC_EXECUTABLE} -bind-to none)
+endif()
+# The same where mpirun is called as users call it: the variables of Open MPI 4 (OMPI_MCA) and 5 (PRTE_MCA).
+set(lockstep_mpi_environment
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+  OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+  PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none)
+
+# lockstep_starts_ranks(TARGET): its sources may include tests/support/mpirun.h.
+function(lockstep_starts_ranks TARGET)
+  list(JOIN lockstep_mpirun " " command)
+  target_compile_definitions(${TARGET} PRIVATE LOCKSTEP_MPIRUN="${command}")
+endfunction()
+
+# lockstep_mpi_test(NAME RANKS TARGET [ARGS...]): runs the program TARGET under mpirun on RANKS ranks, with label mpi.
 function(lockstep_mpi_test NAME RANKS TARGET)
-  add_test(NAME ${NAME}
-    COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${RANKS} --bind-to none $<TARGET_FILE:${TARGET}> ${ARGN})
-  set_tests_properties(${NAME} PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS ${RANKS} ENVIRONMENT
-    "OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_mpi_yield_when_idle=1;OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMP_NUM_THREADS=1")
+  add_test(NAME ${NAME} COMMAND ${lockstep_mpirun} ${MPIEXEC_NUMPROC_FLAG} ${RANKS} $<TARGET_FILE:${TARGET}> ${ARGN})
+  set_tests_properties(${NAME} PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS ${RANKS} ENVIRONMENT OMP_NUM_THREADS=1)
 endfunction()

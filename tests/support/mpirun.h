@@ -1,0 +1,28 @@
+// How tests start ranks: by the launcher of the MPI that the program is linked to, with the options that let ranks
+// outnumber cores and run as root in a container (LOCKSTEP_MPIRUN, mpi_test.cmake).
+#pragma once
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// The words of its command line before those of the program.
+inline std::vector<std::string> mpirun_on(int ranks) {
+  std::istringstream text(LOCKSTEP_MPIRUN);
+  std::vector<std::string> words;
+  for (std::string word; text >> word;) words.push_back(word);
+  words.emplace_back("-np");
+  words.push_back(std::to_string(ranks));
+  return words;
+}
+
+/// The same for a shell, without a space behind it.
+inline std::string mpirun_line_on(int ranks) {
+  std::string line = LOCKSTEP_MPIRUN " -np ";
+  line += std::to_string(ranks);
+  return line;
+}
+
+}  // namespace lockstep
