@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
 
 #include "tests/apps/program.h"
 #include "tests/strategy/checkpoint_fixture.h"
@@ -37,20 +36,6 @@ void expect_same_losses(const Result& one, const Result& several) {
   for (std::size_t i = 0; i < losses.size(); ++i)
     EXPECT_NEAR(losses[i], expected[i], 1e-5 * std::abs(expected[i])) << "step " << i + 1;
   EXPECT_EQ(several.event("epoch")["samples"], one.event("epoch")["samples"]);
-}
-
-/// The numbers of a table, line by line, without its header.
-std::vector<std::vector<double>> numbers_of(const std::string& table) {
-  std::vector<std::vector<double>> rows;
-  std::istringstream lines(table);
-  std::string line;
-  std::getline(lines, line);
-  while (std::getline(lines, line)) {
-    rows.emplace_back();
-    std::istringstream fields(line);
-    for (std::string field; std::getline(fields, field, ',');) rows.back().push_back(std::stod(field));
-  }
-  return rows;
 }
 
 class Mpirun : public ::testing::TestWithParam<int> {};

@@ -149,6 +149,19 @@ bool Watched::ends_within(int seconds) const {
   return poll(&ended, 1, seconds * 1000) == 1;
 }
 
+std::vector<std::vector<double>> numbers_of(const std::string& table) {
+  std::vector<std::vector<double>> rows;
+  std::istringstream lines(table);
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    rows.emplace_back();
+    std::istringstream fields(line);
+    for (std::string field; std::getline(fields, field, ',');) rows.back().push_back(std::stod(field));
+  }
+  return rows;
+}
+
 std::vector<std::string> lockstep(const std::string& arguments) {
   std::vector<std::string> command = words(arguments);
   command.insert(command.begin(), LOCKSTEP_PROGRAM);

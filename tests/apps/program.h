@@ -66,6 +66,9 @@ class Watched {
   int descriptor_;
 };
 
+/// The numbers of a CSV table, line by line, without its header.
+std::vector<std::vector<double>> numbers_of(const std::string& table);
+
 /// `lockstep ARGUMENTS…`, the arguments separated by spaces.
 std::vector<std::string> lockstep(const std::string& arguments);
 /// The same on `ranks` ranks.
