@@ -47,7 +47,7 @@ TEST_F(Version1, CheckpointsPredictTheSame) {
       run_lockstep("predict --checkpoint " + at("run/step-00000007") + data() + "--output " + at("p.csv"));
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto expected = numbers_of(strategy::contents_of(at("predictions.csv")));
-  const auto given = numbers_of(at("p.csv"));
+  const auto given = numbers_of(strategy::contents_of(at("p.csv")));
   ASSERT_EQ(given.size(), 24U);
   for (std::size_t i = 0; i < given.size(); ++i)
     EXPECT_THAT(given[i], ::testing::Pointwise(::testing::DoubleNear(1e-5), expected[i])) << "record " << i;
