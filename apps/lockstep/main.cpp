@@ -65,17 +65,17 @@ int run(const apps::Invocation& invocation) {
 }
 
 /// Before a session nothing but the launcher tells the ranks apart, and nearly always all of them see the same error:
-/// rank 0 prints it. The first rank that ends has the launcher end the others, so these leave rank 0 the time to print;
-/// one that is still there after it has seen something of its own.
+/// rank 0 prints it. The first rank that ends has mpirun end the others, so these leave rank 0 the time to print; one
+/// that is still there after it has seen something of its own. A plain srun ends nobody: there rank 0 speaks for all.
 void print_before_session(const strategy::Failure& failure) {
   constexpr std::chrono::seconds kTimeOfRankZero{3};
-  const int rank = strategy::detect_launch().rank;
-  if (rank == 0) {
+  const strategy::Launch launch = strategy::detect_launch();
+  if (launch.rank == 0) {
     fmt::print(stderr, "lockstep: error: {}\n", failure.message);
-    return;
+  } else if (launch.connects) {
+    std::this_thread::sleep_for(kTimeOfRankZero);
+    fmt::print(stderr, "lockstep: error: rank {}: {}\n", launch.rank, failure.message);
   }
-  std::this_thread::sleep_for(kTimeOfRankZero);
-  fmt::print(stderr, "lockstep: error: rank {}: {}\n", rank, failure.message);
 }
 
 }  // namespace

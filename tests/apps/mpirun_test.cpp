@@ -135,21 +135,25 @@ TEST(MpirunFailure, SeenByAllIsPrintedOnce) {
   }
 }
 
+/// A training in which rank 1 has these options beside those of all.
+Result with_rank_1(const std::string& options) {
+  return run(
+      mpirun(2, std::vector<std::string>{
+                    "/bin/sh", "-c",
+                    "case ${OMPI_COMM_WORLD_RANK-$PMI_RANK} in 1) set -- \"$@\" " + options + ";; esac; exec \"$@\"",
+                    "sh", LOCKSTEP_PROGRAM, "train", "--model", "mlp", "--data", "synthetic:8x8x1:4:1003",
+                    "--global-batch", "100", "--epochs", "1000"}));
+}
+
 TEST(MpirunFailure, OfOneRankBeforeTheSessionIsPrintedByThatRank) {
-  std::vector<std::string> command = mpirun(1, kTrain + "--epochs 1000");
-  for (const char* word : {":", "-np", "1"}) command.emplace_back(word);
-  for (const std::string& word : lockstep(kTrain + "--no-such-option")) command.push_back(word);
-  const Result result = run(command);
+  const Result result = with_rank_1("--no-such-option");
   EXPECT_EQ(result.status, 2) << result.errors;
   EXPECT_EQ(occurrences(result.errors, "lockstep: error: rank 1: "), 1U) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("--no-such-option"));
 }
 
 TEST(MpirunFailure, OfOneRankEndsTheJob) {
-  std::vector<std::string> command = mpirun(1, kTrain + "--epochs 1000");
-  for (const char* word : {":", "-np", "1"}) command.emplace_back(word);
-  for (const std::string& word : lockstep(kTrain + "--epochs 1000 --data csv:nowhere.csv")) command.push_back(word);
-  const Result result = run(command);
+  const Result result = with_rank_1("--data csv:nowhere.csv");
   EXPECT_EQ(result.status, 3) << result.errors;
   EXPECT_EQ(occurrences(result.errors, "lockstep: error: "), 1U) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("nowhere.csv"));

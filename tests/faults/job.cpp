@@ -106,7 +106,11 @@ Job::~Job() {
   fs::remove(log_);
 }
 
-std::string Job::output() const { return read_file(log_); }
+std::string Job::output() const {
+  std::string text = read_file(log_);
+  std::erase(text, '\0');  // which the mpirun of Open MPI 5 adds to some of what it passes on
+  return text;
+}
 
 bool Job::wait_for(const std::string& text) {
   for (const auto begin = Clock::now(); Clock::now() - begin < std::chrono::duration<double>(kPatience);) {

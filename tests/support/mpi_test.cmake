@@ -1,6 +1,8 @@
 # How tests start ranks: the machine may have fewer cores than ranks, and the tests may run as root in a container.
 if(MPI_CXX_LIBRARY_VERSION_STRING MATCHES "^Open MPI")
-  set(lockstep_mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --allow-run-as-root --bind-to none --mca mpi_yield_when_idle 1)
+  # Open MPI 5 cannot pair the addresses of a host that has IPv6 beside IPv4 with each other, and says so.
+  set(lockstep_mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --allow-run-as-root --bind-to none --mca mpi_yield_when_idle 1
+                      --mca btl_tcp_disable_family 6)
 else()
   set(lockstep_mpirun ${MPIEXEC_EXECUTABLE} -bind-to none)
 endif()

@@ -95,7 +95,33 @@ void add(std::vector<std::string>& words, std::initializer_list<std::string> mor
   words.insert(words.end(), more.begin(), more.end());
 }
 
-void add_ranks(std::vector<std::string>& words, const JobPlan& plan, const MpirunOptions& options) {
+/// A line of a shell that gives each rank the GPUs that it is to see, and runs the command behind it.
+std::string with_gpus(const JobPlan& plan) {
+  std::string cases;
+  int rank = 0;
+  for (const RankRun& run : plan.runs)
+    for (int end = rank + run.ranks; rank < end; ++rank)
+      if (!run.gpus.empty()) cases += fmt::format("{}) export CUDA_VISIBLE_DEVICES={};; ", rank, run.gpus);
+  return fmt::format("case $OMPI_COMM_WORLD_RANK in {}esac; exec \"$@\"", cases);
+}
+
+/// Open MPI 5's mpirun crashes, as Debian 13 has it, where its command line has parts with a ':' between them
+/// (https://github.com/open-mpi/ompi/issues/13303): the hosts one by one, and a shell for what ranks are to see.
+void add_ranks_one_by_one(std::vector<std::string>& words, const JobPlan& plan, const MpirunOptions& options) {
+  std::vector<std::string> hosts;
+  bool tells_gpus = false;
+  for (const RankRun& run : plan.runs) {
+    hosts.insert(hosts.end(), static_cast<std::size_t>(run.ranks), plan.hosts[run.host].name);
+    tells_gpus = tells_gpus || !run.gpus.empty();
+  }
+  add(words, {"-np", std::to_string(hosts.size()), "-H", fmt::format("{}", fmt::join(hosts, ","))});
+  if (!says_where(options.more)) add(words, {"--map-by", "seq"});
+  if (tells_gpus) add(words, {"sh", "-c", with_gpus(plan), "sh"});
+  words.insert(words.end(), options.command.begin(), options.command.end());
+}
+
+void add_ranks(std::vector<std::string>& words, const JobPlan& plan, const MpirunOptions& options,
+               const Runtime& runtime) {
   if (is_in_order(plan)) {
     std::size_t ranks = 0;
     std::vector<std::string> hosts;
@@ -107,6 +133,7 @@ void add_ranks(std::vector<std::string>& words, const JobPlan& plan, const Mpiru
     words.insert(words.end(), options.command.begin(), options.command.end());
     return;
   }
+  if (runtime.is_prrte) return add_ranks_one_by_one(words, plan, options);
   for (const RankRun& run : plan.runs) {
     if (&run != &plan.runs.front()) words.emplace_back(":");
     add(words, {"-np", std::to_string(run.ranks), "-H", slots(plan.hosts[run.host])});
@@ -182,11 +209,12 @@ std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions
     set(runtime.full_names, "1");  // names are ours
   }
   if (const std::string chosen = networks(plan, options, here); !chosen.empty()) {
-    set(runtime.interfaces, chosen);
+    // PRRTE has no loopback: "hosts" of one machine find each other by its other interfaces.
+    if (!runtime.is_prrte || chosen != "lo") set(runtime.interfaces, chosen);
     add(words, {"--mca", "btl_tcp_if_include", chosen});
   }
   words.insert(words.end(), options.more.begin(), options.more.end());
-  add_ranks(words, plan, options);
+  add_ranks(words, plan, options, runtime);
   return words;
 }
 

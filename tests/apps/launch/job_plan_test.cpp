@@ -37,6 +37,17 @@ TEST(JobPlan, SpeaksToTheMpirunOfOpenMpi5) {
             "mpirun --allow-run-as-root --bind-to none --prtemca plm_ssh_agent '/p agent' --prtemca plm_ssh_args '' "
             "--prtemca plm_ssh_no_tree_spawn 1 --leave-session-attached --prtemca prte_keep_fqdn_hostnames 1 "
             "--prtemca prte_if_include eth0 --mca btl_tcp_if_include eth0 -np 2 -H a:1,b:1 c");
+  EXPECT_EQ(line(plan, {.command = {"c"}, .interface = "lo"}, {}, kPrrte),
+            "mpirun --bind-to none --mca btl_tcp_if_include lo -np 2 -H a:1,b:1 c");
+
+  std::vector<Arrival> tasks = {task_on("a"), task_on("b"), task_on("a"), task_on("b")};
+  EXPECT_EQ(line(plan_job(tasks), {.command = {"c", "d"}, .interface = "any"}, {}, kPrrte),
+            "mpirun --bind-to none -np 4 -H a,b,a,b --map-by seq c d");
+  tasks[1].gpus = "0";
+  tasks[3].gpus = "1,GPU-5";
+  EXPECT_EQ(line(plan_job(tasks), {.command = {"c"}, .interface = "any"}, {}, kPrrte),
+            "mpirun --bind-to none -np 4 -H a,b,a,b --map-by seq sh -c 'case $OMPI_COMM_WORLD_RANK in 1) export "
+            "CUDA_VISIBLE_DEVICES=0;; 3) export CUDA_VISIBLE_DEVICES=1,GPU-5;; esac; exec \"$@\"' sh c");
 }
 
 TEST(JobPlan, FillsHostsInTheOrderOfRanks) {
