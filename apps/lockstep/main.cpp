@@ -18,6 +18,7 @@
 #include "apps/lockstep/data_commands.h"
 #include "apps/lockstep/doctor_command.h"
 #include "apps/lockstep/evaluate_command.h"
+#include "apps/lockstep/inherited_hangup.h"
 #include "apps/lockstep/kernel_threads.h"
 #include "apps/lockstep/launch/agent.h"
 #include "apps/lockstep/launch_command.h"
@@ -81,6 +82,7 @@ void print_before_session(const strategy::Failure& failure) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  apps::restore_inherited_hangup();
   apps::StandardStreams streams;
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == apps::launch::kAgentCommand) return streams.finish(apps::launch::run_agent({argv + 2, argv + argc}));

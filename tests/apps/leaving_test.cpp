@@ -76,14 +76,20 @@ TEST_P(Leaving, WhileItTrainsAndSaves) {
   expect_sound(result);
 }
 
-TEST(LeavingOnHangup, IsNotDoneUnderNohup) {
-  const ScratchDirectory scratch;
-  Process process({"/bin/sh", "-c", "trap '' HUP; exec " LOCKSTEP_PROGRAM " " + kTrain + "--epochs 1000000"});
+/// Under nohup, with these variables.
+void expect_no_leaving_on_hangup(const std::string& variables) {
+  Process process(
+      {"/bin/sh", "-c", "trap '' HUP; " + variables + " exec " LOCKSTEP_PROGRAM " " + kTrain + "--epochs 1000000"});
   ASSERT_TRUE(process.wait_for(R"("step":3,)"));
   process.kill(SIGHUP);
   ASSERT_TRUE(process.wait_for(R"("event":"epoch","epoch":9)"));
   process.kill(SIGTERM);
   EXPECT_EQ(process.finish().status, 143);
+}
+
+TEST(LeavingOnHangup, IsNotDoneUnderNohup) { expect_no_leaving_on_hangup(""); }
+TEST(LeavingOnHangup, IsNotDoneUnderNohupWhereALibraryTakesTheSignal) {
+  expect_no_leaving_on_hangup("LD_PRELOAD=" LOCKSTEP_TAKES_HANGUP);
 }
 
 TEST(LeavingOnHangup, SaysOnWhichSignal) {

@@ -246,6 +246,7 @@ int FirstTask::run_mpirun() {
     plan_.hosts[0].name = "localhost";
   } else {
     here.agent = agent_command();
+    ::unsetenv("PRTE_MCA_plm_ssh_args");  // for ssh, not for the agent
     ::setenv(kAgentVariable, agent_address(meeting_.expect_agents(token_), token_.text()).c_str(), 1);
   }
   Child mpirun(mpirun_command(plan_, options_.mpirun, here, runtime_here()), {.processors = processors});

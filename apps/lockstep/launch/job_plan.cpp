@@ -200,8 +200,8 @@ std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions
   }
   if (!here.agent.empty() && plan.hosts.size() > 1) {
     set(runtime.agent, here.agent);
-    set(runtime.agent_options, "");  // the environment's are for ssh
-    set(runtime.no_tree, "1");       // only here is there an agent to be asked
+    if (!runtime.agent_options.empty()) set(runtime.agent_options, "");  // the environment's are for ssh
+    set(runtime.no_tree, "1");                                           // only here is there an agent to be asked
     if (runtime.is_prrte)
       words.emplace_back("--leave-session-attached");  // a daemon's end is to be seen
     else

@@ -18,7 +18,7 @@ struct Runtime {
   std::string_view uri;                          ///< parameter: where mpirun listens
   std::string_view launcher;                     ///< what starts daemons by a program such as ssh
   std::string_view agent;                        ///< parameter: that program
-  std::string_view agent_options;                ///< parameter: its options
+  std::string_view agent_options;                ///< parameter: its options; empty: mpirun takes no empty ones
   std::string_view no_tree;                      ///< parameter: mpirun itself starts all daemons
   std::string_view full_names;                   ///< parameter: names of hosts are not cut at a dot
   std::string_view interfaces;                   ///< parameter: networks of mpirun and its daemons

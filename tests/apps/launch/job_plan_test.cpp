@@ -34,7 +34,7 @@ std::string line(const JobPlan& plan, const MpirunOptions& options = {.command =
 TEST(JobPlan, SpeaksToTheMpirunOfOpenMpi5) {
   const JobPlan plan = plan_job_on({"a", "b"});
   EXPECT_EQ(line(plan, {.command = {"c"}, .interface = "eth0"}, {.agent = "/p agent", .as_root = true}, kPrrte),
-            "mpirun --allow-run-as-root --bind-to none --prtemca plm_ssh_agent '/p agent' --prtemca plm_ssh_args '' "
+            "mpirun --allow-run-as-root --bind-to none --prtemca plm_ssh_agent '/p agent' "
             "--prtemca plm_ssh_no_tree_spawn 1 --leave-session-attached --prtemca prte_keep_fqdn_hostnames 1 "
             "--prtemca prte_if_include eth0 --mca btl_tcp_if_include eth0 -np 2 -H a:1,b:1 c");
   EXPECT_EQ(line(plan, {.command = {"c"}, .interface = "lo"}, {}, kPrrte),

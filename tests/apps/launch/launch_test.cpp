@@ -74,7 +74,8 @@ TEST_F(LaunchTest, LeavesMpirunsNetworksToTheEnvironmentAndTakesNoArgumentsOfSsh
   const Words command = shell("echo by ${OMPI_MCA_btl_tcp_if_include:-any}");
   const auto line = [&](int rank) {
     Words words = task_elsewhere(rank, {}, command);
-    words.insert(words.begin() + 1, {"OMPI_MCA_btl_tcp_if_exclude=docker9", "OMPI_MCA_plm_rsh_args=-p 2222"});
+    words.insert(words.begin() + 1, {"OMPI_MCA_btl_tcp_if_exclude=docker9", "OMPI_MCA_plm_rsh_args=-p 2222",
+                                     "PRTE_MCA_plm_ssh_args=-p 2222"});
     return words;
   };
   Process other(line(1));
