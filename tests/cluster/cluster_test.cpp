@@ -148,15 +148,12 @@ TEST_F(Hosts, OfTwoClustersDoNotMeet) {
 }
 
 /// The ranks among the processes that `process` started, and those started, and so on.
-std::vector<pid_t> ranks_under(pid_t process) {
-  std::vector<pid_t> ranks;
-  std::ifstream list(fmt::format("/proc/{0}/task/{0}/children", process));
-  for (pid_t child = 0; list >> child;) {
+std::vector<pid_t> ranks_under(const Process& process) {
+  std::vector<pid_t> ranks = process.descendants();
+  std::erase_if(ranks, [](pid_t id) {
     std::error_code ended;
-    if (std::filesystem::read_symlink(fmt::format("/proc/{}/exe", child), ended) == LOCKSTEP_PROGRAM)
-      ranks.push_back(child);
-    for (const pid_t rank : ranks_under(child)) ranks.push_back(rank);
-  }
+    return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", id), ended) != LOCKSTEP_PROGRAM;
+  });
   return ranks;
 }
 
@@ -166,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(Signals, EndOfARun, ::testing::Values(SIGTERM, SIGINT, 
 TEST_P(EndOfARun, IsThatOfItsRanks) {
   Process process(cluster({"run", "--name", name(), "--hosts", "3"}, kTrain + "--epochs 100000"));
   ASSERT_TRUE(process.wait_for(R"("event":"step","step":5)"));
-  const std::vector<pid_t> ranks = ranks_under(process.id());
+  const std::vector<pid_t> ranks = ranks_under(process);
   ASSERT_EQ(ranks.size(), 3U);
   const Watched first(ranks[0]);
   const Watched second(ranks[1]);

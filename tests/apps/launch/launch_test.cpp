@@ -42,7 +42,12 @@ TEST_F(LaunchTest, TrainsAsMpirunDoes) {
   for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], one.losses()[i], 1e-5);
 }
 
+/// Two names for this machine are two hosts to mpirun, and one to the MPI_Comm_split_type of Open MPI 5, which then
+/// fails. The tests across the hosts of scripts/cluster have no such host.
+bool mpi_takes_two_hosts_for_one() { return launch::runtime_here().is_prrte; }
+
 TEST_F(LaunchTest, TrainsOnTwoHosts) {
+  if (mpi_takes_two_hosts_for_one()) GTEST_SKIP() << "Open MPI 5 sees one host; LaunchOnHosts.TrainsAsOneJob has two";
   Process other(task_elsewhere(1, {}, program(kTrain)));
   const Result first = run(task_elsewhere(0, {}, program(kTrain)));
   ASSERT_EQ(first.status, 0) << first.errors;
@@ -284,6 +289,7 @@ TEST_F(LaunchTest, ATaskOfSeveralIsNotTrainedAlone) {
 // ---- Ends
 
 TEST_F(LaunchTest, ASignalToAnyTaskLeadsToACheckpoint) {
+  if (mpi_takes_two_hosts_for_one()) GTEST_SKIP() << "Open MPI 5 sees one host";
   const ScratchDirectory directory;
   Words train = kTrain;
   for (const std::string& word : {std::string("--epochs"), std::string("100000"), std::string("--checkpoint-dir"),
@@ -348,7 +354,7 @@ TEST_F(LaunchTest, ASecondSignalEndsWhatDoesNotHear) {
 TEST_F(LaunchTest, SaysWhereMpirunAndADaemonDoNotFindEachOther) {
   const ScratchDirectory directory;
   std::filesystem::create_directories(directory.path());
-  const std::filesystem::path daemon = directory.path() / "orted";
+  const std::filesystem::path daemon = directory.path() / launch::runtime_here().daemon;
   std::ofstream(daemon) << "#!/bin/sh\nexec sleep 1000 # " << mark_ << "\n";
   std::filesystem::permissions(daemon, std::filesystem::perms::owner_all);
   Words words = task_elsewhere(1, {}, shell("true"));
