@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 
+#include "apps/lockstep/launch/runtime.h"
 #include "device/cpu.h"
 #include "tests/apps/launch/launch_fixture.h"
 #include "tests/strategy/checkpoint_fixture.h"
