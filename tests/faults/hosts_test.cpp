@@ -33,7 +33,9 @@ TEST_F(OtherHosts, ThatAreCutOffAreNamedAndEverybodyEnds) {
               AllOf(HasSubstr("[watchdog] needed a sign of life from every rank within 3 s; rank 2, host node1, has "
                               "not been heard of for "),
                     HasSubstr("; rank 3, host node1, has not been heard of for ")));
-  EXPECT_EQ(outcome.status, 4);
+  // The mpirun of Open MPI 5 ends with a status of its own where it has lost a daemon.
+  const bool hands_on_the_status = apps::run({"sh", "-c", "mpirun --version | grep -q '(Open MPI) 4'"}).status == 0;
+  EXPECT_EQ(outcome.status, hands_on_the_status ? 4 : 1);
 }
 
 TEST_F(OtherHosts, NameTheKilledRankOfOne) {
