@@ -1,6 +1,7 @@
 #include "strategy/session.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -45,6 +46,16 @@ void flush_within(std::chrono::milliseconds limit) {
   }
 }
 
+/// With fewer, MPI may wait for ever for what it cannot open.
+void require_descriptors() {
+  constexpr rlim_t kLeast = 24;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kLeast) return;
+  throw Error(ErrorCategory::device, "session",
+              fmt::format("expected a limit of at least {} open files for a rank (ulimit -n)", kLeast),
+              fmt::format("got {}", limit.rlim_cur));
+}
+
 }  // namespace
 
 Session::Session(int argc, char** argv, const SessionOptions& options)
@@ -77,10 +88,12 @@ void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
     throw Error(ErrorCategory::communication, "session", "needed MPI for its ranks", "MPI_Finalize has been called");
   owns_mpi_ = runs == 0;
   int provided = MPI_THREAD_SINGLE;
-  if (owns_mpi_)
+  if (owns_mpi_) {
+    require_descriptors();
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
-  else
+  } else {
     MPI_Query_thread(&provided);
+  }
   try {
     if (provided < MPI_THREAD_SERIALIZED)
       throw Error(ErrorCategory::communication, "session",

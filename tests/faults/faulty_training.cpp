@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <thread>
 
 #include "strategy/callbacks/stragglers.h"
@@ -157,8 +158,14 @@ int train(Session& session, const Arguments& arguments) {
 int main(int argc, char** argv) {
   lockstep::faults::Arguments arguments;
   if (const int status = lockstep::faults::parse(argc, argv, arguments); status != 0) return status < 0 ? 0 : status;
-  lockstep::Session session(argc, argv, {.stall_timeout = arguments.stall_timeout});
-  const lockstep::strategy::DelayedTermination late(session);
-  if (arguments.unguarded) return lockstep::faults::train(session, arguments);
-  return session.guard([&] { return lockstep::faults::train(session, arguments); });
+  std::optional<lockstep::Session> session;
+  try {
+    session.emplace(argc, argv, lockstep::strategy::SessionOptions{.stall_timeout = arguments.stall_timeout});
+  } catch (const lockstep::Error& error) {
+    fmt::print(stderr, "lockstep: error: {}\n", error.what());
+    return lockstep::exit_status(error.category());
+  }
+  const lockstep::strategy::DelayedTermination late(*session);
+  if (arguments.unguarded) return lockstep::faults::train(*session, arguments);
+  return session->guard([&] { return lockstep::faults::train(*session, arguments); });
 }
