@@ -101,18 +101,18 @@ std::vector<std::string> expand_slurm_hosts(std::string_view list) {
 }
 
 std::vector<int> expand_slurm_counts(std::string_view list) {
-  constexpr std::string_view needed = "needed numbers as Slurm lists them: 2(x3),1";
+  constexpr std::string_view kNeeded = "needed numbers as Slurm lists them: 2(x3),1";
   std::vector<int> counts;
   for (std::string_view part : parts_of(list)) {
     int times = 1;
     if (const std::size_t open = part.find("(x"); open != std::string_view::npos) {
       const auto given = part.back() == ')' ? number(part.substr(open + 2, part.size() - open - 3)) : std::nullopt;
-      if (!given || *given < 1) refuse(needed, list);
+      if (!given || *given < 1) refuse(kNeeded, list);
       times = *given;
       part = part.substr(0, open);
     }
     const auto count = number(part);
-    if (!count || counts.size() + static_cast<std::size_t>(times) > kMostHosts) refuse(needed, list);
+    if (!count || counts.size() + static_cast<std::size_t>(times) > kMostHosts) refuse(kNeeded, list);
     counts.insert(counts.end(), static_cast<std::size_t>(times), *count);
   }
   return counts;

@@ -3,6 +3,8 @@
 
 namespace {
 
-[[gnu::constructor]] void take() { std::signal(SIGHUP, [](int) {}); }
+[[gnu::constructor]] void take() {
+  std::signal(SIGHUP, [](int) {});
+}
 
 }  // namespace
