@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -51,8 +52,13 @@ TEST_F(TrainingOnADisk, WhoseRankIsKilledWhileItSavesKeepsTheEarlierCheckpoint) 
     SCOPED_TRACE(killed);
     Process process(mpirun(2, train("--steps 16 --log-every 1", "model.safetensors", {"FSYNC_MS=60000"})));
     ASSERT_TRUE(process.wait_for(R"("event":"step","step":16)"));
-    // Each rank is in its save, or about to be: the second file of a rank waits in fsync for a minute.
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    // The chief is in its save, where fsync takes a minute, and the other rank in its own, or about to be.
+    const auto is_saving = [&] {
+      return std::ranges::any_of(fs::directory_iterator(run_path()), [](const fs::directory_entry& entry) {
+        return entry.path().filename().string().find(".tmp-") != std::string::npos;
+      });
+    };
+    while (!is_saving()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     const std::vector<pid_t> ranks = process.children();
     ASSERT_EQ(ranks.size(), 2U);
     const Watched other(ranks[1 - killed]);

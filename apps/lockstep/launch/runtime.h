@@ -10,7 +10,7 @@ namespace lockstep::apps::launch {
 
 /// The names of one runtime environment.
 struct Runtime {
-  std::string_view name;                         ///< for people
+  std::string_view name;                         ///< in messages
   std::string_view daemon;                       ///< program on each host
   std::string_view option;                       ///< sets a parameter, of the daemon and of mpirun
   std::string_view job;                          ///< parameter: mpirun's name for the job
