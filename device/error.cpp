@@ -26,7 +26,9 @@ namespace detail {
 
 void check_failed(const char* file, int line, const char* expression, const std::string& values) {
   // The launcher's variable, so that a check deep in the library needs no handle to the session to name its rank.
-  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const char* rank = nullptr;
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})  // Open MPI, MPICH, Slurm
+    if (rank == nullptr) rank = std::getenv(name);
   throw CheckFailure(
       fmt::format("[{}:{}] check failed on rank {}: {}; {}", file, line, rank ? rank : "0", expression, values));
 }

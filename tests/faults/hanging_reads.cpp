@@ -2,7 +2,7 @@
 // that is gone.
 //
 //   HANGING_FILE   end of the file's path
-//   HANGING_RANK   of Open MPI's ranks
+//   HANGING_RANK   its rank, as Open MPI or MPICH says it
 //   HANGING_WHEN   path of a file: reads return until it exists
 #include <dlfcn.h>
 #include <unistd.h>
@@ -20,7 +20,9 @@ std::string_view setting(const char* name) {
 }
 
 bool hangs(int file) {
-  if (setting("HANGING_FILE").empty() || setting("HANGING_RANK") != setting("OMPI_COMM_WORLD_RANK")) return false;
+  if (setting("HANGING_FILE").empty()) return false;
+  const std::string_view wanted = setting("HANGING_RANK");
+  if (setting("OMPI_COMM_WORLD_RANK") != wanted && setting("PMI_RANK") != wanted) return false;
   std::array<char, 64> name{};
   std::array<char, 4096> path{};
   std::snprintf(name.data(), name.size(), "/proc/self/fd/%d", file);
