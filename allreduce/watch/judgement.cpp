@@ -73,16 +73,21 @@ std::optional<Verdict> find_gone(std::span<const RankView> ranks, const Words& w
 }
 
 std::optional<Verdict> find_silent(std::span<const RankView> ranks, double timeout, const Words& words) {
+  const auto is_silent_for = [](double seconds) {
+    return [seconds](const RankView& rank) { return rank.link == Link::connected && rank.silent_seconds >= seconds; };
+  };
+  if (std::ranges::none_of(ranks, is_silent_for(timeout))) return std::nullopt;
+  // Ranks of a host that is cut off were last heard of within one heartbeat of each other: all of them are named.
+  const auto is_silent = is_silent_for(timeout / 2);
   Verdict verdict{.kind = Kind::silent};
   std::vector<std::string> parts;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    if (ranks[r].link != Link::connected || ranks[r].silent_seconds < timeout) continue;
+    if (!is_silent(ranks[r])) continue;
     verdict.ranks.push_back(static_cast<int>(r));
     parts.push_back(fmt::format("{}, has not been heard of for {:.0f} s (stopped, or its host is out of reach); {}",
                                 words.rank(static_cast<int>(r)), ranks[r].silent_seconds,
                                 last_known(ranks[r], "before that", words)));
   }
-  if (parts.empty()) return std::nullopt;
   verdict.text =
       fmt::format("[watchdog] needed a sign of life from every rank within {:g} s; {}", timeout, join(parts));
   return verdict;

@@ -252,6 +252,19 @@ TEST(JudgeSignsOfLife, NamesTheRankThatIsSilent) {
       "conv4 .. fc1)");
 }
 
+// They were last heard of within a heartbeat of each other; one that is merely late is not named.
+TEST(JudgeSignsOfLife, NamesAllRanksOfAHostThatIsCutOff) {
+  RankView first = rank_with({}, "K");
+  RankView second = rank_with({}, "K");
+  RankView late = rank_with({}, "L");
+  first.silent_seconds = 120.1;
+  second.silent_seconds = 119.2;
+  late.silent_seconds = 50;
+  const auto verdict = signs_of_life({rank_with({}), first, second, late});
+  ASSERT_TRUE(verdict);
+  EXPECT_THAT(verdict->ranks, ElementsAre(1, 2));
+}
+
 TEST(JudgeSignsOfLife, ReportsTheGoneBeforeTheSilent) {
   RankView silent = rank_with({outside(7, 2, 1)});
   silent.silent_seconds = 500;
