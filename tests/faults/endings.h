@@ -32,14 +32,19 @@ inline std::string name_of_rank(int rank) { return fmt::format("rank {}, host {}
 /// The lines that are an error's. mpirun and the library print others.
 inline std::vector<std::string> error_lines(const Outcome& outcome) { return outcome.lines_with("lockstep: error: "); }
 
-/// A failed job: by itself, in time, with one line, and leaving nothing. Returns that line.
-inline std::string expect_failure(const Outcome& outcome, double stall_timeout = kStallTimeout) {
-  EXPECT_GT(outcome.status, 0) << outcome.output;
+/// A job that ended by itself, in time, with one line, and leaving nothing. Returns that line.
+inline std::string expect_error(const Outcome& outcome, double stall_timeout = kStallTimeout) {
   EXPECT_LT(outcome.seconds, stall_timeout + kGrace);
   EXPECT_EQ(outcome.left_behind, "");
   const std::vector<std::string> lines = error_lines(outcome);
   EXPECT_EQ(lines.size(), 1U) << outcome.output;
   return lines.empty() ? "" : lines.front();
+}
+
+/// The same with a status that says so.
+inline std::string expect_failure(const Outcome& outcome, double stall_timeout = kStallTimeout) {
+  EXPECT_GT(outcome.status, 0) << outcome.output;
+  return expect_error(outcome, stall_timeout);
 }
 
 /// Jobs side by side, since most of what they do is to wait.

@@ -14,7 +14,8 @@
 namespace lockstep::faults {
 namespace {
 
-constexpr std::chrono::milliseconds kSlowness(200);  // of each step of a straggler
+constexpr std::chrono::milliseconds kSlowness(200);   // of each step of a straggler
+constexpr std::chrono::milliseconds kSlowInput(300);  // beside the computation of a step, which hides some of it
 
 [[noreturn]] void wait_for_ever() {
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -50,7 +51,7 @@ const std::vector<std::pair<std::string, std::string>>& kinds() {
       {"fails-in-backward", "throws an error of communication when half of the gradients are complete"},
       {"flips-a-bit", "changes one bit of one weight before a step"},
       {"slow-backward", "takes 200 ms more in every backward"},
-      {"slow-input", "takes 200 ms more to read each step's records"}};
+      {"slow-input", "takes 300 ms to read each step's records, beside the step before"}};
   return all;
 }
 
@@ -99,7 +100,7 @@ Dataset with_faulty_reading(const Dataset& dataset, std::shared_ptr<const Mischi
                             std::int64_t batch) {
   return dataset.map(
       [mischief = std::move(mischief), part, batch](data::Sample& /*sample*/, const data::SampleKey& key) {
-        if (mischief->is("slow-input")) std::this_thread::sleep_for(kSlowness / part);
+        if (mischief->is("slow-input")) std::this_thread::sleep_for(kSlowInput / part);
         // Records come in the order of their ids, `part` to a step.
         const bool sleeps_behind = mischief->is("throws-and-sleeps") || mischief->is("stops-and-sleeps");
         if (sleeps_behind && key.record_id >= batch * (mischief->step() + 1)) mischief->sleep_while_reading();

@@ -264,7 +264,20 @@ int FirstTask::run_mpirun() {
     }
     if (Clock::now() >= deadline) mpirun.end_by_force();
   }
+  if (mpirun.status() == 0 && !failure_) wait_for_daemons(mpirun);
   return *mpirun.status();
+}
+
+/// The mpirun of Open MPI 5 may end with status 0 where it has lost a host: then that host's daemon has not ended.
+void FirstTask::wait_for_daemons(Child& mpirun) {
+  const auto deadline = Clock::now() + kLeaveTime;
+  while (running_daemons_.size() > 0 && !failure_ && Clock::now() < deadline)
+    for (const Event& event : meeting_.wait(signals_, deadline)) serve(event, mpirun);
+  std::vector<std::string> hosts;
+  for (const int rank : running_daemons_) hosts.push_back(tasks_.at(rank).host);
+  if (!hosts.empty() && !failure_)
+    failure_ = Error(ErrorCategory::communication, "launch", "needed every host until the end of the job",
+                     fmt::format("mpirun has ended, and nothing was heard of its daemon on {}", list_of(hosts)));
 }
 
 Error FirstTask::unstarted() const {
@@ -288,9 +301,11 @@ void FirstTask::serve(const Event& event, Child& mpirun) {
   }
   if (!visitor.task) return;
   switch (event.frame->kind) {
+    case FrameKind::ended:
+      running_daemons_.erase(visitor.task->rank);
+      return pass_to_agent(visitor, *event.frame);
     case FrameKind::output:
     case FrameKind::errors:
-    case FrameKind::ended:
       return pass_to_agent(visitor, *event.frame);
     case FrameKind::started:
       started_ = true;
@@ -317,6 +332,7 @@ void FirstTask::answer_call(Visitor& agent, const std::string& text) {
   agent.agent_of = static_cast<std::size_t>(host - plan_.hosts.begin());
   call.daemon.processors = host->processors;
   visitor_of(host->ranks.front()).link.send({FrameKind::run, to_text(call.daemon)});
+  running_daemons_.insert(host->ranks.front());
 }
 
 void FirstTask::pass_to_agent(const Visitor& visitor, const Frame& frame) {

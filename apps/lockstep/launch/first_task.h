@@ -36,6 +36,7 @@ class FirstTask {
   std::vector<Target> targets_of(std::size_t host) const;
   int run_mpirun();
   Error unstarted() const;
+  void wait_for_daemons(Child& mpirun);
   void serve(const Event& event, Child& mpirun);
   void answer_call(Visitor& agent, const std::string& text);
   void pass_to_agent(const Visitor& visitor, const Frame& frame);
@@ -56,8 +57,9 @@ class FirstTask {
   int stops_ = 0;                                        // wishes that the job ends
   std::set<int> wished_;                                 // the ranks whose tasks were sent such a signal
   Clock::time_point last_stop_{};
-  bool started_ = false;          // whether ranks have been seen
-  std::optional<Error> failure_;  // why the job is ended before its time
+  std::set<int> running_daemons_;  // by the first rank of their hosts
+  bool started_ = false;           // whether ranks have been seen
+  std::optional<Error> failure_;   // why the job is ended before its time
 };
 
 }  // namespace lockstep::apps::launch
