@@ -74,7 +74,7 @@ std::string first_difference(const std::vector<Layout>& layouts) {
   for (std::size_t index = 0; index < longest; ++index)
     for (std::size_t replica = 1; replica < layouts.size(); ++replica)
       if (const auto difference = difference_at(index, layouts[0], layouts[replica], replica)) return *difference;
-  LOCKSTEP_CHECK(!"layouts of different hashes are equal");
+  LOCKSTEP_CHECK(false && "layouts of different hashes are equal");
   return "";
 }
 

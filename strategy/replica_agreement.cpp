@@ -84,7 +84,7 @@ std::optional<Disagreement> find_disagreement(Replica& replica) {
       if (std::vector<int> odd = odd_ones(all, tensor); !odd.empty())
         return Disagreement{name_of_tensor(replica, begin + tensor), std::move(odd)};
   }
-  LOCKSTEP_CHECK(!"replicas of different hashes hold the same tensors");
+  LOCKSTEP_CHECK(false && "replicas of different hashes hold the same tensors");
   return std::nullopt;
 }
 

@@ -50,7 +50,7 @@ std::byte* NodeMemory::at(int member, const Place& place) {
   if (member == rank_) {
     for (const auto& [begin, owned] : own_)
       if (owned.id == place.segment) return begin + place.offset;
-    LOCKSTEP_CHECK(!"a place in memory of this rank that it does not have");
+    LOCKSTEP_CHECK(false && "a place in memory of this rank that it does not have");
   }
   const auto key = std::pair(member, place.segment);
   auto found = mapped_.find(key);
