@@ -276,7 +276,7 @@ void FirstTask::wait_for_daemons(Child& mpirun) {
   std::vector<std::string> hosts;
   for (const int rank : running_daemons_) hosts.push_back(tasks_.at(rank).host);
   if (!hosts.empty() && !failure_)
-    failure_ = Error(ErrorCategory::communication, "launch", "needed every host until the end of the job",
+    failure_ = Error(ErrorCategory::communication, "launch", "expected every host until the end of the job",
                      fmt::format("mpirun has ended, and nothing was heard of its daemon on {}", list_of(hosts)));
 }
 
