@@ -271,8 +271,10 @@ int FirstTask::run_mpirun() {
 /// The mpirun of Open MPI 5 may end with status 0 where it has lost a host: then that host's daemon has not ended.
 void FirstTask::wait_for_daemons(Child& mpirun) {
   const auto deadline = Clock::now() + kLeaveTime;
-  while (running_daemons_.size() > 0 && !failure_ && Clock::now() < deadline)
+  while (!running_daemons_.empty() && !failure_ && Clock::now() < deadline) {
     for (const Event& event : meeting_.wait(signals_, deadline)) serve(event, mpirun);
+    signals_.take();  // one that stays would end every wait
+  }
   std::vector<std::string> hosts;
   for (const int rank : running_daemons_) hosts.push_back(tasks_.at(rank).host);
   if (!hosts.empty() && !failure_)
