@@ -464,7 +464,7 @@ std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, R
 
 std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(const ReplicaArrays& arrays) {
   std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
-  const auto unhealthy = std::ranges::stable_partition(found, &CheckpointInfo::healthy);
+  std::stable_partition(found.begin(), found.end(), std::mem_fn(&CheckpointInfo::healthy));
   for (const CheckpointInfo& info : found) {
     try {
       if (!info.complete()) {
@@ -477,8 +477,8 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(const Repl
       continue;
     }
     check_checkpoint_fits(info.path, arrays);
-    for (const CheckpointInfo& newer : unhealthy)
-      if (info.healthy && newer.sequence > info.sequence)
+    for (const CheckpointInfo& newer : found)
+      if (info.healthy && !newer.healthy && newer.sequence > info.sequence)
         skipped_.push_back(
             fmt::format("[{}] expected a healthy checkpoint; got one of skipped steps", newer.path.string()));
     if (!info.healthy) log_->warn("{} is not healthy, but there is no other checkpoint", info.path.string());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -86,7 +87,7 @@ std::filesystem::path weights_file(const std::filesystem::path& path, device::Lo
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return path;
   std::vector<CheckpointInfo> checkpoints = list_checkpoints(path);
-  std::ranges::stable_partition(checkpoints, &CheckpointInfo::healthy);
+  std::stable_partition(checkpoints.begin(), checkpoints.end(), std::mem_fn(&CheckpointInfo::healthy));
   if (checkpoints.empty())
     throw Error(ErrorCategory::checkpoint, kWhere, "needed a safetensors file, a checkpoint, or a directory of them",
                 fmt::format("got {}, which has none", path.string()));
