@@ -37,7 +37,7 @@ void Outcome::add(Finding finding) {
   }
   same->ranks.insert(same->ranks.end(), finding.ranks.begin(), finding.ranks.end());
   std::ranges::sort(same->ranks);
-  same->ranks.erase(std::ranges::unique(same->ranks).begin(), same->ranks.end());
+  same->ranks.erase(std::unique(same->ranks.begin(), same->ranks.end()), same->ranks.end());
 }
 
 Outcome not_asked_for(const std::string& check, const std::string& option) {
