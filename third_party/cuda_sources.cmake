@@ -1,4 +1,4 @@
-# CUDA sources of a room, compiled by nvcc into objects of its library. CUDA is no language of the project: who links an installed
+# CUDA sources of a module, compiled by nvcc into objects of its library. CUDA is no language of the project: who links an installed
 # Lockstep needs no nvcc, and neither the warnings of our C++ nor the tools that read compile_commands.json meet it.
 set(LOCKSTEP_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile kernels for; newer ones than the last compile its PTX when they load it")
 
@@ -27,24 +27,24 @@ function(lockstep_cuda_sources TARGET)
   endforeach()
 endfunction()
 
-# lockstep_gpu_sources(ROOM FILE ... [NEEDS VARIABLE ...] OTHERWISE FILE ...): what a room has for GPUs, .cpp and .cu, and what it has
+# lockstep_gpu_sources(MODULE FILE ... [NEEDS VARIABLE ...] OTHERWISE FILE ...): what a module has for GPUs, .cpp and .cu, and what it has
 # instead where CUDA is absent or one of the variables is not true, such as CUDNN_LIBRARY. Tests compile the former for GPUs that they
 # pretend to have (tests/support/pretend_cuda).
-function(lockstep_gpu_sources ROOM)
+function(lockstep_gpu_sources MODULE)
   cmake_parse_arguments(GPU "" "" "NEEDS;OTHERWISE" ${ARGN})
   list(TRANSFORM GPU_UNPARSED_ARGUMENTS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
-  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_ROOMS ${ROOM})
-  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_SOURCES_${ROOM} ${paths})
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_MODULES ${MODULE})
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_SOURCES_${MODULE} ${paths})
   foreach(needed cuda_found ${GPU_NEEDS})
     if(NOT ${needed})
-      target_sources(lockstep_${ROOM} PRIVATE ${GPU_OTHERWISE})
+      target_sources(lockstep_${MODULE} PRIVATE ${GPU_OTHERWISE})
       return()
     endif()
   endforeach()
   set(kernels ${GPU_UNPARSED_ARGUMENTS})
   list(FILTER kernels INCLUDE REGEX "\\.cu$")
   list(FILTER GPU_UNPARSED_ARGUMENTS EXCLUDE REGEX "\\.cu$")
-  target_sources(lockstep_${ROOM} PRIVATE ${GPU_UNPARSED_ARGUMENTS})
-  lockstep_cuda_sources(lockstep_${ROOM} ${kernels})
-  target_link_libraries(lockstep_${ROOM} PRIVATE CUDA::cudart_static)
+  target_sources(lockstep_${MODULE} PRIVATE ${GPU_UNPARSED_ARGUMENTS})
+  lockstep_cuda_sources(lockstep_${MODULE} ${kernels})
+  target_link_libraries(lockstep_${MODULE} PRIVATE CUDA::cudart_static)
 endfunction()

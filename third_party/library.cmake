@@ -1,11 +1,11 @@
-# The library that users link, lockstep::lockstep: every room, either as static libraries or as one shared library. The rooms' objects are
+# The library that users link, lockstep::lockstep: every module, either as static libraries or as one shared library. The modules' objects are
 # made to serve both, so one build has both; BUILD_SHARED_LIBS says which one the programs of this build link, and which one an installed
 # Lockstep gives to those who do not say.
 option(BUILD_SHARED_LIBS "Link programs with the shared library, liblockstep.so" OFF)
-get_property(rooms GLOBAL PROPERTY LOCKSTEP_ROOMS)
+get_property(modules GLOBAL PROPERTY LOCKSTEP_MODULES)
 
 add_library(lockstep INTERFACE)
-target_link_libraries(lockstep INTERFACE ${rooms})
+target_link_libraries(lockstep INTERFACE ${modules})
 target_compile_features(lockstep INTERFACE cxx_std_20)
 
 # While the major version is 0 a minor version may change what programs were compiled for.
@@ -13,12 +13,12 @@ add_library(lockstep_shared SHARED)
 set_target_properties(lockstep_shared PROPERTIES
   OUTPUT_NAME lockstep EXPORT_NAME lockstep LINKER_LANGUAGE CXX
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-foreach(room ${rooms})
-  target_sources(lockstep_shared PRIVATE $<TARGET_OBJECTS:${room}>)
-  get_target_property(needed ${room} LINK_LIBRARIES)
-  list(REMOVE_ITEM needed ${rooms} $<BUILD_INTERFACE:lockstep_options>)
+foreach(module ${modules})
+  target_sources(lockstep_shared PRIVATE $<TARGET_OBJECTS:${module}>)
+  get_target_property(needed ${module} LINK_LIBRARIES)
+  list(REMOVE_ITEM needed ${modules} $<BUILD_INTERFACE:lockstep_options>)
   target_link_libraries(lockstep_shared PRIVATE ${needed})
-  add_dependencies(lockstep_shared ${room})
+  add_dependencies(lockstep_shared ${module})
 endforeach()
 get_property(kernels GLOBAL PROPERTY LOCKSTEP_CUDA_OBJECTS)
 if(kernels)
@@ -32,8 +32,8 @@ target_link_options(lockstep_shared PRIVATE LINKER:--version-script=${symbols} L
 set_property(TARGET lockstep_shared APPEND PROPERTY LINK_DEPENDS ${symbols})
 # Whose headers ours include: all that a program needs to find that links the shared library.
 target_link_libraries(lockstep_shared PUBLIC fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json MPI::MPI_CXX)
-target_include_directories(lockstep_shared PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-                                                  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)
+target_include_directories(lockstep_shared PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+lockstep_installed_includes(lockstep_shared)
 target_compile_features(lockstep_shared PUBLIC cxx_std_20)
 if(LOCKSTEP_SANITIZE)
   # The run time of a sanitizer is the program's.

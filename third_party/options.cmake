@@ -28,18 +28,25 @@ if(LOCKSTEP_SANITIZE)
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 
-# One room: a static library of the given sources that sees the rooms in DEPENDS and nothing above it. PRECOMPILE: headers that many of its
+# Where the paths by which programs for version 1 include our headers are installed: searched after all other folders.
+set(lockstep_old_includes ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/old)
+function(lockstep_installed_includes TARGET)
+  target_include_directories(${TARGET} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_options(${TARGET} INTERFACE "$<INSTALL_INTERFACE:SHELL:-idirafter $<INSTALL_PREFIX>/${lockstep_old_includes}>")
+endfunction()
+
+# One module: a static library of the given sources that sees the modules in DEPENDS and nothing above it. PRECOMPILE: headers that many of its
 # files include.
 # Our own flags stay ours: who links an installed Lockstep gets its headers and libraries, not our warnings.
-function(lockstep_room NAME)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;PRIVATE;PRECOMPILE" ${ARGN})
-  # Libraries of headers that none of ours include: who links an installed room does without them.
-  list(TRANSFORM ROOM_PRIVATE REPLACE "^(Eigen3::Eigen|lockstep_protozero|lockstep_random123)$" "$<BUILD_INTERFACE:\\1>")
-  add_library(lockstep_${NAME} STATIC ${ROOM_SOURCES})
-  target_link_libraries(lockstep_${NAME} PUBLIC $<BUILD_INTERFACE:lockstep_options> ${ROOM_DEPENDS} PRIVATE ${ROOM_PRIVATE})
-  target_include_directories(lockstep_${NAME} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)
+function(lockstep_module NAME)
+  cmake_parse_arguments(MODULE "" "" "SOURCES;DEPENDS;PRIVATE;PRECOMPILE" ${ARGN})
+  # Libraries of headers that none of ours include: who links an installed module does without them.
+  list(TRANSFORM MODULE_PRIVATE REPLACE "^(Eigen3::Eigen|lockstep_protozero|lockstep_random123)$" "$<BUILD_INTERFACE:\\1>")
+  add_library(lockstep_${NAME} STATIC ${MODULE_SOURCES})
+  target_link_libraries(lockstep_${NAME} PUBLIC $<BUILD_INTERFACE:lockstep_options> ${MODULE_DEPENDS} PRIVATE ${MODULE_PRIVATE})
+  lockstep_installed_includes(lockstep_${NAME})
   set_target_properties(lockstep_${NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON EXPORT_NAME ${NAME})
   # Once its folder is read, which may add sources.
-  cmake_language(EVAL CODE "cmake_language(DEFER CALL lockstep_precompile lockstep_${NAME} ${ROOM_PRECOMPILE})")
-  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_ROOMS lockstep_${NAME})
+  cmake_language(EVAL CODE "cmake_language(DEFER CALL lockstep_precompile lockstep_${NAME} ${MODULE_PRECOMPILE})")
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_MODULES lockstep_${NAME})
 endfunction()

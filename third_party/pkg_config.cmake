@@ -15,8 +15,8 @@ configure_file(third_party/lockstep.pc.in ${PROJECT_BINARY_DIR}/lockstep.pc @ONL
 install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 
 # One name for the static libraries, by which `-llockstep` finds them where no shared library is asked for: a script of the linker.
-set(pc_rooms ${rooms})
-list(TRANSFORM pc_rooms PREPEND -l)
-list(JOIN pc_rooms " " pc_rooms)
-file(WRITE ${PROJECT_BINARY_DIR}/liblockstep.a "/* The static libraries of Lockstep, as one. */\nGROUP ( ${pc_rooms} )\n")
+set(pc_modules ${modules})
+list(TRANSFORM pc_modules PREPEND -l)
+list(JOIN pc_modules " " pc_modules)
+file(WRITE ${PROJECT_BINARY_DIR}/liblockstep.a "/* The static libraries of Lockstep, as one. */\nGROUP ( ${pc_modules} )\n")
 install(FILES ${PROJECT_BINARY_DIR}/liblockstep.a DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)

@@ -2,18 +2,18 @@
 # are the library's own business and are not installed. cmake -P of this file prints them, for scripts/docs.
 cmake_policy(VERSION 3.25)
 set(lockstep_header_roots
-  lockstep.h
-  allreduce/device_groups.h
-  data/record/example_reader.h data/record/tfrecord_reader.h data/record/tfrecord_writer.h
-  data/source/tfrecord_shards.h
-  device/cpu.h device/gpu.h device/random.h
-  strategy/callbacks/json_events.h strategy/callbacks/progress.h strategy/callbacks/stragglers.h strategy/callbacks/summaries.h
-  strategy/delayed_termination.h strategy/failure.h strategy/summary_writer.h)
+  lockstep/lockstep.h
+  lockstep/allreduce/groups.h
+  lockstep/data/record/example.h lockstep/data/record/tfrecord.h lockstep/data/record/tfrecord.h
+  lockstep/data/source/tfrecord_shards.h
+  lockstep/base/host.h lockstep/device/gpu.h lockstep/base/random.h
+  lockstep/strategy/callbacks/json_events.h lockstep/strategy/callbacks/progress.h lockstep/strategy/callbacks/stragglers.h lockstep/strategy/callbacks/summaries.h
+  lockstep/job/delayed_termination.h lockstep/job/failure.h lockstep/strategy/callbacks/summaries.h)
 
 # lockstep_public_headers(SOURCE OUT [LEFT_OUT …]): their paths, relative to the folder SOURCE of the project, without those that only
 # headers LEFT_OUT include.
 function(lockstep_public_headers SOURCE OUT)
-  file(GLOB waiting RELATIVE ${SOURCE} ${SOURCE}/interop/*.h)
+  file(GLOB waiting RELATIVE ${SOURCE} ${SOURCE}/lockstep/interop/*.h)
   list(APPEND waiting ${lockstep_header_roots})
   list(REMOVE_ITEM waiting ${ARGN} "")
   set(headers "")

@@ -22,9 +22,9 @@
 #include <thread>
 #include <vector>
 
-#include "data/dataset.h"
-#include "data/record/example_reader.h"
-#include "data/record/tfrecord_reader.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/record/example.h"
+#include "lockstep/data/record/tfrecord.h"
 
 namespace {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "apps/bench/photograph.h"
-#include "data/image/decode_jpeg.h"
-#include "data/image/transform.h"
+#include "lockstep/data/image/decode_jpeg.h"
+#include "lockstep/data/image/transform.h"
 
 namespace {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "apps/bench/photograph.h"
-#include "data/record/example.h"
-#include "data/record/tfrecord_writer.h"
+#include "lockstep/data/record/example.h"
+#include "lockstep/data/record/tfrecord.h"
 
 namespace {
 

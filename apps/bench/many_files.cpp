@@ -14,14 +14,15 @@
 #include <string>
 #include <vector>
 
-#include "data/order/permutation.h"
-#include "data/record/example.h"
-#include "data/record/record_frame.h"
-#include "data/record/record_index.h"
-#include "data/source/tfrecord_source.h"
+#include "lockstep/data/order/epoch_order.h"
+#include "lockstep/data/record/example.h"
+#include "lockstep/data/record/record_frame.h"
+#include "lockstep/data/record/record_index.h"
+#include "lockstep/data/source/tfrecord_source.h"
 
 namespace {
 
+using namespace lockstep;
 using namespace lockstep::data;
 
 struct Options {

@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "device/random.h"
+#include "lockstep/base/random.h"
 
 namespace lockstep::bench {
 
 std::vector<std::uint8_t> photograph(int height, int width, std::uint64_t seed) {
-  const device::Philox noise(seed);
+  const Philox noise(seed);
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(height) * width * 3);
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {

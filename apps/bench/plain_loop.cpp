@@ -26,14 +26,13 @@
 #include <utility>
 #include <vector>
 
-#include "allreduce/reduce.h"
-#include "device/error.h"
-#include "device/shared_segment.h"
+#include "lockstep/allreduce/reduction.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/shared_segment.h"
 
 namespace {
 
 using namespace lockstep;
-using device::SharedSegment;
 
 constexpr int kWorkers = 2;
 constexpr double kIterationSeconds = 200e-6;  // at least, so that the clock does not count

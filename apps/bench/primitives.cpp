@@ -19,10 +19,10 @@
 #include <string>
 #include <vector>
 
-#include "device/cpu.h"
-#include "device/error.h"
-#include "model/compiled_model.h"
-#include "model/zoo/zoo.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/zoo/zoo.h"
 
 namespace {
 
@@ -58,7 +58,7 @@ class CapturedOutput {
 };
 
 void train(const Options& options) {
-  device::set_thread_budget(1);
+  set_thread_budget(1);
   const model::Shape input = {28, 28, 1};
   constexpr std::int64_t kClasses = 10;
   device::HostAllocator allocator;

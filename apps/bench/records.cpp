@@ -18,14 +18,12 @@
 #include <string_view>
 #include <vector>
 
-#include "data/order/permutation.h"
-#include "data/record/example.h"
-#include "data/record/example_reader.h"
-#include "data/record/record_frame.h"
-#include "data/record/record_index.h"
-#include "data/record/tfrecord_reader.h"
-#include "data/record/tfrecord_writer.h"
-#include "data/source/tfrecord_source.h"
+#include "lockstep/data/order/epoch_order.h"
+#include "lockstep/data/record/example.h"
+#include "lockstep/data/record/record_frame.h"
+#include "lockstep/data/record/record_index.h"
+#include "lockstep/data/record/tfrecord.h"
+#include "lockstep/data/source/tfrecord_source.h"
 
 namespace {
 

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "interop/torch.h"
+#include "lockstep/interop/torch.h"
 
 namespace {
 

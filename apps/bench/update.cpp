@@ -16,13 +16,13 @@
 #include <string>
 #include <vector>
 
-#include "device/error.h"
-#include "device/gpu.h"
-#include "device/host_view.h"
-#include "model/backend.h"
-#include "model/metric.h"
-#include "model/parameters.h"
-#include "model/updater.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/model/metric.h"
+#include "lockstep/model/parameters.h"
+#include "lockstep/model/updater.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <string>
 
-#include "lockstep.h"
+#include <lockstep/lockstep.h>
 
 namespace {
 

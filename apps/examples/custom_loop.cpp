@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep.h"
+#include <lockstep/lockstep.h>
+#include "lockstep/device/device_list.h"
 
 int main(int argc, char** argv) {
   lockstep::Session session(argc, argv);

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "lockstep.h"
+#include <lockstep/lockstep.h>
 
 int main(int argc, char** argv) {
   lockstep::Session session(argc, argv);  // owns MPI and messages; one per process

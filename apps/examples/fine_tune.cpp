@@ -9,7 +9,7 @@
 
 #include <string>
 
-#include "lockstep.h"
+#include <lockstep/lockstep.h>
 
 int main(int argc, char** argv) {
   lockstep::Session session(argc, argv);

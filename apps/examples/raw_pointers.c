@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lockstep.h"
+#include <lockstep/lockstep.h>
 
 enum { SAMPLES = 12, STEPS = 1000 };
 

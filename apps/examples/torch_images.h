@@ -9,7 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/dataset.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/open_data.h"
 
 /// All records of what `lockstep train --data` takes: images [channels, height, width], and their classes.
 struct Images : torch::data::datasets::Dataset<Images> {

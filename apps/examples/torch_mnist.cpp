@@ -7,8 +7,8 @@
 #include <iostream>
 #include <string>
 
+#include <lockstep/interop/torch.h>
 #include "apps/examples/torch_images.h"
-#include "interop/torch.h"
 
 using torch::data::samplers::SequentialSampler;
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep.h"
+#include <lockstep/lockstep.h>
 
 namespace {
 

@@ -16,7 +16,8 @@
 #include "apps/lockstep/element_types.h"
 #include "apps/lockstep/reduction_timing.h"
 #include "apps/lockstep/terminal.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/device_list.h"
 
 namespace lockstep::apps {
 namespace {
@@ -139,7 +140,7 @@ int count_replicas(const std::string& list) {
   return static_cast<int>(devices.size());
 }
 
-int allreduce_bench(strategy::Session& session, const BenchArguments& arguments) {
+int allreduce_bench(job::Session& session, const BenchArguments& arguments) {
   const ReductionPlan plan = make_plan(arguments);
   const int local = count_replicas(arguments.devices);
   Group group{.replicas = 0, .ranks = session.size(), .nodes = session.nodes()};
@@ -203,7 +204,7 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
                    "Replicas of each process: cpu:0,cpu:0 for two logical replicas; auto is cpu:0")
       ->capture_default_str();
   command->callback([=, &status] {
-    strategy::Session session(invocation.argc, invocation.argv);
+    job::Session session(invocation.argc, invocation.argv);
     status = session.guard([&] { return allreduce_bench(session, *arguments); });
   });
 }

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "allreduce/route.h"
 #include "apps/lockstep/arguments.h"
+#include "lockstep/allreduce/route.h"
 
 namespace lockstep::apps {
 

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <charconv>
 
-#include "device/error.h"
-#include "strategy/device_share.h"
-#include "strategy/make_strategy.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/device/device_list.h"
+#include "lockstep/job/device_share.h"
+#include "lockstep/strategy/strategies.h"
 
 namespace lockstep::apps {
 
@@ -158,10 +160,10 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
   return bad_records ? dataset.skip_bad_records(*bad_records) : dataset;
 }
 
-std::unique_ptr<strategy::Strategy> choose_strategy(strategy::Session& session, const PlaceArguments& arguments,
+std::unique_ptr<strategy::Strategy> choose_strategy(job::Session& session, const PlaceArguments& arguments,
                                                     std::optional<allreduce::Route> remembered) {
   return strategy::make_strategy(session, arguments.strategy,
-                                 strategy::choose_devices(session, arguments.devices, arguments.share_gpus),
+                                 job::choose_devices(session, arguments.devices, arguments.share_gpus),
                                  {.route = allreduce::parse_route(arguments.allreduce),
                                   .remembered_route = remembered,
                                   .stall_timeout = arguments.stall_timeout,

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
-#include "device/device.h"
-#include "strategy/session.h"
-#include "strategy/strategy.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/device/device.h"
+#include "lockstep/job/session.h"
+#include "lockstep/strategy/strategy.h"
 
 namespace lockstep::apps {
 
@@ -86,7 +86,7 @@ void check_places(const PlaceArguments& arguments);
 
 /// The strategy that `arguments` ask for. Collective.
 /// `remembered`: the route of the run that this one goes on from.
-std::unique_ptr<strategy::Strategy> choose_strategy(strategy::Session& session, const PlaceArguments& arguments,
+std::unique_ptr<strategy::Strategy> choose_strategy(job::Session& session, const PlaceArguments& arguments,
                                                     std::optional<allreduce::Route> remembered = {});
 
 /// Throws Error (input) unless `value` is at least `least`.

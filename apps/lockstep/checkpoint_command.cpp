@@ -9,18 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "data/record/atomic_file.h"
-#include "device/error.h"
-#include "device/json.h"
-#include "strategy/checkpoint.h"
-#include "strategy/checkpoint_directory.h"
+#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/directory.h"
 
 namespace lockstep::apps {
 namespace {
 
 namespace fs = std::filesystem;
+using checkpoint::CheckpointInfo;
 using nlohmann::ordered_json;
-using strategy::CheckpointInfo;
 
 struct CheckpointArguments {
   fs::path path;
@@ -34,7 +34,7 @@ struct CheckpointArguments {
 
 /// All checkpoints of a directory, newest first; throws where there is none.
 std::vector<CheckpointInfo> checkpoints_in(const fs::path& directory) {
-  std::vector<CheckpointInfo> found = strategy::list_checkpoints(directory);
+  std::vector<CheckpointInfo> found = checkpoint::list_checkpoints(directory);
   std::error_code unreadable;
   if (found.empty())
     refuse(directory, "needed a checkpoint, or a directory of checkpoints",
@@ -72,8 +72,8 @@ void list_directory(const fs::path& directory, bool json, std::ostream& out) {
 }
 
 void list_tensors(const fs::path& path, bool json, std::ostream& out) {
-  for (const char* name : {strategy::kModelFile, strategy::kOptimizerFile}) {
-    const strategy::SafetensorsFile file(path / name);
+  for (const char* name : {checkpoint::kModelFile, checkpoint::kOptimizerFile}) {
+    const checkpoint::SafetensorsFile file(path / name);
     if (!json) fmt::print(out, "{}: {} tensors\n", name, file.tensors().size());
     for (const auto& tensor : file.tensors()) {
       if (json) {
@@ -92,9 +92,9 @@ void list_tensors(const fs::path& path, bool json, std::ostream& out) {
 }
 
 void inspect_one(const fs::path& path, bool json, std::ostream& out) {
-  const std::string state_path = (path / strategy::kStateFile).string();
-  const std::string state = strategy::read_small_file(state_path);
-  const strategy::TrainingState parsed = strategy::parse_training_state(state, state_path);
+  const std::string state_path = (path / checkpoint::kStateFile).string();
+  const std::string state = checkpoint::read_small_file(state_path);
+  const checkpoint::TrainingState parsed = checkpoint::parse_training_state(state, state_path);
   if (json) {
     // parse_training_state() has accepted it within the limits of parse_json(); this keeps the order of its keys.
     fmt::print(out, "{}\n", dump_json(ordered_json::parse(state)));
@@ -107,7 +107,7 @@ void inspect_one(const fs::path& path, bool json, std::ostream& out) {
 }
 
 void run_inspect(const CheckpointArguments& arguments, std::ostream& out) {
-  if (strategy::is_checkpoint(arguments.path)) {
+  if (checkpoint::is_checkpoint(arguments.path)) {
     inspect_one(arguments.path, arguments.json, out);
   } else {
     list_directory(arguments.path, arguments.json, out);
@@ -119,9 +119,10 @@ void run_inspect(const CheckpointArguments& arguments, std::ostream& out) {
 /// The reason why a checkpoint cannot be used; empty for a sound one.
 std::string damage_of(const fs::path& path) {
   try {
-    const strategy::Manifest manifest = strategy::read_manifest(path);
-    strategy::check_contents(path, manifest);
-    for (const char* name : {strategy::kModelFile, strategy::kOptimizerFile}) strategy::SafetensorsFile{path / name};
+    const checkpoint::Manifest manifest = checkpoint::read_manifest(path);
+    checkpoint::check_contents(path, manifest);
+    for (const char* name : {checkpoint::kModelFile, checkpoint::kOptimizerFile})
+      checkpoint::SafetensorsFile{path / name};
     return {};
   } catch (const Error& error) {
     return error.what();
@@ -160,10 +161,10 @@ fs::path choose(const fs::path& path) {
 
 void run_export(const CheckpointArguments& arguments, std::ostream& out) {
   const fs::path chosen = choose(arguments.path);
-  strategy::check_contents(chosen, strategy::read_manifest(chosen));
-  data::remove_abandoned_temporaries(arguments.output.parent_path(), arguments.output.filename().native());
-  const data::InputFile model(chosen / strategy::kModelFile, ErrorCategory::checkpoint);
-  data::AtomicFile file(arguments.output, data::Durability::synced, ErrorCategory::checkpoint);
+  checkpoint::check_contents(chosen, checkpoint::read_manifest(chosen));
+  remove_abandoned_temporaries(arguments.output.parent_path(), arguments.output.filename().native());
+  const InputFile model(chosen / checkpoint::kModelFile, ErrorCategory::checkpoint);
+  AtomicFile file(arguments.output, Durability::synced, ErrorCategory::checkpoint);
   std::string buffer(1 << 20, '\0');
   std::uint64_t bytes = 0;
   while (const std::size_t got = model.read_at(bytes, buffer.data(), buffer.size())) {

@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::apps {
 namespace {
@@ -31,7 +31,7 @@ void add_restored_options(CLI::App& command, RestoredArguments& arguments) {
   add_output_options(command, arguments.output);
 }
 
-Restored restore(strategy::Session& session, const RestoredArguments& arguments) {
+Restored restore(job::Session& session, const RestoredArguments& arguments) {
   check_arguments(arguments);
   auto strategy = choose_strategy(session, arguments.place);
   ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint);
@@ -45,7 +45,7 @@ Restored restore(strategy::Session& session, const RestoredArguments& arguments)
       *strategy, source.make(),
       strategy::TrainerOptions{.loss = parse_loss(source.loss, source.label_smoothing),
                                .precision = model::parse_precision(arguments.precision)});
-  strategy::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
+  checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
   return {std::move(strategy), std::move(source), std::move(dataset), std::move(trainer), std::move(checkpoint)};
 }
 

@@ -7,7 +7,7 @@
 
 #include "apps/lockstep/arguments.h"
 #include "apps/lockstep/model_source.h"
-#include "strategy/trainer.h"
+#include "lockstep/strategy/trainer.h"
 
 namespace lockstep::apps {
 
@@ -26,9 +26,9 @@ struct Restored {
   ModelSource source;
   data::Dataset dataset;
   std::unique_ptr<strategy::Trainer> trainer;
-  strategy::RestoredCheckpoint checkpoint;
+  checkpoint::RestoredCheckpoint checkpoint;
 };
 /// Throws Error for what cannot be used. Collective.
-Restored restore(strategy::Session& session, const RestoredArguments& arguments);
+Restored restore(job::Session& session, const RestoredArguments& arguments);
 
 }  // namespace lockstep::apps

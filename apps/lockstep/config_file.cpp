@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::apps {
 namespace {

@@ -10,11 +10,11 @@
 
 #include "apps/lockstep/page_cache.h"
 #include "apps/lockstep/stand_in_sources.h"
-#include "data/dataset.h"
-#include "data/source/tfrecord_source.h"
-#include "device/cpu.h"
-#include "device/error.h"
-#include "device/json.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/base/json.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/source/tfrecord_source.h"
 
 namespace lockstep::apps {
 namespace {
@@ -88,7 +88,7 @@ class DataBenchmark {
     if (files_ != nullptr) add("stored", over(std::make_shared<StoredRecords>(*files_, records_)), threads);
     add("warm", warm, threads);
     const DataLimit limit = find_limit(rates_);
-    for (const int count : thread_counts(device::available_cores()))
+    for (const int count : thread_counts(available_cores()))
       if (count != threads) add("warm", warm, count);
     if (files_ != nullptr) measure_cold(warm);
     print_limit(limit);

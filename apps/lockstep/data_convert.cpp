@@ -5,11 +5,11 @@
 #include <memory>
 
 #include "apps/lockstep/data_progress.h"
-#include "data/source/csv_source.h"
-#include "data/source/idx_source.h"
-#include "data/source/image_folder_source.h"
-#include "data/source/tfrecord_shards.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/idx_source.h"
+#include "lockstep/data/source/image_folder_source.h"
+#include "lockstep/data/source/tfrecord_shards.h"
 
 namespace lockstep::apps {
 

@@ -13,11 +13,11 @@
 #include "apps/lockstep/data_progress.h"
 #include "apps/lockstep/data_verify.h"
 #include "apps/lockstep/value_extent.h"
-#include "data/record/example.h"
-#include "data/record/tfrecord_reader.h"
-#include "data/source/dataset_json.h"
-#include "data/source/example_decoder.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/record/example.h"
+#include "lockstep/data/record/tfrecord.h"
+#include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/example_decoder.h"
 
 namespace lockstep::apps {
 namespace {

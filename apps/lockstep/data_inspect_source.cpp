@@ -10,12 +10,13 @@
 
 #include "apps/lockstep/data_progress.h"
 #include "apps/lockstep/value_extent.h"
-#include "data/dataset.h"
-#include "data/image/decode_image.h"
-#include "data/source/csv_source.h"
-#include "data/source/dataset_json.h"
-#include "data/source/image_folder_source.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/image/decode_image.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/image_folder_source.h"
 
 namespace lockstep::apps {
 namespace {

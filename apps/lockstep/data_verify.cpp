@@ -10,16 +10,16 @@
 #include <system_error>
 
 #include "apps/lockstep/data_progress.h"
-#include "data/image/decode_image.h"
-#include "data/record/atomic_file.h"
-#include "data/record/feature_view.h"
-#include "data/record/record_file.h"
-#include "data/record/record_index.h"
-#include "data/record/tfrecord_reader.h"
-#include "data/source/dataset_json.h"
-#include "data/source/example_decoder.h"
-#include "data/source/tfrecord_source.h"
-#include "device/error.h"
+#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/image/decode_image.h"
+#include "lockstep/data/record/feature_view.h"
+#include "lockstep/data/record/record_file.h"
+#include "lockstep/data/record/record_index.h"
+#include "lockstep/data/record/tfrecord.h"
+#include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/example_decoder.h"
+#include "lockstep/data/source/tfrecord_source.h"
 
 namespace lockstep::apps {
 namespace {
@@ -183,7 +183,7 @@ void index_data(const std::vector<std::string>& arguments, const std::filesystem
       fmt::print("{}: {} records, index up to date\n", path.string(), kept->records());
       continue;
     }
-    if (cleaned.insert(index_path.parent_path()).second) data::remove_abandoned_temporaries(index_path.parent_path());
+    if (cleaned.insert(index_path.parent_path()).second) remove_abandoned_temporaries(index_path.parent_path());
     const data::RecordIndex index = data::build_record_index(file);
     if (!data::save_record_index(index_path, file.stamp(), index)) {
       throw Error(ErrorCategory::data, index_path.string(),

@@ -15,7 +15,6 @@
 #include <thread>
 #include <vector>
 
-#include "allreduce/watchdog.h"
 #include "apps/lockstep/allreduce_bench.h"
 #include "apps/lockstep/doctor/clocks.h"
 #include "apps/lockstep/doctor/cores.h"
@@ -31,11 +30,12 @@
 #include "apps/lockstep/doctor/speed.h"
 #include "apps/lockstep/doctor/versions.h"
 #include "apps/lockstep/terminal.h"
-#include "device/cpu.h"
-#include "device/error.h"
-#include "device/json.h"
-#include "strategy/launcher.h"
-#include "strategy/session.h"
+#include "lockstep/allreduce/watchdog/watchdog.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/base/json.h"
+#include "lockstep/job/launcher.h"
+#include "lockstep/job/session.h"
 
 namespace lockstep::apps {
 namespace {
@@ -66,7 +66,7 @@ struct DoctorArguments {
 class StartLimit {
  public:
   explicit StartLimit(std::chrono::seconds limit)
-      : limit_(strategy::detect_launch().rank == 0 ? limit : limit + std::chrono::seconds(3)),
+      : limit_(job::detect_launch().rank == 0 ? limit : limit + std::chrono::seconds(3)),
         thread_([this](const std::stop_token& stop) { wait(stop); }) {}
   StartLimit(const StartLimit&) = delete;
   StartLimit& operator=(const StartLimit&) = delete;
@@ -83,7 +83,7 @@ class StartLimit {
                "lockstep: error: [doctor] needed the ranks to come together within {} s; host {} waits: let the hosts "
                "open TCP connections to each other, and name the interface that works: mpirun --mca btl_tcp_if_include "
                "IF --mca oob_tcp_if_include IF\n",
-               limit_.count(), device::host_name());
+               limit_.count(), host_name());
     std::fflush(nullptr);
     ::_exit(exit_status(ErrorCategory::communication));
   }
@@ -105,7 +105,7 @@ std::string without_frame(std::string text) {
 /// One examination of all ranks.
 class Examination {
  public:
-  Examination(strategy::Session& session, const DoctorArguments& arguments)
+  Examination(job::Session& session, const DoctorArguments& arguments)
       : arguments_(arguments), session_(session), ranks_(session), report_(ranks_.places()) {}
 
   /// To be called first, and by all ranks. From then on a rank that hangs ends the examination: what is known by then
@@ -263,7 +263,7 @@ class Examination {
   }
 
   const DoctorArguments& arguments_;
-  strategy::Session& session_;
+  job::Session& session_;
   Ranks ranks_;
   Report report_;
   doctor::Reports<doctor::NetworkFacts> network_;
@@ -283,7 +283,7 @@ void check(DoctorArguments& arguments) {
 int examine(const Invocation& invocation, DoctorArguments arguments) {
   check(arguments);
   auto limit = std::make_unique<StartLimit>(std::chrono::seconds(25));
-  strategy::Session session(invocation.argc, invocation.argv, {.quiet = true, .stall_timeout = 0});
+  job::Session session(invocation.argc, invocation.argv, {.quiet = true, .stall_timeout = 0});
   return session.guard([&] {
     Examination examination(session, arguments);
     // The watchdog tries all addresses of rank 0, the ones that do not answer for some seconds each.

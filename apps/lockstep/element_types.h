@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "device/float16.h"
+#include "lockstep/base/float16.h"
 
 namespace lockstep::apps {
 
@@ -33,15 +33,15 @@ struct ElementType<double> {
   static MPI_Datatype mpi() { return MPI_DOUBLE; }
 };
 template <>
-struct ElementType<device::Float16> {
-  using Value = device::Float16;
+struct ElementType<Float16> {
+  using Value = Float16;
   static constexpr std::string_view kName = "float16";
   static constexpr int kPrecision = 11;
   static MPI_Datatype mpi() { return MPI_DATATYPE_NULL; }
 };
 template <>
-struct ElementType<device::BFloat16> {
-  using Value = device::BFloat16;
+struct ElementType<BFloat16> {
+  using Value = BFloat16;
   static constexpr std::string_view kName = "bfloat16";
   static constexpr int kPrecision = 8;
   static MPI_Datatype mpi() { return MPI_DATATYPE_NULL; }
@@ -61,8 +61,8 @@ struct ElementType<std::int64_t> {
   static MPI_Datatype mpi() { return MPI_INT64_T; }
 };
 
-using ElementTypes = std::tuple<ElementType<float>, ElementType<double>, ElementType<device::Float16>,
-                                ElementType<device::BFloat16>, ElementType<std::int32_t>, ElementType<std::int64_t>>;
+using ElementTypes = std::tuple<ElementType<float>, ElementType<double>, ElementType<Float16>, ElementType<BFloat16>,
+                                ElementType<std::int32_t>, ElementType<std::int64_t>>;
 
 /// Calls `body(ElementType<T>{})` for the type of this name; does nothing for a name that is none.
 template <typename Body>

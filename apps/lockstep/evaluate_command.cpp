@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/lockstep/checkpoint_source.h"
-#include "device/json.h"
-#include "strategy/delayed_termination.h"
-#include "strategy/files.h"
+#include "lockstep/base/json.h"
+#include "lockstep/checkpoint/files.h"
+#include "lockstep/job/delayed_termination.h"
 
 namespace lockstep::apps {
 namespace {
@@ -26,7 +26,7 @@ void print_json(const Restored& restored, const model::MetricSums& sums) {
     event["correct"] = sums.correct;
   }
   event["world_size"] = restored.strategy->num_replicas_in_sync();
-  event["parameter_hash"] = strategy::hex16(restored.trainer->parameter_hash());
+  event["parameter_hash"] = checkpoint::hex16(restored.trainer->parameter_hash());
   fmt::print("{}\n", dump_json(event));
 }
 
@@ -38,7 +38,7 @@ void print_text(const Restored& restored, const model::MetricSums& sums) {
   fmt::print("\nevaluated {} of {}\n", sums.samples, restored.dataset.size());
 }
 
-int evaluate(strategy::Session& session, const RestoredArguments& arguments) {
+int evaluate(job::Session& session, const RestoredArguments& arguments) {
   const Restored restored = restore(session, arguments);
   const model::MetricSums sums = restored.trainer->evaluate(restored.dataset);
   if (!session.is_chief()) return 0;
@@ -57,9 +57,9 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
   const auto arguments = std::make_shared<RestoredArguments>();
   add_restored_options(*command, *arguments);
   command->callback([=, &status] {
-    strategy::Session session(invocation.argc, invocation.argv,
-                              {.quiet = arguments->output.quiet, .stall_timeout = arguments->place.stall_timeout});
-    const strategy::DelayedTermination late(session);
+    job::Session session(invocation.argc, invocation.argv,
+                         {.quiet = arguments->output.quiet, .stall_timeout = arguments->place.stall_timeout});
+    const job::DelayedTermination late(session);
     status = session.guard([&] { return evaluate(session, *arguments); });
   });
 }

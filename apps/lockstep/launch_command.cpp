@@ -11,11 +11,11 @@
 #include "apps/lockstep/launch/fields.h"
 #include "apps/lockstep/launch/first_task.h"
 #include "apps/lockstep/launch/other_task.h"
-#include "device/error.h"
-#include "device/job_secret.h"
-#include "device/json.h"
-#include "strategy/launcher.h"
-#include "strategy/task.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/job/launcher.h"
+#include "lockstep/job/task.h"
+#include "lockstep/net/token.h"
 
 namespace lockstep::apps {
 namespace {
@@ -58,9 +58,9 @@ bool asks_for_help(const std::vector<std::string>& arguments) {
   return std::ranges::any_of(arguments, [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
 
-strategy::Task require_task(const strategy::Environment& environment) {
-  const strategy::Launch launch = strategy::detect_launch(environment);
-  auto task = strategy::find_task(environment);
+job::Task require_task(const job::Environment& environment) {
+  const job::Launch launch = job::detect_launch(environment);
+  auto task = job::find_task(environment);
   const bool is_rank =
       launch.launched && launch.connects && (!task || task->source != "srun" || launch.launcher == "mpirun");
   if (is_rank)
@@ -73,7 +73,7 @@ strategy::Task require_task(const strategy::Environment& environment) {
               "it has none of them; on one host `mpirun -np N COMMAND` needs none");
 }
 
-void require_meeting_point(const strategy::Task& task) {
+void require_meeting_point(const job::Task& task) {
   if (task.ranks == 1 || (!task.meeting.host.empty() && task.meeting.port != 0)) return;
   throw Error(ErrorCategory::input, "launch",
               "needed a host and a port to meet at: MASTER_ADDR and MASTER_PORT, or --meet HOST:PORT",
@@ -81,9 +81,9 @@ void require_meeting_point(const strategy::Task& task) {
 }
 
 /// "HOST:PORT", or one of them alone (":PORT"), with the other of `told`.
-strategy::MeetingPoint meeting_point(const std::string& given, const strategy::MeetingPoint& told) {
-  if (given.starts_with(':')) return {.host = told.host, .port = strategy::parse_address("launch", "any" + given).port};
-  strategy::MeetingPoint point = strategy::parse_address("launch", given);
+job::MeetingPoint meeting_point(const std::string& given, const job::MeetingPoint& told) {
+  if (given.starts_with(':')) return {.host = told.host, .port = job::parse_address("launch", "any" + given).port};
+  job::MeetingPoint point = job::parse_address("launch", given);
   if (point.port == 0) point.port = told.port;
   return point;
 }
@@ -96,7 +96,7 @@ void require_host_name(const std::string& name) {
 }
 
 /// The roles as comments of a shell, then the line.
-void print_line(const strategy::Task& task, const launch::MpirunOptions& options) {
+void print_line(const job::Task& task, const launch::MpirunOptions& options) {
   if (task.hosts.empty())
     throw Error(ErrorCategory::input, "launch",
                 "needed the host of every rank for --print, as TF_CONFIG and srun tell them",
@@ -113,13 +113,13 @@ void print_line(const strategy::Task& task, const launch::MpirunOptions& options
 }
 
 /// What the first task has told all tasks of a step of srun need not say again: they share their output.
-int leave(const launch::Ending& ending, const strategy::Task& task) {
+int leave(const launch::Ending& ending, const job::Task& task) {
   if (!ending.message.empty() && task.source != "srun") fmt::print(stderr, "lockstep: error: {}\n", ending.message);
   return ending.status;
 }
 
 int launch_task(const LaunchArguments& arguments) {
-  strategy::Task task = require_task(strategy::process_environment());
+  job::Task task = require_task(job::process_environment());
   require_host_name(arguments.options.host);
   if (!arguments.meet.empty()) task.meeting = meeting_point(arguments.meet, task.meeting);
   if (arguments.print) {
@@ -129,8 +129,7 @@ int launch_task(const LaunchArguments& arguments) {
   }
   require_meeting_point(task);
   launch::LaunchOptions options = arguments.options;
-  if (auto secret =
-          device::find_job_secret(std::getenv(device::kSecretFileVariable), std::getenv(device::kSecretVariable)))
+  if (auto secret = net::find_job_secret(std::getenv(net::kSecretFileVariable), std::getenv(net::kSecretVariable)))
     options.secret = std::move(*secret);
   if (task.rank == 0) return launch::FirstTask(options, task).run();
   try {

@@ -26,9 +26,9 @@
 #include "apps/lockstep/standard_streams.h"
 #include "apps/lockstep/train_command.h"
 #include "apps/lockstep/version_command.h"
-#include "device/error.h"
-#include "strategy/failure.h"
-#include "strategy/launcher.h"
+#include "lockstep/base/error.h"
+#include "lockstep/job/failure.h"
+#include "lockstep/job/launcher.h"
 
 namespace {
 
@@ -58,7 +58,7 @@ int run(const apps::Invocation& invocation) {
   try {
     program.parse(arguments);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return strategy::detect_launch().rank == 0 ? program.exit(error) : 0;
+    if (error.get_exit_code() == 0) return job::detect_launch().rank == 0 ? program.exit(error) : 0;
     throw apps::to_error(error, program);
   }
   return status;
@@ -67,9 +67,9 @@ int run(const apps::Invocation& invocation) {
 /// Before a session nothing but the launcher tells the ranks apart, and nearly always all of them see the same error:
 /// rank 0 prints it. The first rank that ends has mpirun end the others, so these leave rank 0 the time to print; one
 /// that is still there after it has seen something of its own. A plain srun ends nobody: there rank 0 speaks for all.
-void print_before_session(const strategy::Failure& failure) {
+void print_before_session(const job::Failure& failure) {
   constexpr std::chrono::seconds kTimeOfRankZero{3};
-  const strategy::Launch launch = strategy::detect_launch();
+  const job::Launch launch = job::detect_launch();
   if (launch.rank == 0) {
     fmt::print(stderr, "lockstep: error: {}\n", failure.message);
   } else if (launch.connects) {
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
   try {
     return streams.finish(run({argc, argv, &streams}));
   } catch (...) {
-    const strategy::Failure failure = strategy::describe_current_exception();
+    const job::Failure failure = job::describe_current_exception();
     print_before_session(failure);
     return streams.finish(failure.exit_status);
   }

@@ -6,12 +6,12 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "device/error.h"
-#include "model/network_json.h"
-#include "model/suggestion.h"
-#include "model/zoo/zoo.h"
-#include "strategy/checkpoint_agreement.h"
-#include "strategy/checkpoint_directory.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/agreement.h"
+#include "lockstep/checkpoint/directory.h"
+#include "lockstep/model/network_json.h"
+#include "lockstep/model/zoo/zoo.h"
 
 namespace lockstep::apps {
 namespace {
@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 2> kLosses{"sparse-categorical-crossentro
 
 std::string read_description(const fs::path& file) {
   try {
-    return strategy::read_small_file(file);
+    return checkpoint::read_small_file(file);
   } catch (const Error& error) {
     throw Error(ErrorCategory::input, "model", "needed the name of a network or a JSON file that can be read",
                 error.what());
@@ -32,10 +32,10 @@ std::string read_description(const fs::path& file) {
 std::string read_state(const fs::path& path) {
   // What cannot be looked at is reported by whoever reads it.
   std::error_code unreadable;
-  if (fs::exists(path / strategy::kManifestName, unreadable))
-    return strategy::read_small_file(path / strategy::kStateFile);
-  for (const strategy::CheckpointInfo& info : strategy::list_checkpoints(path))
-    if (info.complete()) return strategy::read_small_file(info.path / strategy::kStateFile);
+  if (fs::exists(path / checkpoint::kManifestName, unreadable))
+    return checkpoint::read_small_file(path / checkpoint::kStateFile);
+  for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(path))
+    if (info.complete()) return checkpoint::read_small_file(info.path / checkpoint::kStateFile);
   throw Error(ErrorCategory::checkpoint, path.string(), "needed a directory with a complete checkpoint",
               fs::exists(path, unreadable) ? "there is none in it"
               : unreadable                 ? unreadable.message()
@@ -91,16 +91,16 @@ model::Loss parse_loss(const std::string& name, double label_smoothing) {
   if (name == kLosses[0])
     return model::SparseCategoricalCrossentropy{.label_smoothing = static_cast<float>(label_smoothing)};
   if (name == kLosses[1]) return model::MeanSquaredError{};
-  throw Error(ErrorCategory::input, "loss", fmt::format("needed one of {}", model::list_names(kLosses)),
-              model::got_name(name, kLosses));
+  throw Error(ErrorCategory::input, "loss", fmt::format("needed one of {}", list_names(kLosses)),
+              got_name(name, kLosses));
 }
 
 ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::path& path) {
   const auto read = [&] { return strategy.is_chief() ? read_state(path) : std::string{}; };
-  const std::string state = strategy::on_every_rank(strategy.ranks(), read).front();
-  const std::string where = (path / strategy::kStateFile).string();
+  const std::string state = checkpoint::on_every_rank(strategy.ranks(), read).front();
+  const std::string where = (path / checkpoint::kStateFile).string();
   return ModelSource::from_json(
-      strategy::parse_training_state(state, where).configuration->value(ModelSource::kKey, nlohmann::json::object()),
+      checkpoint::parse_training_state(state, where).configuration->value(ModelSource::kKey, nlohmann::json::object()),
       where);
 }
 

@@ -6,10 +6,10 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "data/sample.h"
-#include "model/loss.h"
-#include "model/network.h"
-#include "strategy/strategy.h"
+#include "lockstep/data/sample.h"
+#include "lockstep/model/loss.h"
+#include "lockstep/model/network.h"
+#include "lockstep/strategy/strategy.h"
 
 namespace lockstep::apps {
 

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <vector>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::apps {
 namespace {

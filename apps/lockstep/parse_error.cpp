@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/suggestion.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::apps {
 namespace {
@@ -49,7 +49,7 @@ Error to_error(const CLI::ParseError& error, const CLI::App& program) {
     const std::vector<std::string_view> known(names.begin(), names.end());
     const std::string word = left.front().substr(0, left.front().find('='));
     return {ErrorCategory::input, "command line", fmt::format("needed options of {}: {}", path_of(command), help),
-            model::got_name(word, known)};
+            got_name(word, known)};
   }
   if (no_command)
     return {ErrorCategory::input, "command line", fmt::format("needed a command: {}", help), "none was given"};

@@ -2,7 +2,7 @@
 
 #include <CLI/App.hpp>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::apps {
 

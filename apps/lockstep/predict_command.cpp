@@ -7,8 +7,8 @@
 
 #include "apps/lockstep/checkpoint_source.h"
 #include "apps/lockstep/prediction_file.h"
-#include "device/error.h"
-#include "strategy/delayed_termination.h"
+#include "lockstep/base/error.h"
+#include "lockstep/job/delayed_termination.h"
 
 namespace lockstep::apps {
 namespace {
@@ -18,7 +18,7 @@ struct PredictArguments {
   std::string output;
 };
 
-int predict(strategy::Session& session, const PredictArguments& arguments) {
+int predict(job::Session& session, const PredictArguments& arguments) {
   if (arguments.output.empty())
     throw Error(ErrorCategory::input, "command line", "needed --output FILE.csv or FILE.jsonl", "it was not given");
   const Restored restored = restore(session, arguments.restored);
@@ -46,10 +46,10 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
                       "FILE.csv or FILE.jsonl; a line for each record, in the order of the data set");
   add_restored_options(*command, arguments->restored);
   command->callback([=, &status] {
-    strategy::Session session(
+    job::Session session(
         invocation.argc, invocation.argv,
         {.quiet = arguments->restored.output.quiet, .stall_timeout = arguments->restored.place.stall_timeout});
-    const strategy::DelayedTermination late(session);
+    const job::DelayedTermination late(session);
     status = session.guard([&] { return predict(session, *arguments); });
   });
 }

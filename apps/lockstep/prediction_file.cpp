@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::apps {
 namespace {
@@ -31,8 +31,8 @@ std::vector<double> softmax(std::span<const float> logits) {
 }
 
 PredictionFile::PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes)
-    : csv_(is_csv(path)), classes_(classes), file_(std::make_unique<data::AtomicFile>(path)) {
-  data::remove_abandoned_temporaries(path.parent_path(), path.filename().native());
+    : csv_(is_csv(path)), classes_(classes), file_(std::make_unique<AtomicFile>(path)) {
+  remove_abandoned_temporaries(path.parent_path(), path.filename().native());
   if (csv_) write_header(width);
 }
 

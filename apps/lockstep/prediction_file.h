@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
-#include "data/record/atomic_file.h"
-#include "strategy/evaluation.h"
+#include "lockstep/base/atomic_file.h"
+#include "lockstep/strategy/evaluation.h"
 
 namespace lockstep::apps {
 
@@ -31,7 +31,7 @@ class PredictionFile {
 
   bool csv_;
   bool classes_;
-  std::unique_ptr<data::AtomicFile> file_;
+  std::unique_ptr<AtomicFile> file_;
   std::int64_t records_ = 0;
 };
 

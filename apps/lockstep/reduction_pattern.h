@@ -77,14 +77,14 @@ class ReductionPattern {
     if constexpr (std::is_arithmetic_v<T>)
       std::ranges::transform(from, to.begin(), [](float value) { return static_cast<T>(value); });
     else
-      device::narrow(from, to);
+      narrow(from, to);
   }
 
   static void load(std::span<const T> from, std::span<float> to) {
     if constexpr (std::is_arithmetic_v<T>)
       std::ranges::transform(from, to.begin(), [](T value) { return static_cast<float>(value); });
     else
-      device::widen(from, to);
+      widen(from, to);
   }
 
   int period_;

@@ -10,14 +10,14 @@
 #include <numeric>
 #include <span>
 
-#include "allreduce/communicator.h"
 #include "apps/lockstep/element_types.h"
 #include "apps/lockstep/reduction_pattern.h"
 #include "apps/lockstep/warm_time.h"
-#include "device/buffer.h"
-#include "device/error.h"
-#include "strategy/core_share.h"
-#include "strategy/replica_threads.h"
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/buffer.h"
+#include "lockstep/job/device_share.h"
+#include "lockstep/strategy/replica_threads.h"
 
 namespace lockstep::apps {
 namespace {
@@ -33,7 +33,7 @@ constexpr int kMostIterations = 500;
 constexpr int kMostCalls = 100;
 constexpr int kEstimateCalls = 5;
 
-std::vector<Communicator> make_group(const strategy::Session& session, int local_replicas, Route route) {
+std::vector<Communicator> make_group(const job::Session& session, int local_replicas, Route route) {
   if (session.ranks() != MPI_COMM_NULL)
     return allreduce::make_multi_worker_group(session.ranks(), local_replicas, route);
   if (route != Route::automatic && route != Route::in_process)
@@ -83,7 +83,7 @@ struct Arena {
   }
 };
 
-Arena make_arena(const strategy::Session& session, int local_replicas, const ReductionPlan& plan) {
+Arena make_arena(const job::Session& session, int local_replicas, const ReductionPlan& plan) {
   Arena arena;
   const bool alone = session.ranks() == MPI_COMM_NULL;
   arena.control = make_group(session, local_replicas, alone ? Route::in_process : Route::mpi);
@@ -257,10 +257,10 @@ class Member {
 
 }  // namespace
 
-std::int64_t time_reductions(strategy::Session& session, int local_replicas, const ReductionPlan& plan,
+std::int64_t time_reductions(job::Session& session, int local_replicas, const ReductionPlan& plan,
                              const ReductionListener& chief) {
   const Arena arena = make_arena(session, local_replicas, plan);
-  const int budget = std::max(1, strategy::share_of_cores(session) / local_replicas);
+  const int budget = std::max(1, job::share_of_cores(session) / local_replicas);
   strategy::ReplicaThreads threads(local_replicas, budget,
                                    [&](int local, const std::string& reason) { arena.abort(local, reason); });
   std::int64_t errors = 0;

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "allreduce/groups.h"
-#include "strategy/session.h"
+#include "lockstep/allreduce/groups.h"
+#include "lockstep/job/session.h"
 
 namespace lockstep::apps {
 
@@ -47,7 +47,7 @@ struct ReductionListener {
 /// where every rank has one replica and MPI knows the type; elsewhere it is the group that stands on it. Collective.
 /// Returns the number of wrong elements, the same on all ranks. Throws Error (input) for routes that do not connect
 /// these replicas.
-std::int64_t time_reductions(strategy::Session& session, int local_replicas, const ReductionPlan& plan,
+std::int64_t time_reductions(job::Session& session, int local_replicas, const ReductionPlan& plan,
                              const ReductionListener& chief);
 
 }  // namespace lockstep::apps

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::apps {
 namespace {

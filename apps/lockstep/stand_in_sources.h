@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
-#include "data/source/tfrecord_source.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/source/tfrecord_source.h"
 
 namespace lockstep::apps {
 

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::apps {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <streambuf>
 
-#include "strategy/signals.h"
+#include "lockstep/job/signals.h"
 
 namespace lockstep::apps {
 
@@ -34,7 +34,7 @@ class StandardStreams {
 
  private:
   class Stream;
-  strategy::SignalStack stack_;
+  job::SignalStack stack_;
   std::unique_ptr<Stream> errors_;  // before output_, which reports there
   std::unique_ptr<Stream> output_;
   std::unique_ptr<std::streambuf> to_output_;  // std::cout keeps the stdout of the start

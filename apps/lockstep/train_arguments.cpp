@@ -8,10 +8,10 @@
 #include <charconv>
 
 #include "apps/lockstep/model_source.h"
-#include "device/error.h"
-#include "model/suggestion.h"
-#include "model/zoo/zoo.h"
-#include "strategy/checkpoint_directory.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/directory.h"
+#include "lockstep/model/zoo/zoo.h"
 
 namespace lockstep::apps {
 namespace {
@@ -25,7 +25,7 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       .add_option(
           "--model", a.model,
           fmt::format("{}; mlp:10,10 for hidden layers of these sizes; or FILE.json with a description of layers",
-                      model::list_names(names)))
+                      list_names(names)))
       ->group(group);
   command
       .add_option("--init-from", a.init_from,
@@ -277,7 +277,7 @@ void check_optimizer_options(const TrainArguments& a) {
 model::OptimizerOptions optimizer_options(const TrainArguments& a) {
   constexpr std::array<std::string_view, 5> kNames{"sgd", "adam", "adamw", "lars", "lamb"};
   if (std::ranges::find(kNames, a.optimizer) == kNames.end())
-    refuse(fmt::format("--optimizer needs one of {}", model::list_names(kNames)), model::got_name(a.optimizer, kNames));
+    refuse(fmt::format("--optimizer needs one of {}", list_names(kNames)), got_name(a.optimizer, kNames));
   check_optimizer_options(a);
   if (a.optimizer == "sgd") return sgd_options(a);
   if (a.optimizer == "adam") return adam_options<model::Adam>(a);
@@ -321,10 +321,10 @@ void check_arguments(const TrainArguments& a) {
   check_between("--beta1", a.beta1, 0, 1);
   check_between("--beta2", a.beta2, 0, 1);
   if (a.momentum) check_between("--momentum", *a.momentum, 0, 1);
-  const strategy::Resume resume = strategy::parse_resume(a.resume);
-  if (a.checkpoint_dir.empty() && resume == strategy::Resume::must)
+  const checkpoint::Resume resume = checkpoint::parse_resume(a.resume);
+  if (a.checkpoint_dir.empty() && resume == checkpoint::Resume::must)
     refuse("--resume require needs --checkpoint-dir", "it was not given");
-  (void)strategy::parse_verify_checkpoint(a.verify_checkpoint);
+  (void)checkpoint::parse_verify_checkpoint(a.verify_checkpoint);
   if (a.reset_head && a.init_from.empty()) refuse("--reset-head needs --init-from", "it was not given");
   (void)trainer_options(a);
 }

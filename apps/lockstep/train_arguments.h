@@ -7,7 +7,7 @@
 #include <string>
 
 #include "apps/lockstep/arguments.h"
-#include "strategy/trainer_options.h"
+#include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::apps {
 

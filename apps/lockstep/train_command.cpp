@@ -15,13 +15,13 @@
 #include "apps/lockstep/standard_streams.h"
 #include "apps/lockstep/terminal.h"
 #include "apps/lockstep/train_arguments.h"
-#include "strategy/callbacks/json_events.h"
-#include "strategy/callbacks/progress.h"
-#include "strategy/callbacks/stragglers.h"
-#include "strategy/callbacks/summaries.h"
-#include "strategy/delayed_termination.h"
-#include "strategy/remembered_route.h"
-#include "strategy/trainer.h"
+#include "lockstep/job/delayed_termination.h"
+#include "lockstep/strategy/callbacks/json_events.h"
+#include "lockstep/strategy/callbacks/progress.h"
+#include "lockstep/strategy/callbacks/stragglers.h"
+#include "lockstep/strategy/callbacks/summaries.h"
+#include "lockstep/strategy/remembered_route.h"
+#include "lockstep/strategy/trainer.h"
 
 namespace lockstep::apps {
 namespace {
@@ -70,8 +70,8 @@ strategy::FitOptions fit_options(const TrainArguments& arguments) {
   fit.checkpoint.directory = arguments.checkpoint_dir;
   fit.checkpoint.save_every = arguments.save_every;
   fit.checkpoint.keep = arguments.keep;
-  fit.checkpoint.resume = strategy::parse_resume(arguments.resume);
-  fit.checkpoint.verify = strategy::parse_verify_checkpoint(arguments.verify_checkpoint);
+  fit.checkpoint.resume = checkpoint::parse_resume(arguments.resume);
+  fit.checkpoint.verify = checkpoint::parse_verify_checkpoint(arguments.verify_checkpoint);
   fit.prefetch = arguments.data.prefetch;
   fit.data_threads = arguments.data.threads;
   fit.check_replicas = arguments.check_replicas;
@@ -88,7 +88,7 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Sampl
   return open_dataset(same, arguments.validation_data, "test", arguments.seed).batch(arguments.data.global_batch);
 }
 
-int train(strategy::Session& session, const TrainArguments& arguments, const std::string& options) {
+int train(job::Session& session, const TrainArguments& arguments, const std::string& options) {
   check_arguments(arguments);
   check_places(arguments.place);
   // Before the strategy, whose watchdog knows nothing of indexes that take their time.
@@ -99,7 +99,7 @@ int train(strategy::Session& session, const TrainArguments& arguments, const std
   dataset = dataset.mixup(arguments.mixup);
   dataset = dataset.batch(arguments.data.global_batch).shard(data::parse_shard_policy(arguments.shard_policy));
 
-  const bool resumes = strategy::parse_resume(arguments.resume) != strategy::Resume::never;
+  const bool resumes = checkpoint::parse_resume(arguments.resume) != checkpoint::Resume::never;
   const auto strategy = choose_strategy(session, arguments.place,
                                         strategy::remembered_route(session, resumes ? arguments.checkpoint_dir : ""));
   strategy::FitOptions fit = fit_options(arguments);
@@ -109,7 +109,7 @@ int train(strategy::Session& session, const TrainArguments& arguments, const std
   if (session.is_chief()) fit.callbacks = make_callbacks(arguments, *strategy, configuration.markdown);
 
   if (session.is_chief())
-    for (const std::string& warning : strategy::placement_warnings(strategy->placements(), arguments.data.threads))
+    for (const std::string& warning : job::placement_warnings(strategy->placements(), arguments.data.threads))
       session.logger()->warn(warning);
   strategy::Trainer trainer(*strategy, source.make(), trainer_options(arguments));
   const bool speaks = session.is_chief() && !arguments.output.json() && !arguments.output.quiet;
@@ -128,16 +128,16 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
   command->callback([=, &status] {
     const std::string options = config_text(*command);
     if (*print_config) {
-      if (strategy::detect_launch().rank == 0) fmt::print("{}", options);
+      if (job::detect_launch().rank == 0) fmt::print("{}", options);
       return;
     }
     // The others wait while the chief prints, and their watchdogs with them.
     const double patience = std::min(kOutputPatienceSeconds, arguments->place.stall_timeout / 2);
     invocation.streams->limit_waiting(
         std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(patience)));
-    strategy::Session session(invocation.argc, invocation.argv,
-                              {.quiet = arguments->output.quiet, .stall_timeout = arguments->place.stall_timeout});
-    const strategy::DelayedTermination late(session);
+    job::Session session(invocation.argc, invocation.argv,
+                         {.quiet = arguments->output.quiet, .stall_timeout = arguments->place.stall_timeout});
+    const job::DelayedTermination late(session);
     status = session.guard([&] { return train(session, *arguments, options); });
   });
 }

@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "allreduce/routes/nccl.h"
-#include "device/cpu.h"
-#include "device/gpu.h"
-#include "model/cudnn_version.h"
+#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/base/host.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/model/cuda/cudnn_version.h"
 
 namespace lockstep::apps {
 
@@ -57,8 +57,8 @@ Json program_versions() {
   return {{"version", LOCKSTEP_VERSION},
           {"compiler", LOCKSTEP_COMPILER},
           {"build", LOCKSTEP_BUILD},
-          {"processor", device::cpu_name()},
-          {"cores", device::available_cores()},
+          {"processor", cpu_name()},
+          {"cores", available_cores()},
           {"mpi", library(fmt::format("MPI {}.{}", MPI_VERSION, MPI_SUBVERSION), mpi_library())},
           {"onednn", library(fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH),
                              onednn_loaded())},

@@ -8,11 +8,12 @@
 #include <thread>
 #include <vector>
 
-#include "allreduce/routes/recursive_doubling.h"
-#include "allreduce/routes/ring.h"
-#include "allreduce/routes/ring_reduction.h"
-#include "device/buffer.h"
-#include "device/error.h"
+#include "lockstep/allreduce/algorithm/recursive_doubling.h"
+#include "lockstep/allreduce/algorithm/ring.h"
+#include "lockstep/allreduce/algorithm/ring_reduction.h"
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/buffer.h"
 
 namespace lockstep::allreduce {
 namespace {

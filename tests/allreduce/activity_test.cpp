@@ -1,4 +1,4 @@
-#include "allreduce/activity.h"
+#include "lockstep/allreduce/activity.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

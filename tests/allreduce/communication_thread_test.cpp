@@ -1,4 +1,4 @@
-#include "allreduce/communication_thread.h"
+#include "lockstep/allreduce/communication_thread.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,11 @@
-#include "allreduce/device_groups.h"
+#include "lockstep/allreduce/groups.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "allreduce/groups.h"
-#include "allreduce/routes/nccl.h"
-#include "device/error.h"
-#include "device/gpu.h"
+#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/gpu.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::allreduce {

@@ -1,5 +1,5 @@
 // The arithmetic that the CPU and the GPU share, against that of the CPU's loops.
-#include "allreduce/element.h"
+#include "lockstep/allreduce/element.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include "allreduce/reduce.h"
+#include "lockstep/allreduce/reduction.h"
 
 namespace lockstep::allreduce {
 namespace {
@@ -26,21 +26,21 @@ std::vector<Half> all_halves() {
 template <typename Half>
 std::vector<float> widened(const std::vector<Half>& halves) {
   std::vector<float> wide(halves.size());
-  device::widen(std::span<const Half>(halves), wide);
+  widen(std::span<const Half>(halves), wide);
   return wide;
 }
 
 template <typename Half>
 std::vector<Half> narrowed(const std::vector<float>& values) {
   std::vector<Half> halves(values.size());
-  device::narrow(values, std::span(halves));
+  narrow(values, std::span(halves));
   return halves;
 }
 
 template <typename Half>
 class HalfElement : public ::testing::Test {};
 
-using Halves = ::testing::Types<device::Float16, device::BFloat16>;
+using Halves = ::testing::Types<Float16, BFloat16>;
 TYPED_TEST_SUITE(HalfElement, Halves);
 
 TYPED_TEST(HalfElement, LoadsEveryValueExactly) {
@@ -90,12 +90,12 @@ struct MakeValue<double> {
   static double of(int i) { return std::sin(i) * std::pow(10.0, i % 7); }
 };
 template <>
-struct MakeValue<device::Float16> {
-  static device::Float16 of(int i) { return narrowed<device::Float16>({MakeValue<float>::of(i) / 1024}).front(); }
+struct MakeValue<Float16> {
+  static Float16 of(int i) { return narrowed<Float16>({MakeValue<float>::of(i) / 1024}).front(); }
 };
 template <>
-struct MakeValue<device::BFloat16> {
-  static device::BFloat16 of(int i) { return narrowed<device::BFloat16>({MakeValue<float>::of(i)}).front(); }
+struct MakeValue<BFloat16> {
+  static BFloat16 of(int i) { return narrowed<BFloat16>({MakeValue<float>::of(i)}).front(); }
 };
 
 template <typename Op, typename T>
@@ -127,12 +127,8 @@ void expect_bits_of_the_loops(ElementType type) {
 
 TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat32) { expect_bits_of_the_loops<float>(ElementType::float32); }
 TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat64) { expect_bits_of_the_loops<double>(ElementType::float64); }
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat16) {
-  expect_bits_of_the_loops<device::Float16>(ElementType::float16);
-}
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForBFloat16) {
-  expect_bits_of_the_loops<device::BFloat16>(ElementType::bfloat16);
-}
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat16) { expect_bits_of_the_loops<Float16>(ElementType::float16); }
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForBFloat16) { expect_bits_of_the_loops<BFloat16>(ElementType::bfloat16); }
 TEST(ReduceElement, GivesTheBitsOfTheLoopsForInt32) { expect_bits_of_the_loops<std::int32_t>(ElementType::int32); }
 TEST(ReduceElement, GivesTheBitsOfTheLoopsForInt64) { expect_bits_of_the_loops<std::int64_t>(ElementType::int64); }
 

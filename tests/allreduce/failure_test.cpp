@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 #include "tests/allreduce/group_kinds.h"
 
 namespace lockstep::allreduce {

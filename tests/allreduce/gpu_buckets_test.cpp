@@ -11,10 +11,10 @@
 #include <optional>
 #include <thread>
 
-#include "allreduce/device_groups.h"
-#include "allreduce/gradient_buckets.h"
-#include "allreduce/routes/nccl.h"
-#include "allreduce/routes/staged.h"
+#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/algorithm/staged.h"
+#include "lockstep/allreduce/gradient_buckets.h"
+#include "lockstep/allreduce/groups.h"
 #include "tests/allreduce/overlapping_group.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/ranks.h"
@@ -34,7 +34,7 @@ struct GpuKind {
 
   std::vector<Communicator> make() const {
     if (!is_over_a_wire) return make_device_group(gpus, route);
-    std::vector<std::shared_ptr<Communicator::Impl>> hosts;
+    std::vector<std::shared_ptr<GroupMember>> hosts;
     for (const Communicator& host : make_overlapping_group(kMembers)) hosts.push_back(host.impl());
     std::vector<Communicator> group;
     for (const auto& member : make_staged(hosts, gpus, {.segment_bytes = 4096})) group.emplace_back(member);

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "allreduce/device_groups.h"
+#include "lockstep/allreduce/groups.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/ranks.h"
 

@@ -1,5 +1,5 @@
 // The work on a real GPU; skipped where there is none.
-#include "allreduce/cuda/gpu_work.h"
+#include "lockstep/allreduce/cuda/gpu_work.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "device/gpu.h"
+#include "lockstep/device/gpu.h"
 
 namespace lockstep::allreduce {
 namespace {

@@ -1,4 +1,4 @@
-#include "allreduce/gradient_buckets.h"
+#include "lockstep/allreduce/gradient_buckets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 #include "tests/allreduce/overlapping_group.h"
 #include "tests/support/ranks.h"
 

@@ -1,9 +1,9 @@
-#include "allreduce/groups.h"
+#include "lockstep/allreduce/groups.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::allreduce {

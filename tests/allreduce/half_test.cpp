@@ -15,16 +15,16 @@ class Half : public ::testing::TestWithParam<GroupKind> {};
 
 template <typename T>
 std::vector<T> narrowed(const std::vector<float>& values) {
-  std::vector<T> narrow(values.size());
-  device::narrow(values, std::span(narrow));
-  return narrow;
+  std::vector<T> result(values.size());
+  narrow(values, std::span(result));
+  return result;
 }
 
 template <typename T>
 std::vector<float> widened(const std::vector<T>& values) {
-  std::vector<float> wide(values.size());
-  device::widen(std::span<const T>(values), wide);
-  return wide;
+  std::vector<float> result(values.size());
+  widen(std::span<const T>(values), result);
+  return result;
 }
 
 // Integers up to 256 are exact in both types.
@@ -49,8 +49,8 @@ void expect_exact_sums(const GroupKind& kind) {
   });
 }
 
-TEST_P(Half, SumsFloat16) { expect_exact_sums<device::Float16>(GetParam()); }
-TEST_P(Half, SumsBFloat16) { expect_exact_sums<device::BFloat16>(GetParam()); }
+TEST_P(Half, SumsFloat16) { expect_exact_sums<Float16>(GetParam()); }
+TEST_P(Half, SumsBFloat16) { expect_exact_sums<BFloat16>(GetParam()); }
 
 template <typename T>
 void expect_rounded(const GroupKind& kind, float precision) {
@@ -74,8 +74,8 @@ void expect_rounded(const GroupKind& kind, float precision) {
   });
 }
 
-TEST_P(Half, Float16LosesThirteenBits) { expect_rounded<device::Float16>(GetParam(), 0x1p-11F); }
-TEST_P(Half, BFloat16LosesSixteenBits) { expect_rounded<device::BFloat16>(GetParam(), 0x1p-8F); }
+TEST_P(Half, Float16LosesThirteenBits) { expect_rounded<Float16>(GetParam(), 0x1p-11F); }
+TEST_P(Half, BFloat16LosesSixteenBits) { expect_rounded<BFloat16>(GetParam(), 0x1p-8F); }
 
 INSTANTIATE_TEST_SUITE_P(Groups, Half, ::testing::ValuesIn(group_kinds()), name_of_kind);
 

@@ -1,9 +1,9 @@
-#include "allreduce/layout.h"
+#include "lockstep/allreduce/layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 #include "tests/allreduce/group_kinds.h"
 
 namespace lockstep::allreduce {

@@ -1,4 +1,4 @@
-#include "allreduce/routes/meeting.h"
+#include "lockstep/allreduce/transport/barrier.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "allreduce/routes/meeting_of_threads.h"
-#include "device/buffer.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/buffer.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::allreduce {

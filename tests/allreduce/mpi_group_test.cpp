@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <span>
 
-#include "allreduce/selection.h"
-#include "device/error.h"
+#include "lockstep/allreduce/selection.h"
+#include "lockstep/base/error.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::allreduce {

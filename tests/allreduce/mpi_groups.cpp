@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include "allreduce/routes/hierarchical.h"
-#include "allreduce/routes/nccl.h"
-#include "allreduce/routes/ring.h"
+#include "lockstep/allreduce/algorithm/hierarchical.h"
+#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/algorithm/ring.h"
 #include "tests/allreduce/group_kinds.h"
 #include "tests/allreduce/on_gpus.h"
 

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <vector>
 
-#include "allreduce/cuda/gpu_work.h"
-#include "allreduce/groups.h"
-#include "allreduce/routes/nccl.h"
-#include "device/gpu.h"
+#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/cuda/gpu_work.h"
+#include "lockstep/allreduce/groups.h"
+#include "lockstep/device/gpu.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::allreduce {
@@ -71,8 +71,8 @@ TEST_F(NcclOnAGpu, ReducesEveryType) {
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
     group.all_reduce(buffer.as<float>(), op).wait();
     group.all_reduce(buffer.as<double>(), op).wait();
-    group.all_reduce(buffer.as<device::Float16>(), op).wait();
-    group.all_reduce(buffer.as<device::BFloat16>(), op).wait();
+    group.all_reduce(buffer.as<Float16>(), op).wait();
+    group.all_reduce(buffer.as<BFloat16>(), op).wait();
     group.all_reduce(buffer.as<std::int32_t>(), op).wait();
     group.all_reduce(buffer.as<std::int64_t>(), op).wait();
   }
@@ -100,7 +100,7 @@ TEST_F(NcclOnAGpu, BuffersMayOutliveTheGroup) {
 }
 
 TEST_F(NcclOnAGpu, RefusesASecondMember) {
-  std::vector<std::shared_ptr<Communicator::Impl>> hosts;
+  std::vector<std::shared_ptr<GroupMember>> hosts;
   for (const Communicator& member : make_in_process_group(2)) hosts.push_back(member.impl());
   EXPECT_THAT(error_of([&] {
                 make_nccl(hosts, {kGpu, kGpu}, MPI_COMM_NULL);

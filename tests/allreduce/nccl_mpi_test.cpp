@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "allreduce/device_groups.h"
-#include "allreduce/mpi_ranks.h"
-#include "allreduce/routes/job_texts.h"
-#include "device/cpu.h"
-#include "device/error.h"
+#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/transport/job_texts.h"
+#include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/pretend_nccl.h"
 #include "tests/support/ranks.h"
@@ -36,7 +36,7 @@ TEST(NcclBetweenRanks, RefusesTwoRanksOnOneGpu) {
       fmt::format("[devices] needed a GPU for each rank: let --devices auto choose, give each rank its own with "
                   "--devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; rank 0 (gpu:0) and rank 1 "
                   "(gpu:0) on {} both have GPU-00000000-0000-0000-0000-000000000000",
-                  device::host_name()));
+                  host_name()));
 }
 
 TEST(NcclBetweenRanks, SaysOnAllRanksThatOneLacksTheLibrary) {
@@ -45,7 +45,7 @@ TEST(NcclBetweenRanks, SaysOnAllRanksThatOneLacksTheLibrary) {
   if (world_rank() == last) pretend::lose_library();
   for (const Route route : {Route::nccl, Route::hierarchical})
     EXPECT_EQ(error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route); }),
-              fmt::format("[nccl] needed NCCL on {}; [NCCL] needed a library; it is lost", device::host_name()));
+              fmt::format("[nccl] needed NCCL on {}; [NCCL] needed a library; it is lost", host_name()));
   pretend::mend();
 }
 
@@ -75,7 +75,7 @@ TEST(NcclBetweenRanks, NamesTheRankWithoutItsGpuOnAllRanks) {
   EXPECT_EQ(
       error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, gpu), Route::nccl); }),
       fmt::format("[devices] needed the devices of rank {} on {}; [devices] needed gpu:99; this process sees 8 GPUs",
-                  last, device::host_name()));
+                  last, host_name()));
 }
 
 TEST(NcclBetweenRanks, OfTheCpuIsAGroupOfTheCpu) {

@@ -5,11 +5,10 @@
 #include <chrono>
 #include <thread>
 
-#include "allreduce/device_groups.h"
-#include "allreduce/groups.h"
-#include "allreduce/routes/nccl.h"
-#include "device/cpu.h"
-#include "device/error.h"
+#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/groups.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/pretend_nccl.h"
 #include "tests/support/ranks.h"
@@ -26,7 +25,7 @@ class NcclGroup : public ::testing::Test {
   ~NcclGroup() override { pretend::mend(); }
 };
 
-std::string place_of(int member) { return fmt::format("member {0} (gpu:{0} of {1})", member, device::host_name()); }
+std::string place_of(int member) { return fmt::format("member {0} (gpu:{0} of {1})", member, host_name()); }
 
 const std::string kAdvice = "; NCCL_DEBUG=WARN in the environment makes it tell more";
 
@@ -163,26 +162,26 @@ TEST_F(NcclGroup, IsNotWhatReplicasOfOneGpuGet) {
 
 TEST_F(NcclGroup, RefusesTwoMembersOnOneGpu) {
   const std::vector<device::Device> twice(2, pretend::gpus(1).front());
-  std::vector<std::shared_ptr<Communicator::Impl>> hosts;
+  std::vector<std::shared_ptr<GroupMember>> hosts;
   for (const Communicator& member : make_in_process_group(2)) hosts.push_back(member.impl());
   EXPECT_EQ(error_of([&] { make_nccl(hosts, twice, MPI_COMM_NULL); }),
             fmt::format("[nccl] needed 2 members to join on member 0 (gpu:0 of {}); NCCL answered \"invalid usage\" (a "
                         "pretended one){}",
-                        device::host_name(), kAdvice));
+                        host_name(), kAdvice));
 }
 
 TEST_F(NcclGroup, NamesAMemberThatWaitsInVainForOthers) {
   const std::vector<Communicator> all = make_in_process_group(3);
   EXPECT_EQ(error_of([&] { make_nccl({all[1].impl()}, pretend::gpus(1), MPI_COMM_NULL, {.join_limit = 20ms}); }),
             fmt::format("[nccl] needed 3 members to join within 0.02 s; member 1 on {} (gpu:0) still waits for others",
-                        device::host_name()));
+                        host_name()));
 }
 
 TEST_F(NcclGroup, SaysThatTheLibraryIsMissing) {
   pretend::lose_library();
   EXPECT_EQ(nccl_loaded_version(), "absent");
   EXPECT_EQ(error_of([] { make_device_group(pretend::gpus(2)); }),
-            fmt::format("[nccl] needed NCCL on {}; [NCCL] needed a library; it is lost", device::host_name()));
+            fmt::format("[nccl] needed NCCL on {}; [NCCL] needed a library; it is lost", host_name()));
   pretend::mend();
   EXPECT_EQ(nccl_loaded_version(), nccl_built_version());
 }

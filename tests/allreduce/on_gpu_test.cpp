@@ -7,10 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "allreduce/device_groups.h"
-#include "allreduce/gradient_buckets.h"
-#include "device/gpu.h"
-#include "device/host_view.h"
+#include "lockstep/allreduce/gradient_buckets.h"
+#include "lockstep/allreduce/groups.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/host_view.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::allreduce {

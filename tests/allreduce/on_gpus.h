@@ -6,16 +6,16 @@
 #include <utility>
 #include <vector>
 
-#include "allreduce/communicator_impl.h"
-#include "allreduce/cuda/gpu_work.h"
-#include "allreduce/device_groups.h"
-#include "device/gpu.h"
+#include "lockstep/allreduce/cuda/gpu_work.h"
+#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/groups.h"
+#include "lockstep/device/gpu.h"
 
 namespace lockstep::allreduce {
 
-class OnGpu final : public Communicator::Impl {
+class OnGpu final : public GroupMember {
  public:
-  OnGpu(std::shared_ptr<Communicator::Impl> inner, device::Device gpu) : inner_(std::move(inner)), stream_(gpu) {}
+  OnGpu(std::shared_ptr<GroupMember> inner, device::Device gpu) : inner_(std::move(inner)), stream_(gpu) {}
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
@@ -23,13 +23,13 @@ class OnGpu final : public Communicator::Impl {
   bool overlaps() const override { return inner_->overlaps(); }
   double seconds_waited() const override { return inner_->seconds_waited(); }
 
-  std::unique_ptr<Request::Impl> all_reduce(const Values& values, ReduceOp op) override {
+  std::unique_ptr<PendingOperation> all_reduce(const Values& values, ReduceOp op) override {
     return on_copy(values, [&](const Values& copy) { return inner_->all_reduce(copy, op); });
   }
-  std::unique_ptr<Request::Impl> reduce_scatter(const Values& values, ReduceOp op) override {
+  std::unique_ptr<PendingOperation> reduce_scatter(const Values& values, ReduceOp op) override {
     return on_copy(values, [&](const Values& copy) { return inner_->reduce_scatter(copy, op); });
   }
-  std::unique_ptr<Request::Impl> gather_slices(const Values& values) override {
+  std::unique_ptr<PendingOperation> gather_slices(const Values& values) override {
     return on_copy(values, [&](const Values& copy) { return inner_->gather_slices(copy); });
   }
   void broadcast(std::span<std::byte> values, int root) override {
@@ -47,7 +47,7 @@ class OnGpu final : public Communicator::Impl {
 
  private:
   template <typename Operation>
-  std::unique_ptr<Request::Impl> on_copy(const Values& values, Operation operation) {
+  std::unique_ptr<PendingOperation> on_copy(const Values& values, Operation operation) {
     const std::span<std::byte> bytes(values.data, bytes_of(values));
     const device::Buffer copy = copied(bytes);
     const auto request = operation({static_cast<std::byte*>(copy.data()), values.count, values.type});
@@ -68,7 +68,7 @@ class OnGpu final : public Communicator::Impl {
     stream_.synchronize();
   }
 
-  std::shared_ptr<Communicator::Impl> inner_;
+  std::shared_ptr<GroupMember> inner_;
   device::Stream stream_;
 };
 

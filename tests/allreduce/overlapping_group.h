@@ -6,28 +6,30 @@
 #include <utility>
 #include <vector>
 
-#include "allreduce/communicator_impl.h"
-#include "allreduce/routes/in_process.h"
-#include "allreduce/routes/one_member.h"
+#include "lockstep/allreduce/algorithm/in_process.h"
+#include "lockstep/allreduce/algorithm/one_member.h"
+#include "lockstep/allreduce/group_member.h"
 
 namespace lockstep::allreduce {
 
-class Overlapping final : public Communicator::Impl {
+class Overlapping final : public GroupMember {
  public:
-  explicit Overlapping(std::shared_ptr<Communicator::Impl> inner) : inner_(std::move(inner)) {}
+  explicit Overlapping(std::shared_ptr<GroupMember> inner) : inner_(std::move(inner)) {}
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   std::string route() const override { return "a wire"; }
   bool overlaps() const override { return true; }
   double seconds_waited() const override { return inner_->seconds_waited(); }
-  std::unique_ptr<Request::Impl> all_reduce(const Values& values, ReduceOp op) override {
+  std::unique_ptr<PendingOperation> all_reduce(const Values& values, ReduceOp op) override {
     return inner_->all_reduce(values, op);
   }
-  std::unique_ptr<Request::Impl> reduce_scatter(const Values& values, ReduceOp op) override {
+  std::unique_ptr<PendingOperation> reduce_scatter(const Values& values, ReduceOp op) override {
     return inner_->reduce_scatter(values, op);
   }
-  std::unique_ptr<Request::Impl> gather_slices(const Values& values) override { return inner_->gather_slices(values); }
+  std::unique_ptr<PendingOperation> gather_slices(const Values& values) override {
+    return inner_->gather_slices(values);
+  }
   void broadcast(std::span<std::byte> values, int root) override { inner_->broadcast(values, root); }
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
     return inner_->all_gather(mine);
@@ -38,7 +40,7 @@ class Overlapping final : public Communicator::Impl {
   void throw_if_failed() override { inner_->throw_if_failed(); }
 
  private:
-  std::shared_ptr<Communicator::Impl> inner_;
+  std::shared_ptr<GroupMember> inner_;
 };
 
 inline std::vector<Communicator> make_overlapping_group(int members) {

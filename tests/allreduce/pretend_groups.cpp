@@ -1,8 +1,8 @@
 // Groups on pretended GPUs, for whose members all memory is on these.
 #include <fmt/format.h>
 
-#include "allreduce/device_groups.h"
-#include "allreduce/routes/nccl.h"
+#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/groups.h"
 #include "tests/allreduce/group_kinds.h"
 #include "tests/support/pretend_gpu.h"
 

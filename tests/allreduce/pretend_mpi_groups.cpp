@@ -1,10 +1,9 @@
 // Groups of ranks on pretended GPUs, one or two a rank, for whose members all memory is on these.
 #include <mpi.h>
 
-#include "allreduce/device_groups.h"
-#include "allreduce/groups.h"
-#include "allreduce/mpi_ranks.h"
-#include "allreduce/routes/nccl.h"
+#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/transport/mpi.h"
 #include "tests/allreduce/group_kinds.h"
 #include "tests/support/pretend_gpu.h"
 

@@ -1,4 +1,4 @@
-#include "allreduce/reduce.h"
+#include "lockstep/allreduce/reduction.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // The ring beside the MPI library's own reduction, and what it promises beyond it.
-#include "allreduce/routes/ring.h"
+#include "lockstep/allreduce/algorithm/ring.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::allreduce {

@@ -1,4 +1,4 @@
-#include "allreduce/routes/segment_schedule.h"
+#include "lockstep/allreduce/algorithm/ring_reduction.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::allreduce {

@@ -1,9 +1,9 @@
-#include "allreduce/straggler.h"
+#include "lockstep/allreduce/straggler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::allreduce {
 namespace {

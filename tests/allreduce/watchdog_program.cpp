@@ -16,8 +16,8 @@
 #include <string>
 #include <thread>
 
-#include "allreduce/watchdog.h"
-#include "device/error.h"
+#include "lockstep/allreduce/watchdog/watchdog.h"
+#include "lockstep/base/error.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Watchdogs with their threads: of one process, and of several ranks that are threads of this one.
-#include "allreduce/watchdog.h"
+#include "lockstep/allreduce/watchdog/watchdog.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,9 +17,9 @@
 #include <thread>
 #include <vector>
 
-#include "allreduce/watch/center.h"
-#include "allreduce/watch/member.h"
-#include "device/error.h"
+#include "lockstep/allreduce/watchdog/coordinator.h"
+#include "lockstep/allreduce/watchdog/member.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::allreduce {
 namespace {

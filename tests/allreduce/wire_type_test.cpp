@@ -1,4 +1,4 @@
-#include "allreduce/wire_type.h"
+#include "lockstep/allreduce/reduction.h"
 
 #include <gtest/gtest.h>
 

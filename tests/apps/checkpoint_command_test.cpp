@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
 
 namespace fs = std::filesystem;
-using strategy::checkpoint_error;
+using checkpoint::checkpoint_error;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::StartsWith;
@@ -20,11 +20,11 @@ using ::testing::StartsWith;
 class CheckpointCommand : public ::testing::Test {
  protected:
   CheckpointCommand() {
-    strategy::SmallReplica replica(1);
-    strategy::TrainingState state = strategy::at_step(10);
+    checkpoint::SmallReplica replica(1);
+    checkpoint::TrainingState state = checkpoint::at_step(10);
     state.metrics["loss"] = 0.25;
     for (state.step = 10; state.step <= 20; state.step += 10)
-      strategy::CheckpointDirectory({directory()}, strategy::alone()).save(replica.arrays(), state);
+      checkpoint::CheckpointDirectory({directory()}, checkpoint::alone()).save(replica.arrays(), state);
   }
 
   fs::path directory() const { return scratch_.path() / "run"; }
@@ -41,12 +41,12 @@ class CheckpointCommand : public ::testing::Test {
     return out_.str();
   }
 
-  strategy::ScratchDirectory scratch_;
+  checkpoint::ScratchDirectory scratch_;
   std::ostringstream out_;
 };
 
 TEST_F(CheckpointCommand, InspectListsADirectory) {
-  fs::remove(directory() / "step-00000010" / strategy::kStateFile);
+  fs::remove(directory() / "step-00000010" / checkpoint::kStateFile);
   const std::string out = run({"inspect", directory().string()});
   EXPECT_THAT(out, HasSubstr("checkpoint             step   epoch          bytes  state\n"));
   EXPECT_THAT(out,
@@ -55,9 +55,9 @@ TEST_F(CheckpointCommand, InspectListsADirectory) {
 }
 
 TEST_F(CheckpointCommand, TellsAndAvoidsWhatIsNotHealthy) {
-  strategy::Manifest manifest = strategy::read_manifest(newest());
+  checkpoint::Manifest manifest = checkpoint::read_manifest(newest());
   manifest.healthy = false;
-  strategy::write_manifest(newest(), manifest);
+  checkpoint::write_manifest(newest(), manifest);
   EXPECT_THAT(run({"inspect", directory().string()}), HasSubstr("  complete, not healthy\n"));
   EXPECT_THAT(run({"inspect", directory().string(), "--json"}), HasSubstr(R"("healthy":false)"));
   const fs::path output = scratch_.path() / "model.safetensors";
@@ -99,13 +99,13 @@ TEST_F(CheckpointCommand, InspectShowsOneAsJson) {
 TEST_F(CheckpointCommand, VerifyReadsEverything) {
   EXPECT_EQ(run({"verify", directory().string()}),
             fmt::format("{}: sound\n{}: sound\n", newest().string(), (directory() / "step-00000010").string()));
-  strategy::flip_bit(newest() / strategy::kModelFile, fs::file_size(newest() / strategy::kModelFile) - 1);
+  checkpoint::flip_bit(newest() / checkpoint::kModelFile, fs::file_size(newest() / checkpoint::kModelFile) - 1);
   EXPECT_EQ(checkpoint_error([&] {
               run({"verify", directory().string()});
             }),
             fmt::format("[{}] needed sound checkpoints; 1 of 2 are damaged", directory().string()));
   EXPECT_THAT(out_.str(), StartsWith(fmt::format("{}: [{}] needed checksum ", newest().string(),
-                                                 (newest() / strategy::kModelFile).string())));
+                                                 (newest() / checkpoint::kModelFile).string())));
   EXPECT_EQ(run({"verify", (directory() / "step-00000010").string(), "--json"}),
             fmt::format("{{\"path\":\"{}\",\"sound\":true}}\n", (directory() / "step-00000010").string()));
   EXPECT_THAT(checkpoint_error([&] { run({"verify", newest().string(), "--json"}); }), HasSubstr("1 of 1 are damaged"));
@@ -115,22 +115,23 @@ TEST_F(CheckpointCommand, VerifyReadsEverything) {
 TEST_F(CheckpointCommand, ExportWritesTheModelOfTheNewest) {
   const fs::path file = scratch_.path() / "model.safetensors";
   const std::string out = run({"export", directory().string(), "--output", file.string()});
-  EXPECT_EQ(strategy::contents_of(file), strategy::contents_of(newest() / strategy::kModelFile));
+  EXPECT_EQ(checkpoint::contents_of(file), checkpoint::contents_of(newest() / checkpoint::kModelFile));
   EXPECT_EQ(out, fmt::format("{}: {} bytes from {}\n", file.string(), fs::file_size(file), newest().string()));
 }
 
 TEST_F(CheckpointCommand, ExportRefusesADamagedOne) {
   const fs::path file = scratch_.path() / "model.safetensors";
-  strategy::flip_bit(newest() / strategy::kModelFile, 100);
+  checkpoint::flip_bit(newest() / checkpoint::kModelFile, 100);
   EXPECT_THAT(checkpoint_error([&] {
                 run({"export", directory().string(), "--output", file.string()});
               }),
               HasSubstr("needed checksum"));
   EXPECT_FALSE(fs::exists(file));
-  fs::remove(newest() / strategy::kManifestName);
+  fs::remove(newest() / checkpoint::kManifestName);
   run({"export", directory().string(), "--output", file.string()});
-  EXPECT_EQ(strategy::contents_of(file), strategy::contents_of(directory() / "step-00000010" / strategy::kModelFile));
-  fs::remove(directory() / "step-00000010" / strategy::kManifestName);
+  EXPECT_EQ(checkpoint::contents_of(file),
+            checkpoint::contents_of(directory() / "step-00000010" / checkpoint::kModelFile));
+  fs::remove(directory() / "step-00000010" / checkpoint::kManifestName);
   EXPECT_THAT(checkpoint_error([&] {
                 run({"export", directory().string(), "--output", file.string()});
               }),

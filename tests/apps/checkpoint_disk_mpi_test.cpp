@@ -9,13 +9,13 @@
 #include <thread>
 
 #include "tests/apps/program.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
 
 namespace fs = std::filesystem;
-using strategy::ScratchDirectory;
+using checkpoint::ScratchDirectory;
 using ::testing::HasSubstr;
 
 class TrainingOnADisk : public ::testing::Test {
@@ -68,7 +68,7 @@ TEST_F(TrainingOnADisk, WhoseRankIsKilledWhileItSavesKeepsTheEarlierCheckpoint) 
     EXPECT_NE(result.status, 0);
     EXPECT_THAT(result.errors, HasSubstr("[watchdog] needed every rank to stay; rank " + std::to_string(killed)));
     EXPECT_TRUE(verifies());
-    EXPECT_EQ(strategy::list_checkpoints(run_path()).front().step, 8);
+    EXPECT_EQ(checkpoint::list_checkpoints(run_path()).front().step, 8);
   }
   EXPECT_EQ(run(mpirun(2, train("--steps 16 --resume require", "model.safetensors", {}))).status, 0);
 }
@@ -92,7 +92,7 @@ TEST_F(TrainingOnADisk, ThatIsFullForAWhileGoesOn) {
   ASSERT_TRUE(process.wait_for(R"("event":"checkpoint")"));
   std::ofstream(full).put('x');
   // A boundary at which nothing can be saved.
-  const auto newest = [&] { return strategy::list_checkpoints(run_path()).front().step; };
+  const auto newest = [&] { return checkpoint::list_checkpoints(run_path()).front().step; };
   std::int64_t before = newest();
   for (int same = 0; same < 20; ++same) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -111,13 +111,13 @@ TEST_F(TrainingOnADisk, ThatIsFullForAWhileGoesOn) {
 TEST_F(TrainingOnADisk, ThatIsFullAtTheLastSaveEndsWithThatError) {
   const fs::path full = scratch_.path() / "full";
   ASSERT_EQ(run(train("--steps 8", run_path(), {"FULL=" + full.string()})).status, 0);
-  const std::string earlier = strategy::contents_of(run_path() / "step-00000008" / "MANIFEST.json");
+  const std::string earlier = checkpoint::contents_of(run_path() / "step-00000008" / "MANIFEST.json");
   // Full of the model alone: the small file that is tried at the start has room.
   std::ofstream(full).put('x');
   const Result result = run(train("--steps 16", "model.safetensors", {"FULL=" + full.string()}));
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.errors, HasSubstr("No space left on device"));
-  EXPECT_EQ(strategy::contents_of(run_path() / "step-00000008" / "MANIFEST.json"), earlier);
+  EXPECT_EQ(checkpoint::contents_of(run_path() / "step-00000008" / "MANIFEST.json"), earlier);
   EXPECT_TRUE(verifies());
 }
 

@@ -6,9 +6,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "data/dataset.h"
-#include "data/record/record_index.h"
-#include "data/source/dataset_json.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/data/record/record_index.h"
+#include "lockstep/data/source/dataset_json.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <string>
 
-#include "strategy/checkpoint_directory.h"
+#include "lockstep/checkpoint/directory.h"
 #include "tests/apps/program.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
@@ -25,7 +25,7 @@ class Diverged : public ::testing::TestWithParam<std::string> {
         "train --log-format json --data-threads 1 --optimizer sgd --save-every 5 --keep 3 --checkpoint-dir " +
         directory() + " " + GetParam() + " " + options);
   }
-  strategy::ScratchDirectory scratch_;
+  checkpoint::ScratchDirectory scratch_;
 };
 
 TEST_P(Diverged, KeepsWhatWasSavedBeforeAndIsContinuedWithABetterRate) {
@@ -51,7 +51,7 @@ TEST_P(Diverged, WithTargetsThatAreTooLargeSavesNothing) {
   EXPECT_EQ(result.status, 6);
   EXPECT_THAT(result.errors, HasSubstr("got 20 skipped steps at the end"));
   EXPECT_EQ(result.event("epoch")["loss"], nullptr);
-  for (const strategy::CheckpointInfo& info : strategy::list_checkpoints(directory())) EXPECT_FALSE(info.healthy);
+  for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(directory())) EXPECT_FALSE(info.healthy);
 }
 
 INSTANTIATE_TEST_SUITE_P(On, Diverged, ::testing::Values("", "--devices cpu:0,cpu:0"),

@@ -9,7 +9,7 @@
 #include <csignal>
 
 #include "tests/apps/doctor_program.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
@@ -80,7 +80,7 @@ TEST(MpirunDoctorFault, RanksThatDoNotSeeEachOthersMemory) {
 }
 
 TEST(MpirunDoctorFault, ARankThatIsKilled) {
-  const strategy::ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   const FolderWatch watch(scratch.path());
   Process process(mpirun(2, "doctor --seconds 30 --json --checkpoint-dir " + scratch.path().string()));
   ASSERT_TRUE(watch.sees_a_file());

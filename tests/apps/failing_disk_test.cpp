@@ -10,12 +10,12 @@
 
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
 
-using strategy::ScratchDirectory;
+using checkpoint::ScratchDirectory;
 using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
@@ -75,7 +75,7 @@ TEST_F(FullDisk, OfPredictionsIsAnError) {
 TEST_F(FullDisk, OfShardsAndTheirIndexIsAnError) {
   std::string table = "a,b,label\n";
   for (int row = 0; row < 20000; ++row) table += fmt::format("{},{},{}\n", row, row * 2, row % 3);
-  strategy::overwrite(at("t.csv"), table);
+  checkpoint::overwrite(at("t.csv"), table);
   const std::string convert = "$L data convert csv --input " + at("t.csv") + " --output ";
   const Result converted = with_disk(convert + disk() + "/shards");
   EXPECT_EQ(converted.status, 3) << converted.errors;

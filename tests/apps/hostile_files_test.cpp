@@ -7,18 +7,18 @@
 #include <cerrno>
 #include <cstring>
 
-#include "data/record/compression.h"
-#include "strategy/checkpoint.h"
-#include "strategy/manifest.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/manifest.h"
+#include "lockstep/data/record/compression.h"
 #include "tests/apps/program.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
 
 namespace fs = std::filesystem;
-using strategy::contents_of;
-using strategy::overwrite;
+using checkpoint::contents_of;
+using checkpoint::overwrite;
 using ::testing::HasSubstr;
 
 const std::string kTraining = "train --model mlp:8 --data synthetic:4x4x1:4:64 --global-batch 16 --data-threads 1 ";
@@ -38,7 +38,7 @@ class HostileFiles : public ::testing::Test {
     return run({"sh", "-c", fmt::format("ulimit -v {}; exec {} {}", kilobytes, LOCKSTEP_PROGRAM, arguments)});
   }
 
-  strategy::ScratchDirectory scratch_;
+  checkpoint::ScratchDirectory scratch_;
 };
 
 // ---- 9: special files and links as outputs
@@ -148,15 +148,16 @@ class Bombs : public HostileFiles {
 
   /// A checkpoint whose file `name` has other bytes, and whose sums hold.
   std::string checkpoint_with(const char* name, const std::string& bytes) {
-    strategy::SmallReplica replica(1);
-    strategy::CheckpointDirectory({path("made")}, strategy::alone()).save(replica.arrays(), strategy::at_step(10));
+    checkpoint::SmallReplica replica(1);
+    checkpoint::CheckpointDirectory({path("made")}, checkpoint::alone())
+        .save(replica.arrays(), checkpoint::at_step(10));
     const fs::path step = path("made/step-00000010");
     overwrite(step / name, bytes);
-    if (name == std::string(strategy::kManifestName)) return step.string();
-    strategy::Manifest manifest = strategy::read_manifest(step);
-    for (strategy::FileDigest& file : manifest.files)
-      if (file.name == name) file = strategy::digest_file(step / name);
-    strategy::write_manifest(step, manifest);
+    if (name == std::string(checkpoint::kManifestName)) return step.string();
+    checkpoint::Manifest manifest = checkpoint::read_manifest(step);
+    for (checkpoint::FileDigest& file : manifest.files)
+      if (file.name == name) file = checkpoint::digest_file(step / name);
+    checkpoint::write_manifest(step, manifest);
     return step.string();
   }
 };
@@ -191,14 +192,14 @@ TEST_F(Bombs, NestedStateAndManifest) {
       R"({{"step":1,"epoch":0,"seed":1,"global_batch":1,"precision":"float32","loss_scale":1,"metrics":{{}},)"
       R"("configuration":{}}})",
       nested());
-  const std::string with_state = checkpoint_with(strategy::kStateFile, state);
+  const std::string with_state = checkpoint_with(checkpoint::kStateFile, state);
   for (const std::string command : {"checkpoint inspect ", "checkpoint inspect --json "}) {
     const Result result = run_limited(command + with_state);
     EXPECT_EQ(result.status, 3) << command << result.errors;
     EXPECT_THAT(result.errors, HasSubstr("more than 64 levels of arrays and objects"));
   }
   const Result result =
-      run_limited("checkpoint verify " + checkpoint_with(strategy::kManifestName, "{\"files\":" + nested() + "}"));
+      run_limited("checkpoint verify " + checkpoint_with(checkpoint::kManifestName, "{\"files\":" + nested() + "}"));
   EXPECT_EQ(result.status, 3) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("more than 64 levels of arrays and objects"));
 }

@@ -12,12 +12,12 @@
 
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
 
-using strategy::ScratchDirectory;
+using checkpoint::ScratchDirectory;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 

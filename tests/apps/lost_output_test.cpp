@@ -7,7 +7,7 @@
 
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
@@ -29,8 +29,8 @@ void expect_lost(const Result& result, const std::string& got) {
 class LostOutput : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    scratch_ = std::make_unique<strategy::ScratchDirectory>();
-    strategy::overwrite(scratch_->path() / "t.csv", "a,b,label\n1,2,0\n3,4,1\n5,6,2\n");
+    scratch_ = std::make_unique<checkpoint::ScratchDirectory>();
+    checkpoint::overwrite(scratch_->path() / "t.csv", "a,b,label\n1,2,0\n3,4,1\n5,6,2\n");
     ASSERT_EQ(run_lockstep(kTrain + "--steps 3 --checkpoint-dir " + at("run")).status, 0);
     ASSERT_EQ(run_lockstep("data convert csv --input " + at("t.csv") + " --output " + at("shards")).status, 0);
   }
@@ -45,7 +45,7 @@ class LostOutput : public ::testing::Test {
     EXPECT_TRUE(std::filesystem::exists(at(name) + "/step-00000080/MANIFEST.json"));
   }
 
-  static inline std::unique_ptr<strategy::ScratchDirectory> scratch_;
+  static inline std::unique_ptr<checkpoint::ScratchDirectory> scratch_;
 };
 
 TEST_F(LostOutput, OfAnyCommandIsStatusThree) {
@@ -99,7 +99,7 @@ TEST_F(LostOutput, DoesNotEndATraining) {
 TEST_F(LostOutput, ToAReaderThatLeavesDoesNotEndATraining) {
   const Result result =
       shell("{ $L " + training("pipe") + " --log-every 1; echo $? > " + at("status") + "; } | head -n 1");
-  EXPECT_EQ(strategy::contents_of(at("status")), "3\n");
+  EXPECT_EQ(checkpoint::contents_of(at("status")), "3\n");
   EXPECT_EQ(std::ranges::count(result.output, '\n'), 1);
   expect_lost(result, "got Broken pipe");
   expect_trained("pipe");
@@ -119,10 +119,10 @@ TEST_F(LostOutput, ToAReaderThatDoesNotReadDoesNotEndATraining) {
 TEST_F(LostOutput, ToClosedDescriptorsGoesNowhereElse) {
   EXPECT_EQ(shell("$L " + training("closed") + " --log-every 1 <&- >&- 2>&-").status, 3);
   expect_trained("closed");
-  EXPECT_THAT(strategy::contents_of(at("closed") + "/.lock"), ::testing::MatchesRegex("process [0-9]+ on [^\n]*\n?"));
+  EXPECT_THAT(checkpoint::contents_of(at("closed") + "/.lock"), ::testing::MatchesRegex("process [0-9]+ on [^\n]*\n?"));
   for (const auto& entry : std::filesystem::recursive_directory_iterator(at("closed")))
     if (entry.is_regular_file()) {
-      EXPECT_THAT(strategy::contents_of(entry.path()), Not(HasSubstr("lockstep: "))) << entry.path();
+      EXPECT_THAT(checkpoint::contents_of(entry.path()), Not(HasSubstr("lockstep: "))) << entry.path();
     }
   EXPECT_EQ(run_lockstep("checkpoint verify " + at("closed")).status, 0);
   EXPECT_EQ(shell("$L " + training("quiet") + " --quiet <&- >&- 2>&-").status, 0);

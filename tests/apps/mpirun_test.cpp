@@ -9,12 +9,12 @@
 #include <filesystem>
 
 #include "tests/apps/program.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
 
-using strategy::ScratchDirectory;
+using checkpoint::ScratchDirectory;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -82,7 +82,7 @@ TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
 
   const auto predictions = [&](const std::vector<std::string>& command, const std::string& output) {
     EXPECT_EQ(run(command).status, 0);
-    return strategy::read_small_file(output);
+    return checkpoint::read_small_file(output);
   };
   const std::string predict =
       "predict --data synthetic:8x8x1:4:77 --global-batch 10 --checkpoint " + run_directory + " --output ";
@@ -188,7 +188,7 @@ class MpirunOutput : public ::testing::Test {
   /// What was saved is sound, and no text that was meant for a stream went into a file.
   void expect_sound() const {
     EXPECT_EQ(run_lockstep("checkpoint verify " + run_path()).status, 0);
-    EXPECT_THAT(strategy::contents_of(run_path() + "/.lock"), ::testing::MatchesRegex("process [0-9]+ on [^\n]*\n?"));
+    EXPECT_THAT(checkpoint::contents_of(run_path() + "/.lock"), ::testing::MatchesRegex("process [0-9]+ on [^\n]*\n?"));
   }
 
  private:
@@ -211,7 +211,7 @@ TEST_F(MpirunOutput, WhoseReaderLeavesKeepsTheCheckpoints) {
   const Result result = train("--epochs 100000 | grep -m 1 'epoch 3 '");
   EXPECT_THAT(result.output, HasSubstr("epoch 3 "));
   expect_sound();
-  EXPECT_GE(strategy::list_checkpoints(run_path()).front().step, 80);
+  EXPECT_GE(checkpoint::list_checkpoints(run_path()).front().step, 80);
 }
 
 // Open MPI's own files are above the limit too; it does without them. What the ranks share must be below it.
@@ -247,7 +247,7 @@ TEST_P(MpirunSignal, ToOneRankLeadsAllToOneCheckpoint) {
   const Result result = process.finish();
   EXPECT_EQ(result.status, 128 + GetParam()) << result.errors;
   EXPECT_EQ(result.event("checkpoint")["step"], result.event("end")["steps"]);
-  const auto checkpoints = strategy::list_checkpoints(directory.path() / "run");
+  const auto checkpoints = checkpoint::list_checkpoints(directory.path() / "run");
   ASSERT_EQ(checkpoints.size(), 1U);
   EXPECT_TRUE(checkpoints[0].complete());
 }

@@ -15,7 +15,7 @@ float to_float(T value) {
     return static_cast<float>(value);
   } else {
     float wide = 0;
-    device::widen(std::span<const T>(&value, 1), std::span(&wide, 1));
+    widen(std::span<const T>(&value, 1), std::span(&wide, 1));
     return wide;
   }
 }
@@ -25,9 +25,9 @@ T from_float(float value) {
   if constexpr (std::is_arithmetic_v<T>) {
     return static_cast<T>(value);
   } else {
-    T narrow;
-    device::narrow(std::span<const float>(&value, 1), std::span(&narrow, 1));
-    return narrow;
+    T result;
+    narrow(std::span<const float>(&value, 1), std::span(&result, 1));
+    return result;
   }
 }
 
@@ -45,7 +45,7 @@ std::vector<T> sum_over(int replicas, const ReductionPattern<T>& pattern) {
 
 template <typename T>
 class ReductionPatternOf : public ::testing::Test {};
-using Types = ::testing::Types<float, double, device::Float16, device::BFloat16, std::int32_t, std::int64_t>;
+using Types = ::testing::Types<float, double, Float16, BFloat16, std::int32_t, std::int64_t>;
 TYPED_TEST_SUITE(ReductionPatternOf, Types);
 
 TYPED_TEST(ReductionPatternOf, KnowsItsSum) {

@@ -5,10 +5,10 @@
 
 #include <fstream>
 
-#include "data/record/example.h"
-#include "data/record/tfrecord_writer.h"
+#include "lockstep/data/record/example.h"
+#include "lockstep/data/record/tfrecord.h"
 #include "tests/apps/program.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
@@ -56,7 +56,7 @@ class ShardedData : public ::testing::Test {
                        scratch_.path().string(), more);
   }
 
-  strategy::ScratchDirectory scratch_;
+  checkpoint::ScratchDirectory scratch_;
 };
 
 TEST_F(ShardedData, OfAnySizesAreReadEvenlyAndEachRecordOnce) {

@@ -5,16 +5,16 @@
 #include <cmath>
 #include <fstream>
 
-#include "device/cpu.h"
-#include "device/gpu.h"
+#include "lockstep/base/host.h"
+#include "lockstep/device/gpu.h"
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
 
-using strategy::ScratchDirectory;
+using checkpoint::ScratchDirectory;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
@@ -133,7 +133,7 @@ TEST(TrainCommand, ListsItsDevices) {
   ASSERT_EQ(devices.size(), 2U) << result.errors;
   EXPECT_EQ(devices[1]["replica"], 1);
   EXPECT_EQ(devices[1]["rank"], 0);
-  EXPECT_EQ(devices[1]["host"], device::host_name());
+  EXPECT_EQ(devices[1]["host"], host_name());
   EXPECT_EQ(devices[1]["device"], "cpu:0");
   EXPECT_GE(devices[1]["cores"], 1);
   EXPECT_FALSE(devices[1].contains("gpu"));
@@ -150,7 +150,7 @@ TEST(TrainCommand, SaysWhyThereIsNoGpu) {
 }
 
 TEST(TrainCommand, WarnsOfFewerCoresThanDataThreads) {
-  const int threads = device::available_cores() + 1;
+  const int threads = available_cores() + 1;
   const Result result = run_lockstep(fmt::format("{} --steps 1 --data-threads {}", kTrain, threads));
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr(fmt::format("of the host's cores, fewer than --data-threads {}: ", threads)));

@@ -7,7 +7,7 @@
 
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
@@ -29,7 +29,7 @@ class Version1 : public ::testing::Test {
   std::string data() const { return " --data " + at("shards") + "/*.tfrecord --input-shape 4x4x1 "; }
 
  private:
-  const strategy::ScratchDirectory scratch_;
+  const checkpoint::ScratchDirectory scratch_;
 };
 
 TEST_F(Version1, RecordsAndTheirIndexesAreRead) {
@@ -46,8 +46,8 @@ TEST_F(Version1, CheckpointsPredictTheSame) {
   const Result result =
       run_lockstep("predict --checkpoint " + at("run/step-00000007") + data() + "--output " + at("p.csv"));
   ASSERT_EQ(result.status, 0) << result.errors;
-  const auto expected = numbers_of(strategy::contents_of(at("predictions.csv")));
-  const auto given = numbers_of(strategy::contents_of(at("p.csv")));
+  const auto expected = numbers_of(checkpoint::contents_of(at("predictions.csv")));
+  const auto given = numbers_of(checkpoint::contents_of(at("p.csv")));
   ASSERT_EQ(given.size(), 24U);
   for (std::size_t i = 0; i < given.size(); ++i)
     EXPECT_THAT(given[i], ::testing::Pointwise(::testing::DoubleNear(1e-5), expected[i])) << "record " << i;

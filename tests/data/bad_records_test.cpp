@@ -1,4 +1,4 @@
-#include "data/pipeline/bad_records.h"
+#include "lockstep/data/pipeline/bad_records.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <memory>
 #include <set>
 
-#include "data/image/mixup.h"
+#include "lockstep/data/pipeline/mixup.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 

@@ -1,4 +1,4 @@
-#include "data/order/batch_plan.h"
+#include "lockstep/data/order/batch_plan.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "data/order/batch_split.h"
+#include "lockstep/data/order/batch_split.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include <limits>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::data {
 namespace {

@@ -9,9 +9,9 @@
 #include <memory>
 #include <thread>
 
-#include "data/dataset.h"
-#include "data/source/cached_source.h"
-#include "data/source/file_store.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/source/cached_source.h"
+#include "lockstep/data/source/record_store.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 
@@ -34,7 +34,7 @@ std::vector<Batch> batches_of(const Dataset& dataset, int epoch_count, bool pixe
     EXPECT_EQ(parts[0].features.empty(), pixels);
     if (pixels) {
       parts[0].features.resize(parts[0].pixels.size());
-      device::pixels_to_features(parts[0].pixels, parts[0].normalization, parts[0].features);
+      pixels_to_features(parts[0].pixels, parts[0].normalization, parts[0].features);
     }
     batches.push_back(parts[0]);
   }
@@ -116,7 +116,7 @@ TEST_P(Cache, IsSharedByStreamsAndThreads) {
   for (int i = 0; i < 3; ++i) readers.emplace_back([&] { expect_same(batches_of(dataset, 2), expected); });
 }
 
-constexpr device::ChannelNormalization kOneChannel{.channels = 1, .mean = {0.25f}, .deviation = {0.5f}};
+constexpr ChannelNormalization kOneChannel{.channels = 1, .mean = {0.25f}, .deviation = {0.5f}};
 
 Dataset images() {
   std::vector<std::uint8_t> pixels(5 * 5 * 5);

@@ -1,11 +1,11 @@
 // Packed files that hold far more than they show.
-#include "data/record/compression.h"
+#include "lockstep/data/record/compression.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "data/record/record_file.h"
-#include "data/source/idx_source.h"
+#include "lockstep/data/record/record_file.h"
+#include "lockstep/data/source/idx_source.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

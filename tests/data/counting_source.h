@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
-#include "data/sample.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/sample.h"
 
 namespace lockstep::data {
 

@@ -1,4 +1,4 @@
-#include "data/record/crc32c.h"
+#include "lockstep/data/record/record_frame.h"
 
 #include <gtest/gtest.h>
 

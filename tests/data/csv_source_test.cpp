@@ -1,4 +1,4 @@
-#include "data/source/csv_source.h"
+#include "lockstep/data/source/csv_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "data/record/record_frame.h"
-#include "data/record/record_index.h"
-#include "data/source/tfrecord_source.h"
+#include "lockstep/data/record/record_frame.h"
+#include "lockstep/data/record/record_index.h"
+#include "lockstep/data/source/tfrecord_source.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

@@ -1,4 +1,4 @@
-#include "data/order/epoch_order.h"
+#include "lockstep/data/order/epoch_order.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <set>
 #include <vector>
 
-#include "device/error.h"
-#include "device/random.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/random.h"
 #include "tests/data/chi_square.h"
 
 namespace lockstep::data {

@@ -1,4 +1,4 @@
-#include "data/record/example.h"
+#include "lockstep/data/record/example.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

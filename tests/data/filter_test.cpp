@@ -4,7 +4,7 @@
 #include <atomic>
 #include <memory>
 
-#include "data/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 

@@ -1,9 +1,9 @@
-#include "data/source/idx_source.h"
+#include "lockstep/data/source/idx_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "data/record/compression.h"
+#include "lockstep/data/record/compression.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

@@ -1,4 +1,4 @@
-#include "data/order/interleave_order.h"
+#include "lockstep/data/order/interleave_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,9 +6,9 @@
 #include <memory>
 #include <thread>
 
-#include "data/record/recent_files.h"
-#include "data/record/record_frame.h"
-#include "data/source/tfrecord_source.h"
+#include "lockstep/data/record/record_file.h"
+#include "lockstep/data/record/record_frame.h"
+#include "lockstep/data/source/tfrecord_source.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

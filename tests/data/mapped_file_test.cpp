@@ -1,4 +1,4 @@
-#include "data/record/mapped_file.h"
+#include "lockstep/data/record/mapped_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "data/record/record_index.h"
-#include "data/source/tfrecord_source.h"
+#include "lockstep/data/record/record_index.h"
+#include "lockstep/data/source/tfrecord_source.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

@@ -4,8 +4,9 @@
 
 #include <map>
 
-#include "data/dataset.h"
-#include "data/image/mixup.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/data/pipeline/mixup.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -103,7 +104,7 @@ TEST(MixupBatches, AreTheSameAsBytesAndAsFeatures) {
       ASSERT_TRUE(pixels->next(as_pixels));
       const Batch& batch = as_pixels.front();
       std::vector<float> converted(batch.pixels.size());
-      device::pixels_to_features(batch.pixels, batch.normalization, converted);
+      pixels_to_features(batch.pixels, batch.normalization, converted);
       EXPECT_EQ(converted, as_features.front().features);
       EXPECT_EQ(batch.partner_labels, as_features.front().partner_labels);
       EXPECT_EQ(batch.label_weights, as_features.front().label_weights);

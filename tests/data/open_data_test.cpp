@@ -4,10 +4,11 @@
 
 #include <cstdlib>
 
-#include "data/dataset.h"
-#include "data/source/dataset_json.h"
-#include "data/source/synthetic_source.h"
-#include "data/source/tfrecord_shards.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/synthetic_source.h"
+#include "lockstep/data/source/tfrecord_shards.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

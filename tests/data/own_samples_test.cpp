@@ -4,8 +4,8 @@
 
 #include <stdexcept>
 
-#include "data/dataset.h"
-#include "data/image/normalization.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/image/pixel_sink.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

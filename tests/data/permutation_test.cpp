@@ -1,4 +1,4 @@
-#include "data/order/permutation.h"
+#include "lockstep/data/order/epoch_order.h"
 
 #include <gtest/gtest.h>
 
@@ -8,15 +8,15 @@
 #include <numeric>
 #include <vector>
 
-#include "device/error.h"
-#include "device/random.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/random.h"
 #include "tests/data/chi_square.h"
 
 namespace lockstep::data {
 namespace {
 
 Permutation permutation_of(std::uint64_t seed, std::int64_t epoch, std::int64_t records) {
-  return Permutation(device::random_key(seed, "epoch order", static_cast<std::uint64_t>(epoch)), records);
+  return Permutation(random_key(seed, "epoch order", static_cast<std::uint64_t>(epoch)), records);
 }
 
 std::vector<std::int64_t> order_of(std::uint64_t seed, std::int64_t epoch, std::int64_t records) {

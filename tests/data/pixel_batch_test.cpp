@@ -4,13 +4,13 @@
 
 #include <memory>
 
-#include "data/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
 namespace {
 
-constexpr device::ChannelNormalization kTwoChannels{.channels = 2, .mean = {0.25f, 0.75f}, .deviation = {0.5f, 2.0f}};
+constexpr ChannelNormalization kTwoChannels{.channels = 2, .mean = {0.25f, 0.75f}, .deviation = {0.5f, 2.0f}};
 
 /// Images [1, 3, 2]; the pixels of record i are 10 i, 10 i + 1, ...
 class ImageSource final : public RecordSource {
@@ -49,9 +49,9 @@ TEST(PixelBatches, BecomeTheFeaturesOfTheOthers) {
     EXPECT_TRUE(features[step].pixels.empty());
     EXPECT_EQ(pixels[step].labels, features[step].labels);
     EXPECT_EQ(pixels[step].normalization, kTwoChannels);
-    EXPECT_EQ(features[step].normalization, device::ChannelNormalization()) << "it is done already";
+    EXPECT_EQ(features[step].normalization, ChannelNormalization()) << "it is done already";
     std::vector<float> converted(pixels[step].pixels.size());
-    device::pixels_to_features(pixels[step].pixels, pixels[step].normalization, converted);
+    pixels_to_features(pixels[step].pixels, pixels[step].normalization, converted);
     EXPECT_EQ(converted, features[step].features);
   }
 }

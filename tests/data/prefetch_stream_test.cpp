@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "data/dataset.h"
-#include "data/pipeline/prefetch_stream.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/pipeline/prefetch_stream.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 

@@ -1,8 +1,8 @@
-#include "data/record/read_window.h"
+#include "lockstep/data/record/record_file.h"
 
 #include <gtest/gtest.h>
 
-#include "data/record/record_index.h"
+#include "lockstep/data/record/record_index.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

@@ -1,4 +1,4 @@
-#include "data/record/record_index.h"
+#include "lockstep/data/record/record_index.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-#include "data/record/record_frame.h"
+#include "lockstep/data/record/record_frame.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

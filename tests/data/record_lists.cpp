@@ -14,9 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "data/record/example.h"
-#include "data/record/tfrecord_reader.h"
-#include "data/record/tfrecord_writer.h"
+#include "lockstep/data/record/example.h"
+#include "lockstep/data/record/tfrecord.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "data/order/shard_policy.h"
+#include "lockstep/data/order/batch_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/pipeline/sharding.h"
+#include "lockstep/data/pipeline/sharding.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -5,9 +5,10 @@
 #include <cstdlib>
 #include <optional>
 
-#include "data/dataset.h"
-#include "data/record/record_index.h"
-#include "data/source/tfrecord_source.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/data/record/record_index.h"
+#include "lockstep/data/source/tfrecord_source.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 

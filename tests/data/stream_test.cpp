@@ -7,8 +7,8 @@
 #include <set>
 #include <tuple>
 
-#include "data/dataset.h"
-#include "data/order/batch_split.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/order/batch_split.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 

@@ -15,12 +15,11 @@
 #include <string_view>
 #include <vector>
 
-#include "data/record/compression.h"
-#include "data/record/example.h"
-#include "data/record/tfrecord_reader.h"
-#include "data/record/tfrecord_writer.h"
-#include "data/sample.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/record/compression.h"
+#include "lockstep/data/record/example.h"
+#include "lockstep/data/record/tfrecord.h"
+#include "lockstep/data/sample.h"
 
 namespace lockstep::data {
 

@@ -1,4 +1,4 @@
-#include "data/source/synthetic_source.h"
+#include "lockstep/data/source/synthetic_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "device/pixels.h"
+#include "lockstep/base/pixels.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -85,7 +85,7 @@ TEST(SyntheticImages, ArePixelsWhereTheseAreAskedFor) {
   Sample sample{.features = {}, .label = 0, .targets = {}, .pixels = pixels};
   images.read(3, sample);
   std::vector<float> features(105);
-  device::pixels_to_features(pixels, {}, features);
+  pixels_to_features(pixels, {}, features);
   EXPECT_EQ(features, read(images, 3).features);
 }
 

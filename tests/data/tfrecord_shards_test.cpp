@@ -1,4 +1,4 @@
-#include "data/source/tfrecord_shards.h"
+#include "lockstep/data/source/tfrecord_shards.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,11 +7,12 @@
 
 #include <csignal>
 
-#include "data/dataset.h"
-#include "data/source/csv_source.h"
-#include "data/source/dataset_json.h"
-#include "data/source/synthetic_source.h"
-#include "data/source/tfrecord_source.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/synthetic_source.h"
+#include "lockstep/data/source/tfrecord_source.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

@@ -1,14 +1,14 @@
-#include "data/source/tfrecord_source.h"
+#include "lockstep/data/source/tfrecord_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "data/dataset.h"
-#include "data/record/record_frame.h"
-#include "data/record/record_index.h"
-#include "data/source/dataset_json.h"
-#include "data/source/synthetic_source.h"
-#include "data/source/tfrecord_shards.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/record/record_frame.h"
+#include "lockstep/data/record/record_index.h"
+#include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/synthetic_source.h"
+#include "lockstep/data/source/tfrecord_shards.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

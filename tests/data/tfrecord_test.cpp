@@ -6,10 +6,9 @@
 #include <csignal>
 #include <cstring>
 
-#include "data/record/record_frame.h"
-#include "data/record/record_index.h"
-#include "data/record/tfrecord_reader.h"
-#include "data/record/tfrecord_writer.h"
+#include "lockstep/data/record/record_frame.h"
+#include "lockstep/data/record/record_index.h"
+#include "lockstep/data/record/tfrecord.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <set>
 
-#include "data/dataset.h"
-#include "data/image/normalization.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/image/pixel_sink.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 
@@ -187,7 +187,7 @@ TEST(Words, TellWhatIsDone) {
 
 // Images.
 
-constexpr device::ChannelNormalization kOneChannel{.channels = 1, .mean = {0.25f}, .deviation = {0.5f}};
+constexpr ChannelNormalization kOneChannel{.channels = 1, .mean = {0.25f}, .deviation = {0.5f}};
 
 Dataset images(std::int64_t records) {
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(records) * 6 * 6);
@@ -219,7 +219,7 @@ std::vector<float> features_of(const Dataset& dataset, bool pixels) {
     std::vector<float> features = batch.features;
     if (pixels) {
       features.resize(batch.pixels.size());
-      device::pixels_to_features(batch.pixels, batch.normalization, features);
+      pixels_to_features(batch.pixels, batch.normalization, features);
     }
     all.insert(all.end(), features.begin(), features.end());
   }

@@ -1,4 +1,4 @@
-#include "data/pipeline/worker_tuner.h"
+#include "lockstep/data/pipeline/prefetch_stream.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,11 @@
-#include "device/device.h"
+#include "lockstep/device/device.h"
+#include "lockstep/device/device_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "device/error.h"
-#include "device/gpu.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/gpu.h"
 
 namespace lockstep::device {
 namespace {

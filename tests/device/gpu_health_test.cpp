@@ -1,4 +1,4 @@
-#include "device/gpu_health.h"
+#include "lockstep/device/gpu_health.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

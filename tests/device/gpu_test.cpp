@@ -1,9 +1,9 @@
-#include "device/gpu.h"
+#include "lockstep/device/gpu.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::device {
 namespace {

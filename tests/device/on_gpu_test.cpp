@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "device/error.h"
-#include "device/gpu.h"
-#include "device/host_view.h"
-#include "device/recording.h"
-#include "device/stream.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/device/recording.h"
+#include "lockstep/device/stream.h"
 
 namespace lockstep::device {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <cstdlib>
 
-#include "device/cuda/stream.h"
-#include "device/error.h"
-#include "device/gpu.h"
-#include "device/stream.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/cuda/stream.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/stream.h"
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_cuda/streams.h"
 

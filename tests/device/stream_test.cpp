@@ -1,12 +1,12 @@
-#include "device/stream.h"
+#include "lockstep/device/stream.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
 
-#include "device/error.h"
-#include "device/gpu.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/gpu.h"
 
 namespace lockstep::device {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "device/cpu.h"
+#include "lockstep/base/host.h"
 #include "tests/faults/job.h"
 
 namespace lockstep::faults {
@@ -27,7 +27,7 @@ struct Route {
 inline constexpr std::array<Route, 2> kRoutes = {Route{"shared-memory", 2}, Route{"ring", 3}};
 
 /// "rank 1, host H"
-inline std::string name_of_rank(int rank) { return fmt::format("rank {}, host {}", rank, device::host_name()); }
+inline std::string name_of_rank(int rank) { return fmt::format("rank {}, host {}", rank, host_name()); }
 
 /// The lines that are an error's. mpirun and the library print others.
 inline std::vector<std::string> error_lines(const Outcome& outcome) { return outcome.lines_with("lockstep: error: "); }

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::faults {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep.h"
+#include "lockstep/lockstep.h"
 
 namespace lockstep::faults {
 

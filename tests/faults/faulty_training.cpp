@@ -8,8 +8,9 @@
 #include <optional>
 #include <thread>
 
-#include "strategy/callbacks/stragglers.h"
-#include "strategy/delayed_termination.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/job/delayed_termination.h"
+#include "lockstep/strategy/callbacks/stragglers.h"
 #include "tests/faults/faults.h"
 #include "tests/faults/wrapped_loop.h"
 
@@ -160,12 +161,12 @@ int main(int argc, char** argv) {
   if (const int status = lockstep::faults::parse(argc, argv, arguments); status != 0) return status < 0 ? 0 : status;
   std::optional<lockstep::Session> session;
   try {
-    session.emplace(argc, argv, lockstep::strategy::SessionOptions{.stall_timeout = arguments.stall_timeout});
+    session.emplace(argc, argv, lockstep::job::SessionOptions{.stall_timeout = arguments.stall_timeout});
   } catch (const lockstep::Error& error) {
     fmt::print(stderr, "lockstep: error: {}\n", error.what());
     return lockstep::exit_status(error.category());
   }
-  const lockstep::strategy::DelayedTermination late(*session);
+  const lockstep::job::DelayedTermination late(*session);
   if (arguments.unguarded) return lockstep::faults::train(*session, arguments);
   return session->guard([&] { return lockstep::faults::train(*session, arguments); });
 }

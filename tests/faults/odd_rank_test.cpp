@@ -14,7 +14,7 @@ TEST(OneBitOfOneWeight, IsFoundAtTheNextCheckAndNamed) {
     EXPECT_THAT(expect_failure(outcome),
                 EndsWith(fmt::format("[replicas] needed the same numbers on all replicas after step 8; dense_1/kernel "
                                      "is another on replica 1 (rank 1, host {}), since a step after 4",
-                                     device::host_name())));
+                                     host_name())));
     EXPECT_EQ(outcome.status, 4);
     EXPECT_TRUE(outcome.lines_with("step 9 done").empty());
   }
@@ -29,7 +29,7 @@ void expect_straggler(const Outcome& outcome, const std::string& phase) {
   for (const std::string& line : lines)
     EXPECT_THAT(line, MatchesRegex(fmt::format(".*step [369]: rank 1 .host {}. is slow: {} [1-3][0-9][0-9] ms a step "
                                                "where the median is .* ms; the others wait .* ms a step for it",
-                                               device::host_name(), phase)));
+                                               host_name(), phase)));
 }
 
 TEST(ASlowRank, IsNamedWithWhatItIsSlowAtAndNobodyElse) {

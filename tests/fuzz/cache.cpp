@@ -1,4 +1,4 @@
-#include "data/source/file_store.h"
+#include "lockstep/data/source/record_store.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

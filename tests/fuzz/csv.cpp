@@ -1,5 +1,5 @@
-#include "data/source/csv_source.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/source/csv_source.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

@@ -1,12 +1,11 @@
-#include "data/record/example.h"
+#include "lockstep/data/record/example.h"
 
 #include <array>
 #include <string>
 #include <vector>
 
-#include "data/record/example_reader.h"
-#include "data/record/feature_view.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/record/feature_view.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

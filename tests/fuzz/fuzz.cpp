@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::fuzz {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::fuzz {
 

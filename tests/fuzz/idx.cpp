@@ -1,4 +1,4 @@
-#include "data/source/idx_source.h"
+#include "lockstep/data/source/idx_source.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

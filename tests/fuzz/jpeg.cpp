@@ -1,4 +1,4 @@
-#include "data/image/decode_jpeg.h"
+#include "lockstep/data/image/decode_jpeg.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

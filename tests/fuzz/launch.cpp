@@ -5,7 +5,7 @@
 #include "apps/lockstep/launch/frame.h"
 #include "apps/lockstep/launch/options.h"
 #include "apps/lockstep/launch/reach.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

@@ -1,4 +1,4 @@
-#include "strategy/manifest.h"
+#include "lockstep/checkpoint/manifest.h"
 
 #include <stdlib.h>
 
@@ -31,12 +31,12 @@ class Directory {
 
 void read_untrusted(Bytes bytes) {
   static const Directory directory;
-  std::ofstream(directory.path() / strategy::kManifestName, std::ios::binary)
+  std::ofstream(directory.path() / checkpoint::kManifestName, std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   tolerate(ErrorCategory::checkpoint, [] {
-    const strategy::Manifest manifest = strategy::read_manifest(directory.path());
+    const checkpoint::Manifest manifest = checkpoint::read_manifest(directory.path());
     manifest.total_bytes();
-    strategy::check_sizes(directory.path(), manifest);
+    checkpoint::check_sizes(directory.path(), manifest);
   });
 }
 

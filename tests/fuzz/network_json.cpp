@@ -1,4 +1,4 @@
-#include "model/network_json.h"
+#include "lockstep/model/network_json.h"
 
 #include "tests/fuzz/fuzz.h"
 

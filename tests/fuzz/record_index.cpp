@@ -1,8 +1,8 @@
-#include "data/record/record_index.h"
+#include "lockstep/data/record/record_index.h"
 
 #include <string>
 
-#include "data/record/crc32c.h"
+#include "lockstep/data/record/record_frame.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

@@ -1,4 +1,4 @@
-#include "strategy/safetensors.h"
+#include "lockstep/checkpoint/safetensors.h"
 
 #include "tests/fuzz/fuzz.h"
 
@@ -7,8 +7,8 @@ namespace {
 
 void read(Bytes bytes) {
   const MemoryFile memory(bytes);
-  const strategy::SafetensorsFile file(memory.path());
-  for (const strategy::SafetensorsFile::Entry& entry : file.tensors()) {
+  const checkpoint::SafetensorsFile file(memory.path());
+  for (const checkpoint::SafetensorsFile::Entry& entry : file.tensors()) {
     tolerate(ErrorCategory::checkpoint, [&] {
       std::vector<float> values(entry.bytes / sizeof(float));
       file.read_widened(entry, values);

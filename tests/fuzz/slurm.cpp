@@ -2,9 +2,8 @@
 #include <map>
 #include <string>
 
-#include "device/error.h"
-#include "strategy/slurm_list.h"
-#include "strategy/task.h"
+#include "lockstep/base/error.h"
+#include "lockstep/job/task.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {
@@ -23,14 +22,14 @@ void try_input(Action action) {
 
 void read_untrusted(Bytes bytes) {
   const std::string text(text_of(bytes));
-  try_input([&] { strategy::expand_slurm_hosts(text); });
-  try_input([&] { strategy::expand_slurm_counts(text); });
+  try_input([&] { job::expand_slurm_hosts(text); });
+  try_input([&] { job::expand_slurm_counts(text); });
   const std::map<std::string_view, std::string> variables = {{"SLURM_PROCID", "0"},
                                                              {"SLURM_STEP_NUM_TASKS", "4"},
                                                              {"SLURM_STEP_NODELIST", text},
                                                              {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}};
   try_input([&] {
-    strategy::find_task([&](const char* name) {
+    job::find_task([&](const char* name) {
       const auto found = variables.find(name);
       return found == variables.end() ? nullptr : found->second.c_str();
     });

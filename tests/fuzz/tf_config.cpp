@@ -1,9 +1,9 @@
 // TF_CONFIG, and the task that it describes.
 #include <string>
 
-#include "device/error.h"
-#include "strategy/cluster.h"
-#include "strategy/task.h"
+#include "lockstep/base/error.h"
+#include "lockstep/job/cluster.h"
+#include "lockstep/job/task.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {
@@ -11,7 +11,7 @@ namespace lockstep::fuzz {
 void read_untrusted(Bytes bytes) {
   const std::string text(text_of(bytes));
   try {
-    const auto task = strategy::find_task(
+    const auto task = job::find_task(
         [&](const char* name) { return std::string_view(name) == "TF_CONFIG" ? text.c_str() : nullptr; });
     if (task) LOCKSTEP_CHECK_OP(task->rank, <, task->ranks);
   } catch (const Error& error) {

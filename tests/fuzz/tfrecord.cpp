@@ -1,9 +1,9 @@
 #include <optional>
 
-#include "data/record/record_error.h"
-#include "data/record/record_file.h"
-#include "data/record/record_index.h"
-#include "data/record/tfrecord_reader.h"
+#include "lockstep/data/record/record_file.h"
+#include "lockstep/data/record/record_index.h"
+#include "lockstep/data/record/tfrecord.h"
+#include "lockstep/data/sample.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

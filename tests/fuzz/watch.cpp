@@ -1,7 +1,7 @@
 // Messages of the watchdog, what is read of their bodies, and the handshake before them.
-#include "allreduce/watch/message.h"
-#include "device/error.h"
-#include "device/handshake.h"
+#include "lockstep/allreduce/watchdog/message.h"
+#include "lockstep/base/error.h"
+#include "lockstep/net/handshake.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {
@@ -15,9 +15,9 @@ void read_body(std::string_view body) {
   if (const auto invitation = read_invitation(body)) LOCKSTEP_CHECK(write_invitation(*invitation) == body);
 }
 
-void shake_hands(std::string_view bytes, device::Handshake::Role role) {
-  static const device::JobSecret secret("nobody knows this secret", "fuzz");
-  device::Handshake handshake(secret, role, "watch");
+void shake_hands(std::string_view bytes, net::Handshake::Role role) {
+  static const net::JobSecret secret("nobody knows this secret", "fuzz");
+  net::Handshake handshake(secret, role, "watch");
   while (!bytes.empty() && handshake.wanted() > 0) {
     const std::string_view piece = bytes.substr(0, handshake.wanted());
     bytes.remove_prefix(piece.size());
@@ -34,8 +34,8 @@ void read_untrusted(Bytes bytes) {
   reader.add(text);
   while (const auto message = reader.next()) read_body(message->body);
   read_body(text);
-  shake_hands(text, device::Handshake::Role::initiator);
-  shake_hands(text, device::Handshake::Role::responder);
+  shake_hands(text, net::Handshake::Role::initiator);
+  shake_hands(text, net::Handshake::Role::responder);
 }
 
 }  // namespace lockstep::fuzz

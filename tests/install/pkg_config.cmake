@@ -14,13 +14,19 @@ function(flags OUT PREFIX)
 endfunction()
 
 flags(compile ${prefix} --cflags)
-run(${LAUNCHER} ${COMPILER} -std=c++20 -O2 ${compile} -c ${TESTS}/consumer/main.cpp -o ${folder}/main.o)
+run(${LAUNCHER} ${COMPILER} -std=c++20 -O2 ${compile} -I${TESTS}/consumer/own -c ${TESTS}/consumer/main.cpp -o ${folder}/main.o)
 flags(shared ${prefix} --libs)
 run(${COMPILER} ${folder}/main.o ${shared} -Wl,-rpath,${prefix}/${LIBDIR} -o ${folder}/shared)
 expect_training(${folder}/shared)
 run(${C_COMPILER} -std=c11 -Wall -Werror ${compile} ${TESTS}/consumer/main.c ${shared} -Wl,-rpath,${prefix}/${LIBDIR} -o ${folder}/of_c)
 output_of(said ${MPIEXEC} -np 2 ${folder}/of_c)
 expect_match("${said}" "Lockstep [0-9.]+, rank 1 of 2")
+
+# A program for version 1 includes our headers by their old paths.
+file(WRITE ${folder}/old.cpp "#include \"lockstep.h\"\n#include \"strategy/mirrored_strategy.h\"\nlockstep::Network network({1});\n")
+execute_process(COMMAND ${COMPILER} -std=c++20 ${compile} -fsyntax-only ${folder}/old.cpp ERROR_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
+expect_match("${said}" "strategy/mirrored_strategy.h has moved: include <lockstep/strategy/strategies.h>")
+
 flags(static ${folder} --static --libs)
 run(${COMPILER} ${folder}/main.o ${static} -o ${folder}/static)
 expect_training(${folder}/static)

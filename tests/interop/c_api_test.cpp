@@ -1,4 +1,4 @@
-#include "interop/c_api.h"
+#include "lockstep/interop/c_api.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "model/cuda/algorithm_cache.h"
+#include "lockstep/model/cuda/algorithm_cache.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "model/arena.h"
+#include "lockstep/model/plan.h"
 
 #include <gtest/gtest.h>
 

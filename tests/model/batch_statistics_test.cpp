@@ -1,4 +1,4 @@
-#include "model/batch_statistics.h"
+#include "lockstep/model/batch_statistics.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "model/compiled_model.h"
+#include "lockstep/model/compiled_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,10 +8,10 @@
 #include <numeric>
 #include <thread>
 
-#include "device/cpu.h"
-#include "device/error.h"
-#include "model/layers/layers.h"
-#include "model/zoo/zoo.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/model/layers/layers.h"
+#include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/trial.h"
@@ -35,7 +35,7 @@ class Cnn {
       : model_(std::make_shared<const Network>(zoo::cnn(kInputShape, 10)), device::Device{}, allocator_),
         features_(numbers(static_cast<std::size_t>(samples * 512), 1)),
         labels_(labels(static_cast<std::size_t>(samples), 10, 2)) {
-    device::set_thread_budget(1);
+    set_thread_budget(1);
     model_.initialize(3);
   }
 
@@ -135,7 +135,7 @@ TEST(CompiledModel, APartWithoutSamplesHasNoGradientAndStillTakesPart) {
 TEST(CompiledModel, GivesTheSameBitsTwice) {
   Cnn one;
   Cnn two;
-  device::set_thread_budget(2);
+  set_thread_budget(2);
   two.train(0, 2);  // another plan, and other content in the memory
   one.train(0, 6);
   two.train(0, 6);
@@ -179,7 +179,7 @@ TEST(CompiledModel, TakesPixelsForTheirFeatures) {
   batch.pixels = pixels;
   batch.normalization = {.channels = 2, .mean = {0.5f, 0.25f}, .deviation = {0.25f, 0.5f}};
   std::vector<float> features(pixels.size());
-  device::pixels_to_features(pixels, batch.normalization, features);
+  pixels_to_features(pixels, batch.normalization, features);
   const std::vector<float> expected = copy_of(cnn.model().predict_batch(3, features));
   EXPECT_THAT(cnn.model().predict_batch(batch), ElementsAreArray(expected));
 }
@@ -250,7 +250,7 @@ TEST(CompiledModel, ReplicasInThreadsDoNotDisturbEachOther) {
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < kReplicas; ++r)
     threads.emplace_back([&, r] {
-      device::set_thread_budget(1);
+      set_thread_budget(1);
       Cnn replica;
       for (int step = 0; step < 3; ++step) replica.train(0, 6);
       gradients[r] = copy_of(replica.model().gradients());

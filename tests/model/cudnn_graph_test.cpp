@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "model/cuda/summing_convolution.h"
-#include "model/layers/window.h"
+#include "lockstep/model/cuda/summing_convolution.h"
+#include "lockstep/model/layers/window.h"
 
 namespace lockstep::model::cuda {
 namespace {

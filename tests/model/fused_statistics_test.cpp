@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "device/recording.h"
-#include "model/layers/layers.h"
-#include "model/zoo/zoo.h"
+#include "lockstep/device/recording.h"
+#include "lockstep/model/layers/layers.h"
+#include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/sides.h"
 #include "tests/support/pretend_cuda/cudnn_graph.h"
 #include "tests/support/pretend_cuda/machine.h"

@@ -1,9 +1,9 @@
 // A GPU computes what the CPU does, layer by layer, up to rounding. Runs on gpu:0, pretended or not.
 #include <gtest/gtest.h>
 
-#include "device/gpu.h"
-#include "model/layers/layers.h"
-#include "model/zoo/zoo.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/model/layers/layers.h"
+#include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/sides.h"
 
 namespace lockstep::model {
@@ -289,7 +289,7 @@ TEST_P(GpuInput, OfPixelsIsThatOfTheirFeatures) {
   for (const std::int64_t samples : {1, 3, 12}) {
     const BatchView pixels = images(samples, 3);
     std::vector<float> features(pixels.pixels.size());
-    device::pixels_to_features(pixels.pixels, pixels.normalization, features);
+    pixels_to_features(pixels.pixels, pixels.normalization, features);
     const BatchView converted{.samples = samples, .features = features, .targets = pixels.targets};
     EXPECT_EQ(train(gpu, pixels), train(gpu, converted)) << samples;
     const auto predicted = gpu.model().predict_batch(pixels);

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "device/error.h"
-#include "device/gpu.h"
-#include "model/zoo/zoo.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/sides.h"
 #include "tests/support/device_error.h"
 #include "tests/support/pretend_cuda/machine.h"

@@ -2,8 +2,8 @@
 // that meet.
 #include <gtest/gtest.h>
 
-#include "model/layers/layers.h"
-#include "model/zoo/zoo.h"
+#include "lockstep/model/layers/layers.h"
+#include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
 

@@ -1,9 +1,9 @@
-#include "model/graph.h"
+#include "lockstep/model/graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/layers/layers.h"
+#include "lockstep/model/layers/layers.h"
 
 namespace lockstep::model {
 namespace {

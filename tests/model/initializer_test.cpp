@@ -1,4 +1,4 @@
-#include "model/initializer.h"
+#include "lockstep/model/initializer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 #include "tests/model/support/error_of.h"
 
 namespace lockstep::model {

@@ -1,4 +1,4 @@
-#include "model/loss.h"
+#include "lockstep/model/loss.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "model/metric.h"
+#include "lockstep/model/metric.h"
 
 #include <gtest/gtest.h>
 

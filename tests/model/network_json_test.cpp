@@ -1,4 +1,4 @@
-#include "model/network_json.h"
+#include "lockstep/model/network_json.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

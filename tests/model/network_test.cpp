@@ -1,9 +1,9 @@
-#include "model/network.h"
+#include "lockstep/model/network.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/layers/layers.h"
+#include "lockstep/model/layers/layers.h"
 #include "tests/model/support/error_of.h"
 
 namespace lockstep::model {

@@ -1,4 +1,4 @@
-#include "model/optimizer.h"
+#include "lockstep/model/optimizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/reference_file.h"

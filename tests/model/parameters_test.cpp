@@ -1,4 +1,4 @@
-#include "model/parameters.h"
+#include "lockstep/model/parameters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "model/precision.h"
+#include "lockstep/model/precision.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "model/backend.h"
-#include "model/layers/layers.h"
-#include "model/zoo/zoo.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/model/layers/layers.h"
+#include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/trial.h"
@@ -157,7 +157,7 @@ TEST(Bfloat16Weights, FollowTheParameters) {
   Trial trial(zoo::mlp({4}, 3), 2, 1, Precision::bfloat16);
   std::ranges::fill(trial.model().parameters(), 1.0f / 3);
   trial.model().parameters_changed();
-  const auto weights = trial.model().weights().as<device::BFloat16>();
+  const auto weights = trial.model().weights().as<BFloat16>();
   EXPECT_EQ(weights.front().bits, 0x3eab) << "1/3, rounded to 8 bits";
 }
 

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "device/cpu.h"
-#include "device/gpu.h"
-#include "device/host_view.h"
-#include "model/backend.h"
-#include "model/compiled_model.h"
-#include "model/zoo/zoo.h"
+#include "lockstep/base/host.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/reference_devices.h"
 #include "tests/model/support/reference_file.h"
 
@@ -49,7 +49,7 @@ class Replay {
                {.deterministic = true}),
         kept_(model_.backend().allocator().allocate(model_.buffers().size_bytes())),
         summable_(model_.backend().allocator().allocate(SummableMetrics::kSize * sizeof(float))) {
-    device::set_thread_budget(1);
+    set_thread_budget(1);
     model_.initialize(1);
     device::HostView parameters = view(model_.parameters());
     for (const ParameterInfo& entry : model_.parameter_table().entries()) {

@@ -1,4 +1,4 @@
-#include "model/schedule.h"
+#include "lockstep/model/schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // A gradient or a loss that is not finite leaves a model as it was, with every optimizer and on every device.
-#include "model/updater.h"
+#include "lockstep/model/updater.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "device/gpu.h"
-#include "device/host_view.h"
-#include "model/backend.h"
-#include "model/metric.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/model/metric.h"
 #include "tests/model/support/reference_devices.h"
 
 namespace lockstep::model {

@@ -1,4 +1,4 @@
-#include "strategy/bucket_tuner.h"
+#include "lockstep/strategy/bucket_tuner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "model/backend.h"
-#include "strategy/callbacks/json_events.h"
-#include "strategy/callbacks/progress.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/strategy/callbacks/json_events.h"
+#include "lockstep/strategy/callbacks/progress.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/callbacks/captured_file.h"
-#include "tests/strategy/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
@@ -79,7 +79,7 @@ TrainerOptions slow() {
   return {.loss = model::MeanSquaredError{}, .optimizer = model::Sgd{.momentum = 0.9F}, .schedule = {.peak = 1e-20F}};
 }
 
-FitOptions saving_to(const ScratchDirectory& directory, std::int64_t save_every, int keep) {
+FitOptions saving_to(const checkpoint::ScratchDirectory& directory, std::int64_t save_every, int keep) {
   FitOptions fit{.epochs = 1};
   fit.checkpoint.directory = directory.path();
   fit.checkpoint.save_every = save_every;
@@ -87,15 +87,15 @@ FitOptions saving_to(const ScratchDirectory& directory, std::int64_t save_every,
   return fit;
 }
 
-std::vector<std::int64_t> steps_of(const ScratchDirectory& directory, bool healthy = true) {
+std::vector<std::int64_t> steps_of(const checkpoint::ScratchDirectory& directory, bool healthy = true) {
   std::vector<std::int64_t> steps;
-  for (const CheckpointInfo& info : list_checkpoints(directory.path()))
+  for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(directory.path()))
     if (info.complete() && info.healthy == healthy) steps.push_back(info.step);
   return steps;
 }
 
-std::string path_of(const ScratchDirectory& directory, std::int64_t step) {
-  return (directory.path() / checkpoint_name(step)).string();
+std::string path_of(const checkpoint::ScratchDirectory& directory, std::int64_t step) {
+  return (directory.path() / checkpoint::checkpoint_name(step)).string();
 }
 
 /// What a training of `replicas` says on standard error, and the Error (diverged) that it ends with.
@@ -146,7 +146,7 @@ TEST(Divergence, SkipsAStepWithAFiniteLossAndAnInfiniteGradient) {
 
 TEST(Divergence, SavesAfterTheNextGoodStepWhatWasDueInASkippedOne) {
   for (const int replicas : {1, 2}) {
-    const ScratchDirectory directory;
+    const checkpoint::ScratchDirectory directory;
     const auto damage = [](std::int64_t step, std::int64_t) {
       return step == 4 || step == 6 || step == 7 ? Damage::gradient : Damage::none;
     };
@@ -158,7 +158,7 @@ TEST(Divergence, SavesAfterTheNextGoodStepWhatWasDueInASkippedOne) {
 TEST(Divergence, KeepsTheHealthyCheckpointsAndNamesTheNewest) {
   for (const int replicas : {1, 2}) {
     for (const Damage kind : {Damage::gradient, Damage::loss}) {
-      const ScratchDirectory directory;
+      const checkpoint::ScratchDirectory directory;
       const auto after_5 = [kind](std::int64_t step, std::int64_t) { return step > 5 ? kind : Damage::none; };
       const Ended ended = end_of(replicas, spoilt(120, after_5), saving_to(directory, 1, 2));
       const std::string reason = kind == Damage::gradient ? "non-finite gradient"
@@ -185,7 +185,7 @@ TEST(Divergence, KeepsTheHealthyCheckpointsAndNamesTheNewest) {
 }
 
 TEST(Divergence, MarksWhatIsSavedAtTheEndAmongSkippedSteps) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   const auto after_8 = [](std::int64_t step, std::int64_t) { return step > 8 ? Damage::loss : Damage::none; };
   const Ended ended = end_of(1, spoilt(10, after_8), saving_to(directory, 4, 1));
   EXPECT_EQ(ended.error, "none") << "its only epoch had good steps";
@@ -210,7 +210,7 @@ TEST(Divergence, MarksWhatIsSavedAtTheEndAmongSkippedSteps) {
 }
 
 TEST(Divergence, LeavesOnASignalWithTheHealthyCheckpoints) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   const auto after_4 = [](std::int64_t step, std::int64_t) { return step > 4 ? Damage::gradient : Damage::none; };
   FitOptions fit = saving_to(directory, 2, 1);
   fit.callbacks = {std::make_shared<RaiseAfter>(7)};
@@ -245,7 +245,7 @@ TEST(Divergence, InAnEpochWithoutAGoodStepIsReportedAsNull) {
 }
 
 TEST(Divergence, OfParametersIsNeverSaved) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   TrainerOptions options = slow();
   options.schedule.peak = 3e38F;
   const Ended ended = end_of(2, sound(10), saving_to(directory, 1, 3), options);
@@ -256,7 +256,7 @@ TEST(Divergence, OfParametersIsNeverSaved) {
 }
 
 TEST(Divergence, IsNotWhatALossScaleThatIsStillTooLargeMeans) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   TrainerOptions options = slow();
   // The gradient of about 56 fits after some halvings; after one it does not yet.
   options.loss_scaling = LossScaling{.kind = LossScaling::Kind::dynamic, .scale = std::ldexp(1.0F, 127)};
@@ -278,17 +278,17 @@ TEST(Divergence, IsNotWhatALossScaleThatIsStillTooLargeMeans) {
 
 class Retention : public ::testing::Test {
  protected:
-  CheckpointDirectory directory(int keep) const { return {{scratch_.path(), keep}, alone()}; }
+  checkpoint::CheckpointDirectory directory(int keep) const { return {{scratch_.path(), keep}, checkpoint::alone()}; }
   /// Saves steps with their marks, pruning after each.
-  void save(CheckpointDirectory& checkpoints, std::int64_t step, bool healthy = true) {
-    checkpoints.save(replica_.arrays(), at_step(step), {.healthy = healthy});
+  void save(checkpoint::CheckpointDirectory& checkpoints, std::int64_t step, bool healthy = true) {
+    checkpoints.save(replica_.arrays(), checkpoint::at_step(step), {.healthy = healthy});
   }
-  ScratchDirectory scratch_;
-  SmallReplica replica_;
+  checkpoint::ScratchDirectory scratch_;
+  checkpoint::SmallReplica replica_;
 };
 
 TEST_F(Retention, CountsHealthyCheckpoints) {
-  CheckpointDirectory checkpoints = directory(2);
+  checkpoint::CheckpointDirectory checkpoints = directory(2);
   for (std::int64_t step = 1; step <= 3; ++step) save(checkpoints, step);
   EXPECT_THAT(steps_of(scratch_), ElementsAre(3, 2));
   for (std::int64_t step = 4; step <= 9; ++step) save(checkpoints, step, false);
@@ -300,16 +300,16 @@ TEST_F(Retention, CountsHealthyCheckpoints) {
 }
 
 TEST_F(Retention, IsLeftToTheCallerWhereItAsks) {
-  CheckpointDirectory checkpoints = directory(1);
+  checkpoint::CheckpointDirectory checkpoints = directory(1);
   save(checkpoints, 1);
-  checkpoints.save(replica_.arrays(), at_step(2), {.prune = false});
+  checkpoints.save(replica_.arrays(), checkpoint::at_step(2), {.prune = false});
   EXPECT_THAT(steps_of(scratch_), ElementsAre(2, 1));
   checkpoints.prune();
   EXPECT_THAT(steps_of(scratch_), ElementsAre(2));
 }
 
 TEST_F(Retention, RestoresTheNewestHealthyCheckpoint) {
-  CheckpointDirectory checkpoints = directory(3);
+  checkpoint::CheckpointDirectory checkpoints = directory(3);
   save(checkpoints, 1);
   save(checkpoints, 2);
   save(checkpoints, 3, false);
@@ -317,20 +317,20 @@ TEST_F(Retention, RestoresTheNewestHealthyCheckpoint) {
   EXPECT_THAT(checkpoints.skipped(), ElementsAre(fmt::format("[{}] expected a healthy checkpoint; got one of skipped "
                                                              "steps",
                                                              path_of(scratch_, 3))));
-  checkpoints.mark_unhealthy(scratch_.path() / checkpoint_name(2));
+  checkpoints.mark_unhealthy(scratch_.path() / checkpoint::checkpoint_name(2));
   EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 1);
-  flip_bit(scratch_.path() / checkpoint_name(1) / kModelFile, 400);
+  checkpoint::flip_bit(scratch_.path() / checkpoint::checkpoint_name(1) / checkpoint::kModelFile, 400);
   EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 3) << "better than none";
 }
 
 TEST_F(Retention, TakesAManifestWithoutTheMarkForHealthy) {
-  CheckpointDirectory checkpoints = directory(3);
+  checkpoint::CheckpointDirectory checkpoints = directory(3);
   save(checkpoints, 1);
-  const auto path = scratch_.path() / checkpoint_name(1) / kManifestName;
-  nlohmann::json manifest = nlohmann::json::parse(contents_of(path));
+  const auto path = scratch_.path() / checkpoint::checkpoint_name(1) / checkpoint::kManifestName;
+  nlohmann::json manifest = nlohmann::json::parse(checkpoint::contents_of(path));
   EXPECT_EQ(manifest.at("healthy"), true);
   manifest.erase("healthy");  // as version 0.1 writes it
-  overwrite(path, manifest.dump());
+  checkpoint::overwrite(path, manifest.dump());
   save(checkpoints, 2, false);
   EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 1);
 }
@@ -338,19 +338,19 @@ TEST_F(Retention, TakesAManifestWithoutTheMarkForHealthy) {
 // Of files that were edited: their manifest is right.
 TEST(Resumed, RefusesNumbersThatNoTrainingWrites) {
   const auto error = [](const std::string& name, const nlohmann::json& value) {
-    const ScratchDirectory directory;
+    const checkpoint::ScratchDirectory directory;
     FitOptions fit = saving_to(directory, 0, 3);
     TrainerOptions options = slow();
     options.loss_scaling = kDynamicLossScaling;
     fit.steps = 2;
     train(1, flat_network(), sound(6), options, fit);
-    const auto checkpoint = directory.path() / checkpoint_name(2);
-    nlohmann::json state = nlohmann::json::parse(contents_of(checkpoint / kStateFile));
+    const auto checkpoint = directory.path() / checkpoint::checkpoint_name(2);
+    nlohmann::json state = nlohmann::json::parse(checkpoint::contents_of(checkpoint / checkpoint::kStateFile));
     (name == "loss_scale" ? state[name] : state["metrics"][name]) = value;
-    overwrite(checkpoint / kStateFile, state.dump());
-    Manifest manifest = read_manifest(checkpoint);
-    for (FileDigest& file : manifest.files) file = digest_file(checkpoint / file.name);
-    write_manifest(checkpoint, manifest);
+    checkpoint::overwrite(checkpoint / checkpoint::kStateFile, state.dump());
+    checkpoint::Manifest manifest = checkpoint::read_manifest(checkpoint);
+    for (checkpoint::FileDigest& file : manifest.files) file = checkpoint::digest_file(checkpoint / file.name);
+    checkpoint::write_manifest(checkpoint, manifest);
     fit.steps = 0;
     return error_of([&] { train(1, flat_network(), sound(6), options, fit); });
   };

@@ -164,7 +164,7 @@ TEST(Equivalence, AnotherSeedGivesAnotherResult) {
 
 TEST(Equivalence, ReducesEachBucketOncePerStepWhateverTheMicroBatches) {
   for (const int accumulate : {1, 4}) {
-    Session session(0, nullptr, {.quiet = true});
+    job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, 2);
     // Small buckets, so that there are several.
     LocalReplicas replicas(

@@ -2,14 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "allreduce/device_groups.h"
-#include "device/cpu.h"
-#include "device/error.h"
-#include "device/gpu.h"
-#include "strategy/device_share.h"
-#include "strategy/make_strategy.h"
-#include "tests/strategy/mpi_session.h"
+#include "lockstep/allreduce/groups.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/job/device_share.h"
+#include "lockstep/strategy/strategies.h"
 #include "tests/strategy/training.h"
+#include "tests/support/mpi_session.h"
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/ranks.h"
@@ -22,8 +22,8 @@ using allreduce::Route;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-int ranks() { return mpi_session().size(); }
-int rank() { return mpi_session().rank(); }
+int ranks() { return job::mpi_session().size(); }
+int rank() { return job::mpi_session().rank(); }
 
 void expect_sum_of_replicas(Strategy& strategy) {
   const int replicas = strategy.num_replicas_in_sync();
@@ -38,9 +38,9 @@ void expect_sum_of_replicas(Strategy& strategy) {
 
 TEST(GpusOfRanks, AreOneEachByLocalRank) {
   const pretend::Machine machine({.gpus = ranks()});
-  const std::vector<device::Device> mine = choose_devices(mpi_session(), "auto");
+  const std::vector<device::Device> mine = job::choose_devices(job::mpi_session(), "auto");
   EXPECT_EQ(mine, pretend::gpus(1, rank()));
-  const auto strategy = make_strategy(mpi_session(), "auto", mine);
+  const auto strategy = make_strategy(job::mpi_session(), "auto", mine);
   expect_sum_of_replicas(*strategy);
   EXPECT_EQ(strategy->placements()[static_cast<std::size_t>(rank())].gpu.uuid,
             device::list_gpus()[static_cast<std::size_t>(rank())].uuid);
@@ -50,24 +50,24 @@ TEST(GpusOfRanks, AreOneEachByLocalRank) {
 
 TEST(GpusOfRanks, AreDividedWhereAllAreAskedFor) {
   const pretend::Machine machine({.gpus = 2 * ranks()});
-  EXPECT_EQ(choose_devices(mpi_session(), "gpu:all"), pretend::gpus(2, 2 * rank()));
+  EXPECT_EQ(job::choose_devices(job::mpi_session(), "gpu:all"), pretend::gpus(2, 2 * rank()));
 }
 
 TEST(GpusOfRanks, AreTooFewForMoreRanks) {
   if (ranks() == 1) GTEST_SKIP() << "one rank has enough";
   const pretend::Machine machine({.gpus = 1});
-  EXPECT_EQ(error_of([] { choose_devices(mpi_session(), "auto"); }),
+  EXPECT_EQ(error_of([] { job::choose_devices(job::mpi_session(), "auto"); }),
             fmt::format("[devices] needed a GPU for each rank of a node: start fewer ranks there, or let them share "
                         "with --share-gpus; the {} ranks of {} see 1",
-                        ranks(), device::host_name()));
-  EXPECT_EQ(choose_devices(mpi_session(), "auto", true), pretend::gpus(1));
+                        ranks(), host_name()));
+  EXPECT_EQ(job::choose_devices(job::mpi_session(), "auto", true), pretend::gpus(1));
 }
 
 TEST(GpusOfRanks, AreNotTheSameByAccident) {
   if (ranks() == 1) GTEST_SKIP() << "one rank has its GPU for itself";
   for (const Route route : {Route::automatic, Route::nccl, Route::staged}) {
     try {
-      make_strategy(mpi_session(), "auto", pretend::gpus(1), {.route = route});
+      make_strategy(job::mpi_session(), "auto", pretend::gpus(1), {.route = route});
       FAIL() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(exit_status(error.category()), 5);
@@ -75,28 +75,29 @@ TEST(GpusOfRanks, AreNotTheSameByAccident) {
                 fmt::format("[devices] needed a GPU for each rank: let --devices auto choose, give each rank its own "
                             "with --devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; rank 0 "
                             "(gpu:0) and rank 1 (gpu:0) on {} both have GPU-00000000-0000-0000-0000-000000000000",
-                            device::host_name()));
+                            host_name()));
     }
   }
 }
 
 TEST(GpusOfRanks, MayBeShownOneToEachRank) {
   const pretend::Machine machine({.gpus = 1, .first_gpu = rank()});
-  EXPECT_EQ(choose_devices(mpi_session(), "auto"), pretend::gpus(1));
-  const auto strategy = make_strategy(mpi_session(), "auto", pretend::gpus(1), {.route = Route::staged});
+  EXPECT_EQ(job::choose_devices(job::mpi_session(), "auto"), pretend::gpus(1));
+  const auto strategy = make_strategy(job::mpi_session(), "auto", pretend::gpus(1), {.route = Route::staged});
   expect_sum_of_replicas(*strategy);
 }
 
 TEST(GpusOfRanks, AreTheSameUnderDifferentNumbersToo) {
   if (ranks() != 2) GTEST_SKIP() << "two ranks are enough";
   const pretend::Machine machine({.gpus = 2 - rank(), .first_gpu = rank()});
-  EXPECT_THAT(error_of([] { make_strategy(mpi_session(), "auto", pretend::gpus(1, 1 - rank())); }),
-              HasSubstr("; rank 0 (gpu:1) and rank 1 (gpu:0) on " + device::host_name() + " both have GPU-00000001-"));
+  EXPECT_THAT(error_of([] { make_strategy(job::mpi_session(), "auto", pretend::gpus(1, 1 - rank())); }),
+              HasSubstr("; rank 0 (gpu:1) and rank 1 (gpu:0) on " + host_name() + " both have GPU-00000001-"));
 }
 
 TEST(GpusOfRanks, AreSharedOnPurpose) {
   for (const Route route : {Route::automatic, Route::staged}) {
-    const auto strategy = make_strategy(mpi_session(), "auto", pretend::gpus(1), {.route = route, .share_gpus = true});
+    const auto strategy =
+        make_strategy(job::mpi_session(), "auto", pretend::gpus(1), {.route = route, .share_gpus = true});
     expect_sum_of_replicas(*strategy);
     EXPECT_EQ(strategy->route(), ranks() > 1 ? "staged + shared-memory" : "none");
   }
@@ -104,7 +105,7 @@ TEST(GpusOfRanks, AreSharedOnPurpose) {
 
 TEST(GpusOfRanks, AreSharedByTheReplicasOfARank) {
   const std::vector<device::Device> mine(2, pretend::gpus(1, rank()).front());
-  const auto strategy = make_strategy(mpi_session(), "auto", mine);
+  const auto strategy = make_strategy(job::mpi_session(), "auto", mine);
   EXPECT_EQ(strategy->num_replicas_in_sync(), 2 * ranks());
   EXPECT_EQ(strategy->route(), ranks() == 1 ? "in-gpu" : "staged + in-process + shared-memory");
   expect_sum_of_replicas(*strategy);
@@ -114,7 +115,7 @@ TEST(GpusOfRanks, WhichShareThemAreNotServedByNccl) {
   if (ranks() == 1) GTEST_SKIP() << "one rank has its GPU for itself";
   if (allreduce::error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "") GTEST_SKIP() << "there is none";
   EXPECT_EQ(error_of([] {
-              make_strategy(mpi_session(), "auto", pretend::gpus(1), {.route = Route::nccl, .share_gpus = true});
+              make_strategy(job::mpi_session(), "auto", pretend::gpus(1), {.route = Route::nccl, .share_gpus = true});
             }),
             "[--allreduce] needed auto or staged where replicas share a GPU; got nccl");
 }
@@ -127,7 +128,7 @@ struct Trained {
 // 203 samples in batches of 40: the last one of an epoch has 3, fewer than some ranks there are.
 Trained train_on_gpus(const std::vector<device::Device>& devices, const StrategyOptions& strategy_options,
                       const TrainerOptions& options, const model::Network& network) {
-  const auto strategy = make_strategy(mpi_session(), "auto", devices, strategy_options);
+  const auto strategy = make_strategy(job::mpi_session(), "auto", devices, strategy_options);
   const auto recorder = std::make_shared<StepRecorder>();
   Trainer trainer(*strategy, network, options);
   FitOptions fit{.epochs = 5, .validation = small_data(50).batch(16)};
@@ -181,8 +182,8 @@ TEST(GpusOfRanks, AreNotTouchedByOtherRanks) {
 class Alone final : public Strategy {
  public:
   explicit Alone(device::Device gpu)
-      : Strategy(mpi_session(), {gpu}, allreduce::make_device_group({gpu}), allreduce::make_in_process_group(1).front(),
-                 {}) {}
+      : Strategy(job::mpi_session(), {gpu}, allreduce::make_device_group({gpu}),
+                 allreduce::make_in_process_group(1).front(), {}) {}
   std::string name() const override { return "alone"; }
 };
 
@@ -215,8 +216,9 @@ TEST(GpusOfRanks, RecordStepsAroundTheSumsOfTheHost) {
 
 TEST(GpusOfRanks, RefuseRoutesOfTheCpu) {
   if (ranks() == 1) GTEST_SKIP() << "one rank needs no route";
-  EXPECT_EQ(error_of([] { make_strategy(mpi_session(), "auto", pretend::gpus(1, rank()), {.route = Route::ring}); }),
-            "[--allreduce] needed auto, nccl, hierarchical or staged between GPUs of several ranks; got ring");
+  EXPECT_EQ(
+      error_of([] { make_strategy(job::mpi_session(), "auto", pretend::gpus(1, rank()), {.route = Route::ring}); }),
+      "[--allreduce] needed auto, nccl, hierarchical or staged between GPUs of several ranks; got ring");
 }
 
 }  // namespace

@@ -2,13 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "allreduce/routes/nccl.h"
-#include "device/error.h"
-#include "device/gpu.h"
-#include "model/zoo/zoo.h"
-#include "strategy/device_share.h"
-#include "strategy/make_strategy.h"
-#include "strategy/trainer.h"
+#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/job/device_share.h"
+#include "lockstep/model/zoo/zoo.h"
+#include "lockstep/strategy/strategies.h"
+#include "lockstep/strategy/trainer.h"
 #include "tests/support/device_error.h"
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_gpu.h"
@@ -41,7 +41,7 @@ float sum_over(Strategy& strategy) {
 }
 
 TEST(GpuStrategy, OfOneGpuHasNothingToReduce) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", pretend::gpus(1, 3));
   EXPECT_EQ(strategy->name(), "one-device");
   EXPECT_EQ(strategy->route(), "none");
@@ -49,7 +49,7 @@ TEST(GpuStrategy, OfOneGpuHasNothingToReduce) {
 }
 
 TEST(GpuStrategy, ReducesLogicalReplicasOnTheirGpu) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   for (const char* name : {"auto", "mirrored", "multi-worker-mirrored"}) {
     const auto strategy = make_strategy(session, name, kOneGpuTwice);
     EXPECT_EQ(strategy->route(), "in-gpu");
@@ -58,7 +58,7 @@ TEST(GpuStrategy, ReducesLogicalReplicasOnTheirGpu) {
 }
 
 TEST(GpuStrategy, ReducesByWayOfTheHostWhereAskedTo) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", pretend::gpus(3), {.route = Route::staged});
   EXPECT_EQ(strategy->route(), "staged + in-process");
   EXPECT_EQ(sum_over(*strategy), 3.0F);
@@ -66,7 +66,7 @@ TEST(GpuStrategy, ReducesByWayOfTheHostWhereAskedTo) {
 
 TEST(GpuStrategy, ReducesBetweenGpusWithNccl) {
   if (allreduce::nccl_built_version() == "absent") GTEST_SKIP() << "this build has no NCCL";
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   for (const Route route : {Route::automatic, Route::nccl}) {
     const auto strategy = make_strategy(session, "auto", pretend::gpus(3), {.route = route});
     EXPECT_EQ(strategy->route(), "nccl");
@@ -75,9 +75,9 @@ TEST(GpuStrategy, ReducesBetweenGpusWithNccl) {
 }
 
 TEST(GpuStrategy, TellsWhichGpusItUses) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", kOneGpuTwice);
-  const Placement& place = strategy->placements()[1];
+  const job::Placement& place = strategy->placements()[1];
   EXPECT_EQ(place.device, "gpu:0");
   EXPECT_EQ(place.gpu.name, "Pretended GPU");
   EXPECT_EQ(place.gpu.uuid, device::list_gpus()[0].uuid);
@@ -86,7 +86,7 @@ TEST(GpuStrategy, TellsWhichGpusItUses) {
 }
 
 TEST(GpuStrategy, RefusesRoutesOfTheCpu) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   EXPECT_EQ(error_of([&] { make_strategy(session, "auto", pretend::gpus(2), {.route = Route::ring}); }),
             "[allreduce] ring needs ranks started by mpirun; this process was started alone");
   EXPECT_EQ(error_of([&] {
@@ -104,7 +104,7 @@ TEST(GpuTraining, TouchesNoGpuButItsOwn) {
   const auto touched = [](const std::vector<device::Device>& devices, Route route) {
     const pretend::NewProcess process;
     {
-      Session session(0, nullptr);
+      job::Session session(0, nullptr);
       const auto strategy = make_strategy(session, "auto", devices, {.route = route});
       Trainer trainer(*strategy, zoo::cnn({12, 12, 1}, 4), {.optimizer = model::Adam{}});
       const data::Dataset data = data::Dataset::synthetic({12, 12, 1}, 4, 40);
@@ -122,30 +122,31 @@ TEST(GpuTraining, TouchesNoGpuButItsOwn) {
 }
 
 TEST(ChooseDevices, OfOneProcessTakesAllGpus) {
-  const Session session(0, nullptr);
+  const job::Session session(0, nullptr);
   const pretend::Machine machine({.gpus = 3});
-  EXPECT_EQ(choose_devices(session, "auto"), pretend::gpus(3));
-  EXPECT_EQ(choose_devices(session, "gpu:all"), pretend::gpus(3));
-  EXPECT_EQ(choose_devices(session, "gpu:2,gpu:2"), (std::vector<device::Device>(2, pretend::gpus(1, 2).front())));
+  EXPECT_EQ(job::choose_devices(session, "auto"), pretend::gpus(3));
+  EXPECT_EQ(job::choose_devices(session, "gpu:all"), pretend::gpus(3));
+  EXPECT_EQ(job::choose_devices(session, "gpu:2,gpu:2"), (std::vector<device::Device>(2, pretend::gpus(1, 2).front())));
 }
 
 TEST(ChooseDevices, SaysWhatIsWrongWithTheGpus) {
-  const Session session(0, nullptr);
+  const job::Session session(0, nullptr);
   {
     const pretend::Machine machine({.gpus = 2});
-    EXPECT_EQ(device_error_of([&] { choose_devices(session, "gpu:2"); }),
+    EXPECT_EQ(device_error_of([&] { job::choose_devices(session, "gpu:2"); }),
               "[devices] gpu:2 needs 3 GPUs; this process sees 2");
   }
   const pretend::Machine old({.driver_version = 11080});
-  EXPECT_EQ(choose_devices(session, "auto"), std::vector<device::Device>(1));
-  EXPECT_THAT(device_error_of([&] { choose_devices(session, "gpu:all"); }),
+  EXPECT_EQ(job::choose_devices(session, "auto"), std::vector<device::Device>(1));
+  EXPECT_THAT(device_error_of([&] { job::choose_devices(session, "gpu:all"); }),
               HasSubstr("; the NVIDIA driver serves CUDA 11.8 and this build needs " + device::cuda_built_version()));
-  EXPECT_THAT(device_error_of([&] { make_strategy(*std::make_unique<Session>(0, nullptr), "auto", pretend::gpus(1)); }),
-              HasSubstr("[devices] needed gpu:0; the NVIDIA driver serves CUDA 11.8"));
+  EXPECT_THAT(
+      device_error_of([&] { make_strategy(*std::make_unique<job::Session>(0, nullptr), "auto", pretend::gpus(1)); }),
+      HasSubstr("[devices] needed gpu:0; the NVIDIA driver serves CUDA 11.8"));
 }
 
 TEST(GpuStrategy, SaysHowMuchMemoryItNeedsAndFinds) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   const pretend::Machine machine({.gpus = 1, .bytes_per_gpu = 1'000'000});
   const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
   EXPECT_EQ(device_error_of([&] { strategy->run([&](int) { strategy->group(0).allocate(2'000'000); }); }),
@@ -155,7 +156,7 @@ TEST(GpuStrategy, SaysHowMuchMemoryItNeedsAndFinds) {
 TEST(GpuMemory, RefusesABatchThatDoesNotFitAndNamesOneThatWould) {
   const pretend::Machine machine({.gpus = 1, .bytes_per_gpu = std::size_t{16} << 20});
   const auto fit = [&](std::int64_t batch) {
-    Session session(0, nullptr);
+    job::Session session(0, nullptr);
     const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
     Trainer trainer(*strategy, zoo::cnn({28, 28, 1}, 10));
     trainer.fit(data::Dataset::synthetic({28, 28, 1}, 10, batch).batch(batch), {.epochs = 0, .steps = 1});

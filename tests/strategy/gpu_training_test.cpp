@@ -6,9 +6,9 @@
 #include <array>
 #include <cmath>
 
-#include "device/gpu.h"
-#include "model/zoo/zoo.h"
-#include "strategy/make_strategy.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/model/zoo/zoo.h"
+#include "lockstep/strategy/strategies.h"
 #include "tests/strategy/training.h"
 
 namespace lockstep::strategy {
@@ -30,7 +30,7 @@ struct Trained {
 // 20 steps in batches of 40 of 203 samples: the last one of an epoch, the sixth, has 3.
 Trained train_on(std::vector<Device> devices, model::Network network, const TrainerOptions& options,
                  const data::Dataset& dataset = small_data(), std::int64_t steps = 20) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", std::move(devices));
   const auto recorder = std::make_shared<StepRecorder>();
   Trainer trainer(*strategy, std::move(network), options);
@@ -41,7 +41,7 @@ Trained train_on(std::vector<Device> devices, model::Network network, const Trai
   trained.losses = recorder->losses;
   trained.steps = recorder->steps;
   for (const StepLogs& step : recorder->steps) trained.norms.push_back(step.gradient_norm);
-  const ReplicaArrays arrays = trainer.replicas().arrays(false);
+  const checkpoint::ReplicaArrays arrays = trainer.replicas().arrays(false);
   trained.buffers.assign(arrays.buffers.begin(), arrays.buffers.end());
   trained.evaluated = trainer.evaluate(small_data(50).batch(16));
   return trained;
@@ -171,7 +171,7 @@ class PixelSource final : public data::RecordSource {
     data::Sample original{features, 0, {}};
     source_.source().read(id, original);
     std::array<std::uint8_t, 16> pixels = {};
-    device::features_to_pixels(features, pixels);
+    features_to_pixels(features, pixels);
     sample.set_image(pixels);
     sample.label = original.label;
   }
@@ -204,7 +204,7 @@ TEST_F(GpuStep, GivesTheSameBitsRecordedAndNotInEveryPrecision) {
 TEST_F(GpuStep, TakesImagesAsPixels) {
   const data::Dataset images = data::Dataset::from_source(std::make_shared<PixelSource>());
   const auto run = [&](std::vector<Device> devices, int accumulate) {
-    Session session(0, nullptr);
+    job::Session session(0, nullptr);
     const auto strategy = make_strategy(session, "auto", std::move(devices));
     FitOptions fit{.epochs = 4, .validation = images.batch(64)};
     return train(*strategy, plain_network(), images.shuffle().batch(40),
@@ -223,7 +223,7 @@ TEST_F(GpuStep, TakesImagesAsPixels) {
 }
 
 TEST_F(GpuStep, TrainsImagesInBfloat16) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   const auto run = [&](Device device, model::Precision precision) {
     const auto strategy = make_strategy(session, "auto", {device});
     const auto recorder = std::make_shared<StepRecorder>();

@@ -1,4 +1,4 @@
-#include "strategy/local_replicas.h"
+#include "lockstep/strategy/local_replicas.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "device/cpu.h"
-#include "strategy/trainer.h"
+#include "lockstep/base/host.h"
+#include "lockstep/strategy/trainer.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
@@ -22,7 +22,7 @@ using allreduce::error_of;
 void flip_a_bit(float& value) { value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1U); }
 
 TEST(LocalReplicas, NameATensorThatDiffersInOneBit) {
-  Session session(0, nullptr, {.quiet = true});
+  job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 3);
   Trainer trainer(*strategy, plain_network());
   LocalReplicas& replicas = trainer.replicas();
@@ -32,11 +32,11 @@ TEST(LocalReplicas, NameATensorThatDiffersInOneBit) {
   EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
             fmt::format("[replicas] needed the same numbers on all replicas after step 7; {} is another on replica 2 "
                         "(rank 0, host {}), since a step after 0",
-                        entry.name, device::host_name()));
+                        entry.name, host_name()));
 }
 
 TEST(LocalReplicas, NameASlotAndTheMinority) {
-  Session session(0, nullptr, {.quiet = true});
+  job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 3);
   Trainer trainer(*strategy, plain_network());
   LocalReplicas& replicas = trainer.replicas();
@@ -47,12 +47,12 @@ TEST(LocalReplicas, NameASlotAndTheMinority) {
       error_of([&] { replicas.check_agreement(7); }),
       fmt::format("[replicas] needed the same numbers on all replicas after step 7; {} of {} is another on replica "
                   "0 (rank 0, host {})",
-                  slot, entry.name, device::host_name()));
+                  slot, entry.name, host_name()));
 }
 
 // Their hashes are compared in pieces.
 TEST(LocalReplicas, NameATensorAfterAThousandOthers) {
-  Session session(0, nullptr, {.quiet = true});
+  job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 2);
   model::Network network({2}, "deep");
   for (int layer = 0; layer < 350; ++layer) network.add(model::Dense({.units = 2}));
@@ -63,11 +63,11 @@ TEST(LocalReplicas, NameATensorAfterAThousandOthers) {
   EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
             fmt::format("[replicas] needed the same numbers on all replicas after step 7; v of {} is another on "
                         "replica 1 (rank 0, host {})",
-                        entry.name, device::host_name()));
+                        entry.name, host_name()));
 }
 
 TEST(LocalReplicas, TakeMovingStatisticsAsTheMeanWeightedBySamples) {
-  Session session(0, nullptr, {.quiet = true});
+  job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 2);
   Trainer trainer(*strategy, normalized_network());
   LocalReplicas& replicas = trainer.replicas();

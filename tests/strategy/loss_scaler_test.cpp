@@ -1,4 +1,4 @@
-#include "strategy/loss_scaler.h"
+#include "lockstep/strategy/loss_scaler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,12 +6,12 @@
 #include <cmath>
 #include <limits>
 
-#include "device/error.h"
-#include "model/backend.h"
-#include "strategy/callbacks/json_events.h"
-#include "strategy/trainer.h"
+#include "lockstep/base/error.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/strategy/callbacks/json_events.h"
+#include "lockstep/strategy/trainer.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/callbacks/captured_file.h"
-#include "tests/strategy/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/strategy/watched_source.h"
 #include "tests/support/ranks.h"
@@ -143,7 +143,7 @@ TEST(LossScale, IsLoweredUntilTheGradientFits) {
 }
 
 TEST(LossScale, OfACheckpointGoesOn) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   const TrainerOptions options{.optimizer = model::Adam{},
                                .loss_scaling = LossScaling{.kind = Kind::dynamic, .scale = 16, .steps_to_double = 5}};
   FitOptions fit{.epochs = 3};
@@ -152,8 +152,8 @@ TEST(LossScale, OfACheckpointGoesOn) {
   fit.checkpoint.directory = directory.path();
   fit.steps = 8;
   train(2, plain_network(), shuffled_data(), options, fit);
-  const std::string state = (list_checkpoints(directory.path())[0].path / kStateFile).string();
-  EXPECT_EQ(parse_training_state(read_small_file(state), state).loss_scale, 32);
+  const std::string state = (checkpoint::list_checkpoints(directory.path())[0].path / checkpoint::kStateFile).string();
+  EXPECT_EQ(checkpoint::parse_training_state(checkpoint::read_small_file(state), state).loss_scale, 32);
   fit.steps = 0;
   const Outcome resumed = train(2, plain_network(), shuffled_data(), options, fit);
   ASSERT_EQ(resumed.steps.size(), 10U);

@@ -1,11 +1,11 @@
-#include "strategy/make_strategy.h"
+#include "lockstep/strategy/strategies.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::strategy {
@@ -18,13 +18,13 @@ using ::testing::HasSubstr;
 std::vector<device::Device> cpus(std::size_t count) { return std::vector<device::Device>(count); }
 
 TEST(MakeStrategy, ChoosesByRanksAndDevices) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   EXPECT_EQ(make_strategy(session, "auto", cpus(1))->name(), "one-device");
   EXPECT_EQ(make_strategy(session, "auto", cpus(3))->name(), "mirrored");
 }
 
 TEST(MakeStrategy, TakesANameAtItsWord) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "multi-worker-mirrored", cpus(2));
   EXPECT_EQ(strategy->name(), "multi-worker-mirrored");
   EXPECT_EQ(strategy->num_replicas_in_sync(), 2);
@@ -34,7 +34,7 @@ TEST(MakeStrategy, TakesANameAtItsWord) {
 }
 
 TEST(MakeStrategy, RefusesWhatItDoesNotKnow) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   EXPECT_EQ(error_of([&] { make_strategy(session, "mirror", cpus(1)); }),
             "[strategy] needed auto, one-device, mirrored or multi-worker-mirrored; got \"mirror\"");
   EXPECT_THAT(error_of([&] { make_strategy(session, "one-device", cpus(2)); }),
@@ -43,13 +43,13 @@ TEST(MakeStrategy, RefusesWhatItDoesNotKnow) {
 }
 
 TEST(MakeStrategy, RefusesRoutesBetweenRanksForOneProcess) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   EXPECT_EQ(error_of([&] { make_strategy(session, "auto", cpus(2), {.route = Route::ring}); }),
             "[allreduce] ring needs ranks started by mpirun; this process was started alone");
 }
 
 TEST(Strategy, TellsWhatRunsWhere) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", cpus(2));
   ASSERT_EQ(strategy->placements().size(), 2U);
   EXPECT_EQ(strategy->placements()[1].replica, 1);
@@ -60,7 +60,7 @@ TEST(Strategy, TellsWhatRunsWhere) {
 }
 
 TEST(Strategy, ErrorOfOneReplicaWakesTheOthers) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", cpus(3));
   const auto body = [&](int local) {
     if (local == 1) throw Error(ErrorCategory::data, "replica", "needed luck", "had none");
@@ -77,20 +77,20 @@ class WithTfConfig {
 };
 
 TEST(MultiWorkerMirroredStrategy, ChecksTfConfigAgainstMpi) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   const WithTfConfig two(R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})");
   EXPECT_THAT(error_of([&] { make_strategy(session, "multi-worker-mirrored", cpus(1)); }),
               HasSubstr("needed a TF_CONFIG that agrees with the launcher on every rank, or none; rank 0: "));
 }
 
 TEST(MakeStrategy, RefusesToTrainOneOfTheWorkersThatTfConfigNamesAlone) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   const WithTfConfig two(R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})");
   EXPECT_THAT(error_of([&] { make_strategy(session, "auto", cpus(1)); }), HasSubstr("TF_CONFIG"));
 }
 
 TEST(MultiWorkerMirroredStrategy, AcceptsATfConfigThatAgrees) {
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   const WithTfConfig one(R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}})");
   EXPECT_EQ(make_strategy(session, "multi-worker-mirrored", cpus(1))->num_replicas_in_sync(), 1);
 }

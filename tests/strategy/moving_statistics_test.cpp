@@ -1,4 +1,4 @@
-#include "strategy/moving_statistics.h"
+#include "lockstep/strategy/replica_statistics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

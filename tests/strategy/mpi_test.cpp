@@ -5,12 +5,12 @@
 #include <csignal>
 #include <limits>
 
-#include "strategy/multi_worker_mirrored_strategy.h"
-#include "strategy/plan_agreement.h"
-#include "tests/strategy/checkpoint_fixture.h"
-#include "tests/strategy/mpi_session.h"
+#include "lockstep/strategy/data_fit.h"
+#include "lockstep/strategy/strategies.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/normalization.h"
 #include "tests/strategy/training.h"
+#include "tests/support/mpi_session.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::strategy {
@@ -20,30 +20,30 @@ using allreduce::error_of;
 using ::testing::HasSubstr;
 
 MultiWorkerMirroredStrategy ranks_with(int local_replicas) {
-  return MultiWorkerMirroredStrategy(mpi_session(),
+  return MultiWorkerMirroredStrategy(job::mpi_session(),
                                      std::vector<device::Device>(static_cast<std::size_t>(local_replicas)));
 }
 
-bool is_last_rank() { return mpi_session().rank() == mpi_session().size() - 1; }
+bool is_last_rank() { return job::mpi_session().rank() == job::mpi_session().size() - 1; }
 
 data::Dataset shuffled_data() { return small_data().shuffle().batch(40); }
 
 /// A directory that all ranks name alike: that of the chief.
 class SharedDirectory {
  public:
-  SharedDirectory() : path_(mpi_session().all_gather(scratch_.path()).front()) {}
-  ~SharedDirectory() { mpi_session().barrier(); }
+  SharedDirectory() : path_(job::mpi_session().all_gather(scratch_.path()).front()) {}
+  ~SharedDirectory() { job::mpi_session().barrier(); }
   SharedDirectory(const SharedDirectory&) = delete;
   SharedDirectory& operator=(const SharedDirectory&) = delete;
   std::filesystem::path path() const { return path_ / "run"; }
 
  private:
-  ScratchDirectory scratch_;
+  checkpoint::ScratchDirectory scratch_;
   std::filesystem::path path_;
 };
 
 TEST(MpiSession, KnowsAllRanksAndTheirNode) {
-  const Session& session = mpi_session();
+  const job::Session& session = job::mpi_session();
   EXPECT_EQ(session.nodes(), 1);
   EXPECT_EQ(session.local_rank(), session.rank());
   EXPECT_EQ(session.local_size(), session.size());
@@ -53,9 +53,9 @@ TEST(MpiSession, KnowsAllRanksAndTheirNode) {
 
 TEST(MpiStrategy, NumbersReplicasInTheOrderOfRanks) {
   const auto strategy = ranks_with(2);
-  EXPECT_EQ(strategy.num_replicas_in_sync(), 2 * mpi_session().size());
-  EXPECT_EQ(strategy.first_replica(), 2 * mpi_session().rank());
-  for (const Placement& place : strategy.placements()) EXPECT_EQ(place.rank, place.replica / 2);
+  EXPECT_EQ(strategy.num_replicas_in_sync(), 2 * job::mpi_session().size());
+  EXPECT_EQ(strategy.first_replica(), 2 * job::mpi_session().rank());
+  for (const job::Placement& place : strategy.placements()) EXPECT_EQ(place.rank, place.replica / 2);
 }
 
 TEST(MpiPretrained, ReachesAllRanksOrFailsOnAll) {
@@ -82,7 +82,7 @@ TEST(MpiPretrained, ReachesAllRanksOrFailsOnAll) {
 TEST(MpiStrategy, MayHaveDifferentNumbersOfReplicasOnItsRanks) {
   const int local = is_last_rank() ? 2 : 1;
   auto strategy = ranks_with(local);
-  EXPECT_EQ(strategy.num_replicas_in_sync(), mpi_session().size() + 1);
+  EXPECT_EQ(strategy.num_replicas_in_sync(), job::mpi_session().size() + 1);
   const Outcome outcome = train(strategy, plain_network(), shuffled_data(), {}, {.epochs = 1});
   EXPECT_EQ(outcome.history.epochs[0].samples, 203);
 }
@@ -90,7 +90,7 @@ TEST(MpiStrategy, MayHaveDifferentNumbersOfReplicasOnItsRanks) {
 TEST(MpiTrainer, EndsWithTheSameParametersOnAllRanks) {
   auto strategy = ranks_with(1);
   const Outcome outcome = train(strategy, dropout_network(), shuffled_data(), {}, {.epochs = 2});
-  for (const std::string& hash : mpi_session().all_gather(std::to_string(outcome.parameter_hash)))
+  for (const std::string& hash : job::mpi_session().all_gather(std::to_string(outcome.parameter_hash)))
     EXPECT_EQ(hash, std::to_string(outcome.parameter_hash));
 }
 
@@ -98,21 +98,21 @@ TEST(MpiTrainer, EndsWithTheSameParametersOnAllRanks) {
 TEST(MpiTrainer, NormalizesOverAllReplicasAsOneProcessDoes) {
   const NormalizedTraining one = train_alone(unequal_images(), 5, normalizing({}));
   for (const allreduce::Route route : {allreduce::Route::automatic, allreduce::Route::ring, allreduce::Route::mpi}) {
-    MultiWorkerMirroredStrategy strategy(mpi_session(), std::vector<device::Device>(2), {.route = route});
+    MultiWorkerMirroredStrategy strategy(job::mpi_session(), std::vector<device::Device>(2), {.route = route});
     for (const NormalizedTraining& replica : train_on(strategy, unequal_images(), 5, normalizing(kSync)))
       expect_same_training(replica, one);
   }
 }
 
 TEST(MpiTrainer, NormalizesInGroupsWithinAndAcrossRanks) {
-  MultiWorkerMirroredStrategy strategy(mpi_session(), std::vector<device::Device>(2));
+  MultiWorkerMirroredStrategy strategy(job::mpi_session(), std::vector<device::Device>(2));
   const int half =
-      mpi_session().size();  // of all replicas: one rank of two, two ranks of four, one and a half of three
+      job::mpi_session().size();  // of all replicas: one rank of two, two ranks of four, one and a half of three
   const auto trained =
       train_on(strategy, unequal_images(), 5, normalizing({.kind = NormalizationScope::Kind::group, .group = half}));
   const auto buffers = std::as_bytes(std::span(trained.back().buffers));
   const std::string mine(reinterpret_cast<const char*>(buffers.data()), buffers.size());
-  const auto all = mpi_session().all_gather(mine);
+  const auto all = job::mpi_session().all_gather(mine);
   // The last replica of each rank: those of one group hold the same statistics, those of different groups do not.
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const bool in_first_group = static_cast<int>(2 * rank + 1) < half;
@@ -123,7 +123,7 @@ TEST(MpiTrainer, NormalizesInGroupsWithinAndAcrossRanks) {
 // A replica that fails while the others wait for its statistics.
 TEST(MpiTrainer, EndsEverywhereWhereOneReplicaDoesNotNormalizeWithTheOthers) {
   for (const allreduce::Route route : {allreduce::Route::automatic, allreduce::Route::ring}) {
-    MultiWorkerMirroredStrategy strategy(mpi_session(), std::vector<device::Device>(2), {.route = route});
+    MultiWorkerMirroredStrategy strategy(job::mpi_session(), std::vector<device::Device>(2), {.route = route});
     LocalReplicas replicas(strategy, std::make_shared<const model::Network>(normalized_images()), normalizing(kSync));
     replicas.initialize(1);
     const auto stream = unequal_images().stream({.last_step = 1,
@@ -180,8 +180,8 @@ TEST(MpiTrainer, LeavesEverywhereWithOneCheckpointWhenOneRankIsSignalled) {
     const History history = train(strategy, plain_network(), shuffled_data(), {}, fit).history;
     EXPECT_EQ(history.end.signal, SIGTERM);
     EXPECT_EQ(history.end.steps, in_validation ? 6 : 5);
-    if (mpi_session().is_chief()) {
-      const auto saved = list_checkpoints(directory.path());
+    if (job::mpi_session().is_chief()) {
+      const auto saved = checkpoint::list_checkpoints(directory.path());
       ASSERT_EQ(saved.size(), 1U);
       EXPECT_EQ(saved[0].step, history.end.steps);
     }
@@ -208,7 +208,7 @@ TEST(MpiTrainer, TakesTheMeanOfAllRanksMovingStatistics) {
   trainer.replicas().run([](Replica& replica, int) { replica.adopt_mean_statistics(); });
   const auto buffers = trainer.replicas()[0].model().buffers();
   const std::string mine(reinterpret_cast<const char*>(buffers.data()), buffers.size_bytes());
-  for (const std::string& other : mpi_session().all_gather(mine)) EXPECT_EQ(other, mine);
+  for (const std::string& other : job::mpi_session().all_gather(mine)) EXPECT_EQ(other, mine);
 }
 
 TEST(MpiTrainer, EvaluatesEachRecordOnce) {
@@ -218,14 +218,14 @@ TEST(MpiTrainer, EvaluatesEachRecordOnce) {
 }
 
 TEST(MpiTrainer, RefusesRanksWithDifferentData) {
-  if (mpi_session().size() == 1) return;
+  if (job::mpi_session().size() == 1) return;
   auto strategy = ranks_with(1);
   Trainer trainer(strategy, plain_network());
   const data::Dataset dataset = small_data(is_last_rank() ? 50 : 49).batch(10);
   const std::string error = error_of([&] { trainer.fit(dataset); });
   EXPECT_THAT(error, HasSubstr("[ranks] needed the same data and options on all ranks; rank 0 has 49 records of [16] "
                                "in 4 classes, global batch 10"));
-  EXPECT_THAT(error, HasSubstr(fmt::format("rank {} has 50 records", mpi_session().size() - 1)));
+  EXPECT_THAT(error, HasSubstr(fmt::format("rank {} has 50 records", job::mpi_session().size() - 1)));
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "device/cpu.h"
-#include "strategy/local_replicas.h"
+#include "lockstep/base/host.h"
+#include "lockstep/strategy/local_replicas.h"
 #include "tests/strategy/training.h"
 
 namespace lockstep::strategy {
@@ -59,7 +59,7 @@ inline StepRequest request_of(std::int64_t step) { return {.step = step, .update
 
 /// `steps` steps on one replica of its own, whatever the job.
 inline NormalizedTraining train_alone(const data::Dataset& dataset, std::int64_t steps, const ReplicaOptions& options) {
-  device::set_thread_budget(1);  // as a strategy does
+  set_thread_budget(1);  // as a strategy does
   Replica replica(std::make_shared<const model::Network>(normalized_images()), device::Device{},
                   allreduce::make_in_process_group(1).front(), options);
   replica.model().initialize(1);

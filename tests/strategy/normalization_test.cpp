@@ -3,9 +3,9 @@
 
 #include <gmock/gmock.h>
 
-#include "device/error.h"
-#include "model/backend.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "lockstep/base/error.h"
+#include "lockstep/model/backend.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::strategy {
@@ -17,7 +17,7 @@ constexpr std::int64_t kSteps = 5;  // of unequal_images(): the last one is of 3
 
 std::vector<NormalizedTraining> train_in_process(int replicas, const data::Dataset& dataset, std::int64_t steps,
                                                  const ReplicaOptions& options) {
-  Session session(0, nullptr, {.quiet = true});
+  job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, replicas);
   return train_on(*strategy, dataset, steps, options);
 }
@@ -86,7 +86,7 @@ TEST(Normalization, OfGroupsEqualsThatOfSeparateJobs) {
   std::vector<data::Batch> parts;
   ASSERT_TRUE(stream->next(parts));
   const auto first_step = [&](int first, int count, const char* scope) {
-    Session session(0, nullptr, {.quiet = true});
+    job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, count);
     LocalReplicas replicas(*strategy, std::make_shared<const model::Network>(normalized_images()),
                            normalizing(parse_normalization_scope(scope)));
@@ -120,7 +120,7 @@ TEST(Normalization, OfMicroBatchesIsOverAllReplicas) {
   const auto stream = dataset.stream({.last_step = 1, .replicas = 4, .local_replicas = 4});
   std::vector<data::Batch> parts;
   ASSERT_TRUE(stream->next(parts));
-  device::set_thread_budget(1);
+  set_thread_budget(1);
   device::HostAllocator allocator;
   model::CompiledModel model(std::make_shared<const model::Network>(normalized_images()), device::Device{}, allocator);
   model.initialize(1);
@@ -171,7 +171,7 @@ TEST(Normalization, OfBfloat16IsOverAllReplicasToo) {
 }
 
 TEST(Normalization, EndsOnAllReplicasWhereOneFails) {
-  Session session(0, nullptr, {.quiet = true});
+  job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 3);
   LocalReplicas replicas(*strategy, std::make_shared<const model::Network>(normalized_images()), normalizing(kSync));
   replicas.initialize(1);
@@ -191,7 +191,7 @@ TEST(Normalization, OfAllReplicasGoesOnExactlyFromACheckpoint) {
   const TrainerOptions options{.optimizer = model::Adam{}, .accumulate = 2, .normalization = kSync};
   const data::Dataset dataset = small_data().shuffle().batch(40);
   const Outcome straight = train(3, normalized_network(), dataset, options, {.epochs = 2});
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   FitOptions fit{.epochs = 2, .steps = 5};
   fit.checkpoint.directory = directory.path();
   train(3, normalized_network(), dataset, options, fit);
@@ -205,7 +205,7 @@ TEST(Normalization, OfAllReplicasGoesOnExactlyFromACheckpoint) {
 TEST(Normalization, HoldsTheSameForCheckpointsAndEvaluation) {
   const data::Dataset dataset = small_data().shuffle().batch(40);
   const auto evaluated = [&](int replicas) {
-    Session session(0, nullptr, {.quiet = true});
+    job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, replicas);
     Trainer trainer(*strategy, normalized_network(), {.optimizer = model::Sgd{}, .normalization = kSync});
     trainer.fit(dataset, {.epochs = 2});

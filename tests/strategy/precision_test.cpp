@@ -4,11 +4,11 @@
 
 #include <cmath>
 
-#include "device/error.h"
-#include "model/backend.h"
-#include "model/zoo/zoo.h"
-#include "strategy/safetensors.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/model/zoo/zoo.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
@@ -64,7 +64,7 @@ TEST_F(TrainingInBfloat16, ResumesExactly) {
   const TrainerOptions options{.optimizer = model::Adam{}, .precision = Precision::bfloat16};
   const data::Dataset dataset = small_data().shuffle().batch(40);
   const Outcome straight = train(2, dropout_network(), dataset, options, {.epochs = 3});
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   FitOptions fit{.epochs = 3, .steps = 8};
   fit.checkpoint.directory = directory.path();
   train(2, dropout_network(), dataset, options, fit);
@@ -75,15 +75,15 @@ TEST_F(TrainingInBfloat16, ResumesExactly) {
 }
 
 TEST_F(TrainingInBfloat16, SaysSoInItsCheckpointAndWhereAnotherTypeGoesOn) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   FitOptions fit{.epochs = 2, .steps = 3};
   fit.checkpoint.directory = directory.path();
   const data::Dataset dataset = small_data().batch(40);
   train(1, plain_network(), dataset, {.precision = Precision::bfloat16}, fit);
-  const auto saved = list_checkpoints(directory.path());
+  const auto saved = checkpoint::list_checkpoints(directory.path());
   ASSERT_EQ(saved.size(), 1U);
-  const std::string state = (saved[0].path / kStateFile).string();
-  EXPECT_EQ(parse_training_state(read_small_file(state), state).precision, "bfloat16");
+  const std::string state = (saved[0].path / checkpoint::kStateFile).string();
+  EXPECT_EQ(checkpoint::parse_training_state(checkpoint::read_small_file(state), state).precision, "bfloat16");
   fit.steps = 5;
   ::testing::internal::CaptureStderr();
   const Outcome outcome = train(1, plain_network(), dataset, {}, fit);

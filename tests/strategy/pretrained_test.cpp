@@ -1,11 +1,11 @@
 // Weights as PyTorch writes them (scripts/make_reference made the files) and as our checkpoints have them.
-#include "strategy/pretrained.h"
+#include "lockstep/strategy/pretrained.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/zoo/zoo.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "lockstep/model/zoo/zoo.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
@@ -25,8 +25,8 @@ std::filesystem::path reference(const std::string& name) {
 }
 
 std::vector<float> expected(const std::string& name) {
-  const SafetensorsFile file(reference("pretrained_expected"));
-  const SafetensorsFile::Entry& entry = *file.find(name);
+  const checkpoint::SafetensorsFile file(reference("pretrained_expected"));
+  const checkpoint::SafetensorsFile::Entry& entry = *file.find(name);
   std::vector<float> values(static_cast<std::size_t>(model::element_count(entry.shape)));
   file.read(entry, values);
   return values;
@@ -62,7 +62,7 @@ class Begun {
   /// What initialize_from throws; nothing may have changed by then.
   std::string refusal(const Pretrained& pretrained) {
     const std::vector<float> before = everything();
-    std::string message = checkpoint_error([&] { trainer_.initialize_from(pretrained); });
+    std::string message = checkpoint::checkpoint_error([&] { trainer_.initialize_from(pretrained); });
     EXPECT_EQ(everything(), before) << "half loaded";
     return message;
   }
@@ -70,7 +70,7 @@ class Begun {
  private:
   model::CompiledModel& model() { return trainer_.replicas()[0].model(); }
 
-  Session session_;
+  job::Session session_;
   OneDeviceStrategy strategy_;
   Trainer trainer_;
 };
@@ -79,14 +79,14 @@ class Begun {
 void write_tensors(const std::filesystem::path& path,
                    const std::vector<std::pair<std::string, model::Shape>>& tensors) {
   std::vector<std::vector<float>> values;
-  std::vector<TensorView> views;
+  std::vector<checkpoint::TensorView> views;
   values.reserve(tensors.size());
   for (const auto& [name, shape] : tensors) {
     auto& tensor = values.emplace_back(static_cast<std::size_t>(model::element_count(shape)));
     std::iota(tensor.begin(), tensor.end(), 1.0F);
     views.push_back({name, shape, std::span<const float>(tensor)});
   }
-  write_safetensors(path, views);
+  checkpoint::write_safetensors(path, views);
 }
 
 // ---- PyTorch's names
@@ -108,7 +108,7 @@ std::string name_of_type(const ::testing::TestParamInfo<const char*>& info) { re
 INSTANTIATE_TEST_SUITE_P(Files, PretrainedTypes, ::testing::Values("float32", "bfloat16", "float16"), name_of_type);
 
 TEST(Pretrained, ReachesEveryReplica) {
-  Session session(0, nullptr, {.quiet = true});
+  job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 3);
   Trainer trainer(*strategy, residual_network());
   trainer.initialize_from({.path = reference("pretrained_float32")});
@@ -120,7 +120,7 @@ TEST(Pretrained, ReachesEveryReplica) {
 }
 
 TEST(Pretrained, TransposesKernelsOfConvolutions) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   const std::filesystem::path path = scratch.path() / "weights.safetensors";
   model::Network network({1, 2, 3}, "small");
   network.add(model::Conv2D({.filters = 2, .kernel = {1, 2}}));
@@ -132,7 +132,7 @@ TEST(Pretrained, TransposesKernelsOfConvolutions) {
 }
 
 TEST(Pretrained, RefusesPyTorchsOrderOfFlattenedImages) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   const std::filesystem::path path = scratch.path() / "weights.safetensors";
   write_tensors(path, {{"dense.weight", {10, 12}}, {"dense.bias", {10}}});
   Begun colour(zoo::linear({2, 2, 3}, 10));
@@ -172,7 +172,7 @@ TEST(Pretrained, SaysHowAnotherHeadFits) {
 // ---- Files that do not fit
 
 TEST(Pretrained, NamesEverythingThatDoesNotFit) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   const std::filesystem::path path = scratch.path() / "weights.safetensors";
   write_tensors(path, {{"dense.weight", {12, 15}}, {"dense_1.weight", {4, 12}}, {"dense_1.bias", {4}}, {"extra", {}}});
   Begun begun(plain_network());
@@ -185,20 +185,21 @@ TEST(Pretrained, NamesEverythingThatDoesNotFit) {
 }
 
 TEST(Pretrained, NamesTypesThatItDoesNotRead) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   const std::filesystem::path path = scratch.path() / "weights.safetensors";
   const std::vector<std::int64_t> integers(4);
   const std::vector<float> kernel(64);
   model::Network network({16}, "one");
   network.add(model::Dense({.units = 4}));
-  write_safetensors(path, std::vector<TensorView>{{"dense.weight", {4, 16}, std::span<const float>(kernel)},
-                                                  {"dense.bias", {4}, std::span<const std::int64_t>(integers)}});
+  checkpoint::write_safetensors(
+      path, std::vector<checkpoint::TensorView>{{"dense.weight", {4, 16}, std::span<const float>(kernel)},
+                                                {"dense.bias", {4}, std::span<const std::int64_t>(integers)}});
   Begun begun(std::move(network));
   EXPECT_THAT(begun.refusal({.path = path}), HasSubstr("got dense.bias of I64 instead of F32, BF16, F16"));
 }
 
 TEST(Pretrained, NamesAPathThatHasNoWeights) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   Begun begun(plain_network());
   EXPECT_EQ(
       begun.refusal({.path = scratch.path()}),
@@ -206,7 +207,7 @@ TEST(Pretrained, NamesAPathThatHasNoWeights) {
                   "none",
                   scratch.path().string()));
   EXPECT_THAT(begun.refusal({.path = scratch.path() / "nowhere"}), HasSubstr("nowhere] "));
-  overwrite(scratch.path() / "weights.pth", "PK\x03\x04 and so on");
+  checkpoint::overwrite(scratch.path() / "weights.pth", "PK\x03\x04 and so on");
   EXPECT_THAT(begun.refusal({.path = scratch.path() / "weights.pth"}), HasSubstr("weights.pth] needed a header of"));
 }
 
@@ -219,12 +220,12 @@ FitOptions saving_to(const std::filesystem::path& directory, std::int64_t steps)
 }
 
 TEST(Pretrained, TakesACheckpointByAnyOfItsPaths) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   const Outcome saved = train(1, normalized_network(), small_data().batch(40), {}, saving_to(scratch.path(), 3));
   const std::filesystem::path checkpoint = scratch.path() / "step-00000003";
-  for (const std::filesystem::path& path : {scratch.path(), checkpoint, checkpoint / kModelFile}) {
+  for (const std::filesystem::path& path : {scratch.path(), checkpoint, checkpoint / checkpoint::kModelFile}) {
     Begun begun(normalized_network(), 7);
-    EXPECT_EQ(begun.trainer().initialize_from({.path = path}).file, checkpoint / kModelFile);
+    EXPECT_EQ(begun.trainer().initialize_from({.path = path}).file, checkpoint / checkpoint::kModelFile);
     EXPECT_EQ(begun.trainer().parameter_hash(), saved.parameter_hash) << path;
     const auto buffers = begun.trainer().replicas()[0].model().buffers();
     EXPECT_EQ(std::vector<float>(buffers.begin(), buffers.end()), saved.buffers);
@@ -236,30 +237,30 @@ TEST(Pretrained, TakesACheckpointByAnyOfItsPaths) {
 }
 
 TEST(Pretrained, FallsBackToAnUndamagedCheckpoint) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   train(1, plain_network(), small_data().batch(40), {}, saving_to(scratch.path(), 3));
   const Outcome saved = train(1, plain_network(), small_data().batch(40), {}, saving_to(scratch.path() / "other", 3));
   const std::filesystem::path newer = scratch.path() / "step-00000004";
   std::filesystem::copy(scratch.path() / "step-00000003", newer);
-  std::string manifest = contents_of(newer / kManifestName);
+  std::string manifest = checkpoint::contents_of(newer / checkpoint::kManifestName);
   manifest.replace(manifest.find("\"step\": 3"), 9, "\"step\": 4");
   manifest.replace(manifest.find("\"sequence\": 1"), 13, "\"sequence\": 2");
-  overwrite(newer / kManifestName, manifest);
-  flip_bit(newer / kModelFile, std::filesystem::file_size(newer / kModelFile) - 1);
-  ASSERT_EQ(list_checkpoints(scratch.path()).front().path, newer);
+  checkpoint::overwrite(newer / checkpoint::kManifestName, manifest);
+  checkpoint::flip_bit(newer / checkpoint::kModelFile, std::filesystem::file_size(newer / checkpoint::kModelFile) - 1);
+  ASSERT_EQ(checkpoint::list_checkpoints(scratch.path()).front().path, newer);
   Begun begun(plain_network(), 7);
   EXPECT_EQ(begun.trainer().initialize_from({.path = scratch.path()}).file,
-            scratch.path() / "step-00000003" / kModelFile);
+            scratch.path() / "step-00000003" / checkpoint::kModelFile);
   EXPECT_EQ(begun.trainer().parameter_hash(), saved.parameter_hash);
 }
 
 TEST(Pretrained, RefusesADamagedCheckpoint) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   train(1, plain_network(), small_data().batch(40), {}, saving_to(scratch.path(), 3));
-  const std::filesystem::path file = scratch.path() / "step-00000003" / kModelFile;
-  std::string bytes = contents_of(file);
+  const std::filesystem::path file = scratch.path() / "step-00000003" / checkpoint::kModelFile;
+  std::string bytes = checkpoint::contents_of(file);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  overwrite(file, bytes);
+  checkpoint::overwrite(file, bytes);
   Begun begun(plain_network());
   EXPECT_THAT(begun.refusal({.path = scratch.path()}), HasSubstr("model.safetensors"));
 }
@@ -274,7 +275,7 @@ class BeginRecorder final : public Callback {
 };
 
 TEST(PretrainedFit, BeginsWithTheWeights) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   const data::Dataset dataset = small_data().batch(40);
   train(1, plain_network(), dataset, {.schedule = {.peak = 0.03F}}, saving_to(scratch.path(), 30));
   const auto recorder = std::make_shared<BeginRecorder>();
@@ -282,14 +283,14 @@ TEST(PretrainedFit, BeginsWithTheWeights) {
   const Outcome plain = train(1, plain_network(), dataset, {}, {.epochs = 0, .steps = 2});
   const Outcome tuned = train(1, plain_network(), dataset, {}, fit);
   EXPECT_LT(tuned.losses.front(), 0.8 * plain.losses.front());
-  EXPECT_EQ(recorder->begun.initialized_from, scratch.path() / "step-00000030" / kModelFile);
+  EXPECT_EQ(recorder->begun.initialized_from, scratch.path() / "step-00000030" / checkpoint::kModelFile);
   EXPECT_EQ(recorder->begun.kept_head, "");
   EXPECT_EQ(tuned.history.end.steps, 2) << "steps count anew";
   EXPECT_EQ(train(2, plain_network(), dataset, {}, fit).losses.size(), 2U);
 }
 
 TEST(PretrainedFit, LeavesThemAsideWhereItResumes) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   const data::Dataset dataset = small_data().batch(40);
   FitOptions fit = saving_to(scratch.path(), 4);
   train(1, plain_network(), dataset, {}, fit);
@@ -297,7 +298,7 @@ TEST(PretrainedFit, LeavesThemAsideWhereItResumes) {
   fit.steps = 8;
   fit.callbacks = {recorder};
   fit.pretrained = Pretrained{.path = scratch.path() / "gone.safetensors"};
-  Session session(0, nullptr, {});
+  job::Session session(0, nullptr, {});
   OneDeviceStrategy strategy(session);
   ::testing::internal::CaptureStderr();
   const Outcome resumed = train(strategy, plain_network(), dataset, {}, fit);

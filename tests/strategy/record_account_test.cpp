@@ -1,4 +1,4 @@
-#include "strategy/record_account.h"
+#include "lockstep/strategy/record_account.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::strategy {

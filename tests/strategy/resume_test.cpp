@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 
@@ -25,7 +25,7 @@ TrainerOptions full_options() {
           .clip_norm = 1.0};
 }
 
-FitOptions saving_to(const ScratchDirectory& directory, std::int64_t save_every, std::int64_t steps) {
+FitOptions saving_to(const checkpoint::ScratchDirectory& directory, std::int64_t save_every, std::int64_t steps) {
   FitOptions fit{.epochs = 3, .steps = steps};
   fit.checkpoint.directory = directory.path();
   fit.checkpoint.save_every = save_every;
@@ -37,12 +37,12 @@ class Resume : public ::testing::TestWithParam<std::tuple<int, std::int64_t>> {}
 TEST_P(Resume, IsExactAtAnyStep) {
   const auto [replicas, interruption] = GetParam();
   for (const auto network : {dropout_network, normalized_network}) {
-    const ScratchDirectory straight;
+    const checkpoint::ScratchDirectory straight;
     const Outcome expected =
         train(replicas, network(), shuffled_data(), full_options(), saving_to(straight, interruption, 0));
     ASSERT_EQ(expected.history.end.steps, 18);
 
-    const ScratchDirectory directory;
+    const checkpoint::ScratchDirectory directory;
     train(replicas, network(), shuffled_data(), full_options(), saving_to(directory, interruption, interruption));
     const Outcome resumed =
         train(replicas, network(), shuffled_data(), full_options(), saving_to(directory, interruption, 0));
@@ -72,7 +72,7 @@ TEST(ResumeFrom, AnotherPlaceMixesTheSameSamples) {
       return train(replicas, dropout_network(), shuffled_data().mixup(alpha), full_options(), fit);
     };
     const Outcome straight = train_mixed({.epochs = 3}, 0.3);
-    const ScratchDirectory directory;
+    const checkpoint::ScratchDirectory directory;
     train_mixed(saving_to(directory, 4, 8), 0.3);
     EXPECT_THAT(error_of([&] { train_mixed(saving_to(directory, 4, 0), 0.2); }),
                 HasSubstr("(\", mixup 0.3\"); got \", mixup 0.2\"; another --checkpoint-dir starts over"));
@@ -82,7 +82,7 @@ TEST(ResumeFrom, AnotherPlaceMixesTheSameSamples) {
 }
 
 TEST(ResumeFrom, AnEndedTrainingDoesNothing) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   const Outcome first = train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 0));
   const Outcome again = train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 0));
   EXPECT_TRUE(again.losses.empty());
@@ -91,7 +91,7 @@ TEST(ResumeFrom, AnEndedTrainingDoesNothing) {
 }
 
 TEST(ResumeFrom, AnotherNumberOfReplicasGoesOnWithTheSameRecords) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   const Outcome straight = train(1, dropout_network(), shuffled_data(), full_options(), {.epochs = 3});
   train(3, dropout_network(), shuffled_data(), full_options(), saving_to(directory, 0, 8));
   const Outcome resumed = train(2, dropout_network(), shuffled_data(), full_options(), saving_to(directory, 0, 0));
@@ -101,16 +101,16 @@ TEST(ResumeFrom, AnotherNumberOfReplicasGoesOnWithTheSameRecords) {
 }
 
 TEST(ResumeFrom, NeverStartsOver) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   const Outcome first = train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 0));
   FitOptions fit = saving_to(directory, 0, 0);
-  fit.checkpoint.resume = strategy::Resume::never;
+  fit.checkpoint.resume = checkpoint::Resume::never;
   const Outcome again = train(1, plain_network(), shuffled_data(), {}, fit);
   EXPECT_EQ(again.losses, first.losses);
 }
 
 TEST(ResumeFrom, RefusesAnotherBatchSeedOrDataSet) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 4));
   const auto error = [&](const data::Dataset& dataset, const TrainerOptions& options) {
     return error_of([&] { train(1, plain_network(), dataset, options, saving_to(directory, 0, 0)); });
@@ -130,7 +130,7 @@ TEST(ResumeFrom, RefusesAnotherBatchSeedOrDataSet) {
 }
 
 TEST(ResumeFrom, RefusesAnotherModelOrOptimizer) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 4));
   const auto error = [&](const model::Network& network, const TrainerOptions& options) {
     return error_of([&] { train(1, network, shuffled_data(), options, saving_to(directory, 0, 0)); });
@@ -141,7 +141,7 @@ TEST(ResumeFrom, RefusesAnotherModelOrOptimizer) {
 }
 
 TEST(ResumeFrom, RefusesAnOptimizerWithoutSlotsForOneThatHasThem) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 4));
   const TrainerOptions sgd{.optimizer = model::Sgd{}};
   EXPECT_THAT(error_of([&] { train(1, plain_network(), shuffled_data(), sgd, saving_to(directory, 0, 0)); }),
@@ -151,7 +151,7 @@ TEST(ResumeFrom, RefusesAnOptimizerWithoutSlotsForOneThatHasThem) {
 TEST(ResumeFrom, GivesTheBitsOfAStraightRunWithLayerWiseRates) {
   for (const model::OptimizerOptions& optimizer :
        {model::OptimizerOptions(model::Lars{}), model::OptimizerOptions(model::Lamb{})}) {
-    const ScratchDirectory directory;
+    const checkpoint::ScratchDirectory directory;
     const TrainerOptions options{.optimizer = optimizer};
     const Outcome straight = train(1, plain_network(), shuffled_data(), options, {.epochs = 0, .steps = 9});
     train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 4));
@@ -162,7 +162,7 @@ TEST(ResumeFrom, GivesTheBitsOfAStraightRunWithLayerWiseRates) {
 }
 
 TEST(ResumeFrom, SaysThatAScheduleEndsElsewhere) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   TrainerOptions options{.schedule = {.kind = model::Schedule::Kind::cosine}};
   train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 4));
   ::testing::internal::CaptureStderr();
@@ -171,10 +171,11 @@ TEST(ResumeFrom, SaysThatAScheduleEndsElsewhere) {
 }
 
 TEST(Checkpoints, AreSavedAtTheEndOfEachEpochAndOfTheTraining) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   train(2, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 15));
   std::vector<std::int64_t> steps;
-  for (const CheckpointInfo& info : list_checkpoints(directory.path())) steps.push_back(info.step);
+  for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(directory.path()))
+    steps.push_back(info.step);
   EXPECT_THAT(steps, ::testing::ElementsAre(15, 12, 6));
 }
 
@@ -184,7 +185,7 @@ class RaiseInValidation final : public Callback {
 };
 
 TEST(Checkpoints, AreSavedOnASignalInValidationWhichIsDoneAgainAfterwards) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   FitOptions fit = saving_to(directory, 0, 0);
   fit.validation = small_data(200).batch(4);
   const History expected = train(1, dropout_network(), shuffled_data(), full_options(),
@@ -210,41 +211,42 @@ TEST(Checkpoints, AreSavedOnASignalInValidationWhichIsDoneAgainAfterwards) {
 }
 
 TEST(Checkpoints, AreSavedOnASignalInTraining) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   FitOptions fit = saving_to(directory, 0, 0);
   fit.callbacks = {std::make_shared<RaiseAfter>(8)};
   const Outcome left = train(2, plain_network(), shuffled_data(), {}, fit);
   EXPECT_EQ(left.history.end.steps, 9);
-  EXPECT_EQ(list_checkpoints(directory.path()).front().step, 9);
+  EXPECT_EQ(checkpoint::list_checkpoints(directory.path()).front().step, 9);
   const Outcome straight = train(2, plain_network(), shuffled_data(), {}, {.epochs = 3});
   EXPECT_EQ(train(2, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 0)).parameter_hash,
             straight.parameter_hash);
 }
 
 TEST(Checkpoints, KeepWhatTheConfigurationSays) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   FitOptions fit = saving_to(directory, 0, 2);
   fit.checkpoint.configuration = nlohmann::json::object({{"model", "plain"}});
   train(1, plain_network(), shuffled_data(), {}, fit);
-  const auto path = directory.path() / "step-00000002" / kStateFile;
-  const TrainingState state = parse_training_state(read_small_file(path), path.string());
+  const auto path = directory.path() / "step-00000002" / checkpoint::kStateFile;
+  const checkpoint::TrainingState state =
+      checkpoint::parse_training_state(checkpoint::read_small_file(path), path.string());
   EXPECT_EQ((*state.configuration)["model"], "plain");
   EXPECT_EQ((*state.configuration)["records"], 203);
   EXPECT_EQ(state.metrics.at("epoch_samples"), 80);
 }
 
 TEST(Checkpoints, GiveTheirModelForEvaluation) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   const Outcome trained = train(2, normalized_network(), shuffled_data(), {}, saving_to(directory, 0, 0));
-  Session session(0, nullptr, {.quiet = true});
+  job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 3);
   Trainer trainer(*strategy, normalized_network(), {.seed = 9});
-  const RestoredCheckpoint restored = trainer.restore(directory.path());
+  const checkpoint::RestoredCheckpoint restored = trainer.restore(directory.path());
   EXPECT_EQ(restored.state.step, 18);
   EXPECT_EQ(trainer.parameter_hash(), trained.parameter_hash);
   trainer.replicas().check_agreement(18);
 
-  const RestoredCheckpoint earlier = trainer.restore(directory.path() / "step-00000012");
+  const checkpoint::RestoredCheckpoint earlier = trainer.restore(directory.path() / "step-00000012");
   EXPECT_EQ(earlier.state.step, 12);
   EXPECT_NE(trainer.parameter_hash(), trained.parameter_hash);
   trainer.replicas().check_agreement(12);

@@ -1,4 +1,4 @@
-#include "strategy/shard_table.h"
+#include "lockstep/strategy/callbacks/progress.h"
 
 #include <gtest/gtest.h>
 

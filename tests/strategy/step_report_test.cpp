@@ -1,10 +1,10 @@
-#include "strategy/step_report.h"
+#include "lockstep/strategy/step_report.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "strategy/gradient_memory.h"
+#include "lockstep/strategy/gradient_memory.h"
 
 namespace lockstep::strategy {
 namespace {

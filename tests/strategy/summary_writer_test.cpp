@@ -1,5 +1,5 @@
 // Event files, read back by a parser written here and, where it is installed, by TensorBoard's own loader.
-#include "strategy/summary_writer.h"
+#include "lockstep/strategy/callbacks/summaries.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <protozero/pbf_reader.hpp>
 
-#include "data/record/record_frame.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "lockstep/data/record/record_frame.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -108,7 +108,7 @@ SeenEvent see_event(const std::string& bytes) {
 }
 
 std::vector<SeenEvent> events_in(const fs::path& path) {
-  const std::string bytes = contents_of(path);
+  const std::string bytes = checkpoint::contents_of(path);
   std::string_view rest = bytes;
   std::vector<SeenEvent> events;
   while (rest.size() >= data::kRecordHeaderBytes) {
@@ -126,13 +126,13 @@ std::vector<SeenEvent> events_in(const fs::path& path) {
 }
 
 TEST(SummaryWriter, BeginsWithTheVersionUnderItsName) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   const SummaryWriter writer(scratch.path() / "logs" / "train");
 
   EXPECT_EQ(writer.path().parent_path(), scratch.path() / "logs" / "train");
-  EXPECT_THAT(writer.path().filename().string(),
-              MatchesRegex(fmt::format("events\\.out\\.tfevents\\.[0-9]{{10}}\\.{}\\.{}\\.0\\.v2", device::host_name(),
-                                       ::getpid())));
+  EXPECT_THAT(
+      writer.path().filename().string(),
+      MatchesRegex(fmt::format("events\\.out\\.tfevents\\.[0-9]{{10}}\\.{}\\.{}\\.0\\.v2", host_name(), ::getpid())));
   const auto events = events_in(writer.path());
   ASSERT_EQ(events.size(), 1u) << "visible before the first flush";
   EXPECT_EQ(events[0].file_version, "brain.Event:2");
@@ -140,9 +140,9 @@ TEST(SummaryWriter, BeginsWithTheVersionUnderItsName) {
 }
 
 TEST(SummaryWriter, WritesAScalarByteForByte) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   SummaryWriter writer(scratch.path());
-  const std::size_t start = contents_of(writer.path()).size();
+  const std::size_t start = checkpoint::contents_of(writer.path()).size();
   writer.scalar("a", 3, 1.5, 2.0);
   writer.flush();
 
@@ -158,11 +158,11 @@ TEST(SummaryWriter, WritesAScalarByteForByte) {
       43);  // float_val, packed
   std::string record;
   data::append_record(record, event);
-  EXPECT_EQ(contents_of(writer.path()).substr(start), record);
+  EXPECT_EQ(checkpoint::contents_of(writer.path()).substr(start), record);
 }
 
 TEST(SummaryWriter, MetadataComesWithTheFirstValueOfATag) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   SummaryWriter writer(scratch.path());
   for (const int step : {0, 1, 2}) writer.scalar("epoch_loss", step, 1.0 / (step + 1));
   writer.scalar("epoch_accuracy", 0, 0.5);
@@ -186,24 +186,24 @@ TEST(SummaryWriter, MetadataComesWithTheFirstValueOfATag) {
 }
 
 TEST(SummaryWriter, FlushesOnTheWayAndAtTheEnd) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   fs::path path;
   {
     SummaryWriter writer(scratch.path());
     path = writer.path();
     for (int step = 0; step < 2000; ++step) writer.scalar("batch_loss", step, step);
-    EXPECT_GT(contents_of(path).size(), 64u << 10) << "a reader sees events while training runs";
+    EXPECT_GT(checkpoint::contents_of(path).size(), 64u << 10) << "a reader sees events while training runs";
     SummaryWriter moved = std::move(writer);
   }
   EXPECT_EQ(events_in(path).size(), 2001u);
 }
 
 TEST(SummaryWriter, SeveralInOneDirectoryHaveNamesOfTheirOwn) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   const SummaryWriter first(scratch.path());
   const SummaryWriter second(scratch.path());
   EXPECT_NE(first.path(), second.path());
-  EXPECT_EQ(names_in(scratch.path()).size(), 2u);
+  EXPECT_EQ(checkpoint::names_in(scratch.path()).size(), 2u);
 }
 
 std::string data_error(const std::function<void()>& call) {
@@ -217,8 +217,8 @@ std::string data_error(const std::function<void()>& call) {
 }
 
 TEST(SummaryWriter, ADirectoryThatCannotBeMade) {
-  const ScratchDirectory scratch;
-  overwrite(scratch.path() / "file", "");
+  const checkpoint::ScratchDirectory scratch;
+  checkpoint::overwrite(scratch.path() / "file", "");
   EXPECT_EQ(
       data_error([&] { SummaryWriter writer(scratch.path() / "file" / "train"); }),
       fmt::format("[{}] needed to write the summary; Not a directory", (scratch.path() / "file" / "train").string()));
@@ -226,12 +226,12 @@ TEST(SummaryWriter, ADirectoryThatCannotBeMade) {
 }
 
 TEST(SummaryWriter, AFullDiskLeavesAReadableFileThatGrowsAgain) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   SummaryWriter writer(scratch.path());
   writer.scalar("loss", 1, 1);
   writer.flush();
   {
-    const FileSizeLimit limit(contents_of(writer.path()).size() + 10);
+    const checkpoint::FileSizeLimit limit(checkpoint::contents_of(writer.path()).size() + 10);
     writer.scalar("loss", 2, 1);
     EXPECT_EQ(data_error([&] { writer.flush(); }),
               fmt::format("[{}] needed to write the summary; File too large", writer.path().string()));
@@ -245,10 +245,10 @@ TEST(SummaryWriter, AFullDiskLeavesAReadableFileThatGrowsAgain) {
 }
 
 TEST(SummaryWriter, CountsWhatAFullDiskLosesAndRepeatsTheMetadata) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   SummaryWriter writer(scratch.path());
   {
-    const FileSizeLimit limit(contents_of(writer.path()).size() + 10);
+    const checkpoint::FileSizeLimit limit(checkpoint::contents_of(writer.path()).size() + 10);
     for (const int step : {1, 2, 3}) writer.scalar("loss", step, 1);
     EXPECT_THAT(data_error([&] { writer.flush(); }), HasSubstr("File too large"));
     EXPECT_EQ(writer.lost_events(), 3);
@@ -264,10 +264,10 @@ TEST(SummaryWriter, CountsWhatAFullDiskLosesAndRepeatsTheMetadata) {
 }
 
 TEST(SummaryWriter, BeginsLaterWhereTheDiskIsFullAtFirst) {
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   std::optional<SummaryWriter> writer;
   {
-    const FileSizeLimit limit(0);
+    const checkpoint::FileSizeLimit limit(0);
     writer.emplace(scratch.path());
     writer->scalar("loss", 1, 1);
     EXPECT_THAT(data_error([&] { writer->flush(); }), HasSubstr("File too large"));
@@ -285,7 +285,7 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
   if (python == nullptr) GTEST_SKIP() << "LOCKSTEP_VENV_PYTHON names no Python interpreter with tensorboard";
   if (std::system(fmt::format("{} -c 'import tensorboard' 2>/dev/null", python).c_str()) != 0)
     GTEST_SKIP() << python << " has no tensorboard";
-  const ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   {
     SummaryWriter train(scratch.path() / "train");
     SummaryWriter validation(scratch.path() / "validation");
@@ -300,7 +300,7 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
                                           scratch.path().string(), output);
   ASSERT_EQ(std::system(command.c_str()), 0);
 
-  const auto seen = nlohmann::json::parse(contents_of(output));
+  const auto seen = nlohmann::json::parse(checkpoint::contents_of(output));
   EXPECT_EQ(seen["train"]["scalars"]["epoch_loss"],
             nlohmann::json::parse("[[1001.0, 1, 1.0], [1002.0, 2, 0.5], [1003.0, 3, 0.3333333432674408]]"));
   EXPECT_EQ(seen["validation"]["scalars"]["epoch_loss"][0], nlohmann::json::parse("[1001.0, 1, 2.0]"));

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "strategy/trainer.h"
+#include "lockstep/strategy/trainer.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
 

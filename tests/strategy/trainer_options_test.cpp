@@ -1,4 +1,4 @@
-#include "strategy/trainer_options.h"
+#include "lockstep/strategy/trainer_options.h"
 
 #include <gtest/gtest.h>
 

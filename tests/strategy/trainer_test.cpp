@@ -1,4 +1,4 @@
-#include "strategy/trainer.h"
+#include "lockstep/strategy/trainer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ TEST(Trainer, NeedsAnEnd) {
 TEST(Trainer, EvaluatesExactlyOnAnyNumberOfReplicas) {
   model::MetricSums expected;
   for (const int replicas : {1, 2, 3, 4}) {
-    Session session(0, nullptr, {.quiet = true});
+    job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, replicas);
     Trainer trainer(*strategy, plain_network());
     const model::MetricSums sums = trainer.evaluate(small_data(1003).batch(64));
@@ -84,7 +84,7 @@ TEST(Trainer, EvaluatesExactlyOnAnyNumberOfReplicas) {
 }
 
 TEST(Trainer, ValidationIsAnEvaluationOfTheEpochsModel) {
-  Session session(0, nullptr, {.quiet = true});
+  job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 2);
   Trainer trainer(*strategy, plain_network());
   const data::Dataset validation = small_data(77).batch(10);
@@ -93,7 +93,7 @@ TEST(Trainer, ValidationIsAnEvaluationOfTheEpochsModel) {
 }
 
 TEST(Trainer, EvaluatesDataThatLackAClassOfTheModel) {
-  Session session(0, nullptr, {.quiet = true});
+  job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 1);
   Trainer trainer(*strategy, plain_network());
   EXPECT_EQ(trainer.evaluate(data::Dataset::synthetic({16}, kClasses - 1, 20).batch(8)).samples, 20);
@@ -106,7 +106,7 @@ TEST(Trainer, EvaluatesDataThatLackAClassOfTheModel) {
 TEST(Trainer, PredictsInTheOrderOfTheRecords) {
   std::vector<float> expected;
   for (const int replicas : {1, 3}) {
-    Session session(0, nullptr, {.quiet = true});
+    job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, replicas);
     Trainer trainer(*strategy, plain_network());
     std::vector<std::int64_t> ids;

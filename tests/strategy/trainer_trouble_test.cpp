@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "strategy/trainer.h"
+#include "lockstep/strategy/trainer.h"
 #include "tests/strategy/training.h"
 #include "tests/strategy/watched_source.h"
 #include "tests/support/ranks.h"

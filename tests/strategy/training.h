@@ -6,12 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
-#include "model/layers/layers.h"
-#include "model/network.h"
-#include "strategy/mirrored_strategy.h"
-#include "strategy/one_device_strategy.h"
-#include "strategy/trainer.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/model/layers/layers.h"
+#include "lockstep/model/network.h"
+#include "lockstep/strategy/strategies.h"
+#include "lockstep/strategy/trainer.h"
 
 namespace lockstep::strategy {
 
@@ -49,7 +48,7 @@ inline model::Network normalized_network() {
 }
 
 /// Replicas as threads of this process; one of them on the calling thread.
-inline std::unique_ptr<Strategy> local_strategy(Session& session, int replicas) {
+inline std::unique_ptr<Strategy> local_strategy(job::Session& session, int replicas) {
   if (replicas == 1) return std::make_unique<OneDeviceStrategy>(session);
   return std::make_unique<MirroredStrategy>(session, std::vector<device::Device>(static_cast<std::size_t>(replicas)));
 }
@@ -108,7 +107,7 @@ inline Outcome train(Strategy& strategy, model::Network network, const data::Dat
 /// The same on `replicas` threads.
 inline Outcome train(int replicas, model::Network network, const data::Dataset& dataset,
                      const TrainerOptions& options = {}, FitOptions fit = {}) {
-  Session session(0, nullptr, {.quiet = true});
+  job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, replicas);
   return train(*strategy, std::move(network), dataset, options, std::move(fit));
 }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/dataset.h"
 #include "tests/strategy/training.h"
 
 namespace lockstep::strategy {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "device/gpu.h"
+#include "lockstep/device/gpu.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleMock(&argc, argv);

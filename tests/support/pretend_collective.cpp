@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "allreduce/reduce.h"
+#include "lockstep/allreduce/reduction.h"
 
 namespace lockstep::pretend {
 namespace {
@@ -82,9 +82,9 @@ std::size_t width_of(ncclDataType_t type) {
   return type == ncclUint8 ? 1 : allreduce::bytes_per_element(type_of(type));
 }
 
-device::SharedSegment MeetingPlace::create() { return device::SharedSegment::create(sizeof(Board)); }
+SharedSegment MeetingPlace::create() { return SharedSegment::create(sizeof(Board)); }
 
-MeetingPlace::MeetingPlace(device::SharedSegment segment, int rank, int size)
+MeetingPlace::MeetingPlace(SharedSegment segment, int rank, int size)
     : segment_(std::move(segment)),
       board_(std::launder(reinterpret_cast<Board*>(segment_.data()))),
       rank_(rank),

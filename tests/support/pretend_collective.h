@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/shared_segment.h"
+#include "lockstep/base/shared_segment.h"
 
 namespace lockstep::pretend {
 
@@ -33,8 +33,8 @@ std::size_t width_of(ncclDataType_t type);
 /// One member's place where all meet. What is between the members is in shared memory.
 class MeetingPlace {
  public:
-  static device::SharedSegment create();
-  MeetingPlace(device::SharedSegment segment, int rank, int size);
+  static SharedSegment create();
+  MeetingPlace(SharedSegment segment, int rank, int size);
 
   void join(int gpu);
   bool all_have_joined() const;
@@ -57,7 +57,7 @@ class MeetingPlace {
   void check_agreement() const;
   void take(const Collective& collective, std::size_t begin, std::size_t count);
 
-  device::SharedSegment segment_;
+  SharedSegment segment_;
   Board* board_;
   int rank_;
   int size_;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "device/cuda/stream.h"
+#include "lockstep/device/cuda/stream.h"
 #include "tests/support/pretend_cuda/memory.h"
 #include "tests/support/pretend_cuda/streams.h"
 

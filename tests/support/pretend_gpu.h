@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "device/device.h"
-#include "device/stream.h"
+#include "lockstep/device/device.h"
+#include "lockstep/device/stream.h"
 
 namespace lockstep::pretend {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 #include "tests/support/pretend_collective.h"
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_cuda/streams.h"
@@ -18,7 +18,7 @@
 
 namespace {
 
-using lockstep::device::SharedSegment;
+using lockstep::SharedSegment;
 using lockstep::pretend::Collective;
 using lockstep::pretend::misused;
 using lockstep::pretend::width_of;

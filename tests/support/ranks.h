@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "allreduce/communicator.h"
-#include "allreduce/groups.h"
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/allreduce/groups.h"
 
 namespace lockstep::allreduce {
 

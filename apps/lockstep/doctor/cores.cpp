@@ -6,8 +6,7 @@
 #include <map>
 #include <set>
 
-#include "device/control_group.h"
-#include "device/processors.h"
+#include "lockstep/base/host.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -119,10 +118,10 @@ void judge_rank(Outcome& outcome, const Report& report) {
 }  // namespace
 
 CoreFacts measure_cores() {
-  CoreFacts facts{.processors = device::allowed_processors()};
-  facts.online = static_cast<int>(device::processors_of_cpu_set().size());
+  CoreFacts facts{.processors = allowed_processors()};
+  facts.online = static_cast<int>(processors_of_cpu_set().size());
   if (const char* threads = std::getenv("OMP_NUM_THREADS")) facts.threads = std::atoi(threads);
-  facts.quota = device::processor_quota();
+  facts.quota = processor_quota();
   const std::filesystem::path clock = "/sys/devices/system/cpu/cpu0/cpufreq";
   facts.governor = first_word(clock / "scaling_governor");
   facts.driver = first_word(clock / "scaling_driver");

@@ -9,9 +9,10 @@
 #include <filesystem>
 
 #include "apps/lockstep/doctor/folders.h"
-#include "data/dataset.h"
-#include "device/error.h"
-#include "strategy/files.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/files.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/open_data.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -92,13 +93,13 @@ class Survey {
   const std::vector<fs::path>& files() const { return files_; }
   DataFacts facts() const {
     DataFacts facts = facts_;
-    facts.fingerprint = strategy::hex16(hash_.value());
+    facts.fingerprint = checkpoint::hex16(hash_.value());
     return facts;
   }
 
  private:
   DataFacts facts_;
-  strategy::Hasher hash_;
+  checkpoint::Hasher hash_;
   std::vector<fs::path> files_;
 };
 

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "device/gpu.h"
+#include "lockstep/device/gpu.h"
 
 namespace lockstep::apps::doctor {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/lockstep/doctor/ranks.h"
-#include "device/gpu_health.h"
+#include "lockstep/device/gpu_health.h"
 
 namespace lockstep::device {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GpuHealth, name, uuid, total_bytes, used_bytes, uncorrected_errors,

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "device/cpu.h"
+#include "lockstep/base/host.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -53,7 +53,7 @@ std::string write_file(const fs::path& file, std::size_t bytes) {
 }
 
 std::string own_name(const char* kind) {
-  return fmt::format(".lockstep-doctor-{}-{}-{}", kind, device::host_name(), ::getpid());
+  return fmt::format(".lockstep-doctor-{}-{}-{}", kind, host_name(), ::getpid());
 }
 
 /// What helps a folder.

@@ -7,7 +7,7 @@
 #include <limits>
 #include <system_error>
 
-#include "data/record/recent_files.h"
+#include "lockstep/data/record/record_file.h"
 
 namespace lockstep::apps::doctor {
 namespace {

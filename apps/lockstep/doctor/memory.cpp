@@ -7,14 +7,12 @@
 #include <limits>
 #include <map>
 
-#include "device/error.h"
-#include "device/host_memory.h"
-#include "device/shared_segment.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/base/shared_segment.h"
 
 namespace lockstep::apps::doctor {
 namespace {
-
-using device::SharedSegment;
 
 constexpr const char* kCheck = "shared-memory";
 constexpr double kMegabyte = 1e6;
@@ -115,7 +113,7 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
   return ranks.measure<MemoryFacts>(kCheck, [place = ranks.mine(), offers, offered] {
     MemoryFacts facts{.offer_failure = offered.failure};
     look_at_others(place, offers, facts);
-    facts.available_bytes = device::available_host_memory();
+    facts.available_bytes = available_host_memory();
     struct statvfs shm {};
     if (::statvfs("/dev/shm", &shm) == 0) {
       facts.shm_bytes = static_cast<std::int64_t>(shm.f_blocks * shm.f_frsize);

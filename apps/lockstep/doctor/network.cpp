@@ -12,13 +12,13 @@
 #include <set>
 #include <thread>
 
-#include "allreduce/watch/socket.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep::apps::doctor {
 namespace {
 
-using allreduce::FileDescriptor;
-using allreduce::Listener;
+using net::FileDescriptor;
+using net::Listener;
 
 constexpr const char* kCheck = "network";
 constexpr std::size_t kMostHosts = 16;     // that one host calls
@@ -31,7 +31,7 @@ constexpr const char* kNoAddress = "it has no address";
 /// Where a host can be called.
 struct Calling {
   int port = 0;
-  std::vector<device::NetworkAddress> addresses = {};
+  std::vector<net::NetworkAddress> addresses = {};
 
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(Calling, port, addresses)
 };
@@ -63,7 +63,7 @@ class Greeter {
 /// Why nobody, or somebody else, answered; empty where it was the rank that is meant.
 std::string call(const std::string& address, int port, int rank) {
   std::string why;
-  const FileDescriptor socket = allreduce::connect_to(address, static_cast<std::uint16_t>(port), kConnectLimit, why);
+  const FileDescriptor socket = net::connect_to(address, static_cast<std::uint16_t>(port), kConnectLimit, why);
   if (!socket.is_open()) return why;
   pollfd ready{.fd = socket.get(), .events = POLLIN, .revents = 0};
   std::array<char, 64> buffer{};
@@ -93,7 +93,7 @@ std::vector<Attempt> call_all(const std::vector<Reported<Calling>>& others) {
     if (calling.port == 0 || calling.addresses.empty())
       attempts.push_back({.rank = place.rank, .failure = calling.port == 0 ? kNoPort : kNoAddress});
     else
-      for (const device::NetworkAddress& address : calling.addresses)
+      for (const net::NetworkAddress& address : calling.addresses)
         attempts.push_back({.rank = place.rank,
                             .interface = address.interface,
                             .address = address.address,
@@ -109,8 +109,8 @@ std::vector<Attempt> call_all(const std::vector<Reported<Calling>>& others) {
   return attempts;
 }
 
-std::vector<device::NetworkAddress> addresses_of_this_host() {
-  std::vector<device::NetworkAddress> all = device::network_addresses();
+std::vector<net::NetworkAddress> addresses_of_this_host() {
+  std::vector<net::NetworkAddress> all = net::network_addresses();
   all.resize(std::min(all.size(), kMostAddresses));
   return all;
 }
@@ -150,14 +150,14 @@ Way best_way(const Reports<NetworkFacts>& reports) {
   const std::string interface = most_successful(reports, &Attempt::interface);
   const bool all_have_it = std::ranges::all_of(reports.answered, [&](const Reported<NetworkFacts>& report) {
     return report.place.local_rank != 0 ||
-           std::ranges::find(report.facts.addresses, interface, &device::NetworkAddress::interface) !=
+           std::ranges::find(report.facts.addresses, interface, &net::NetworkAddress::interface) !=
                report.facts.addresses.end();
   });
   if (all_have_it) return {.mpi = interface, .nccl = interface};
   const std::string network = most_successful(reports, &Attempt::network);
   std::set<std::string> interfaces;
   for (const auto& report : reports.answered)
-    for (const device::NetworkAddress& address : report.facts.addresses)
+    for (const net::NetworkAddress& address : report.facts.addresses)
       if (address.network == network) interfaces.insert(address.interface);
   return {.mpi = network, .nccl = fmt::format("{}", fmt::join(interfaces, ","))};
 }
@@ -209,7 +209,7 @@ void judge_packets(Outcome& outcome, const Reports<NetworkFacts>& reports) {
   std::map<std::string, First> first_of;
   const auto reached = reached_addresses(reports);
   for (const auto& report : reports.answered) {
-    for (const device::NetworkAddress& address : report.facts.addresses) {
+    for (const net::NetworkAddress& address : report.facts.addresses) {
       if (address.mtu == 0 || !reached.contains({report.place.rank, address.address})) continue;
       const First& first = first_of.emplace(address.network, First{report.place.host, address.mtu}).first->second;
       if (first.mtu == address.mtu) continue;
@@ -291,7 +291,7 @@ std::map<int, std::int64_t> wire_speeds(const Reports<NetworkFacts>& reports) {
   std::map<int, std::int64_t> speeds;
   const auto reached = reached_addresses(reports);
   for (const auto& [place, facts] : reports.answered)
-    for (const device::NetworkAddress& address : facts.addresses)
+    for (const net::NetworkAddress& address : facts.addresses)
       if (address.bits_per_second > 0 && reached.contains({place.rank, address.address}))
         speeds[place.rank] = std::max(speeds[place.rank], address.bits_per_second);
   return speeds;

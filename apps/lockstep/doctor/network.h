@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "apps/lockstep/doctor/ranks.h"
-#include "device/network_interfaces.h"
+#include "lockstep/net/interfaces.h"
 
-namespace lockstep::device {
+namespace lockstep::net {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NetworkAddress, interface, address, network, mtu, bits_per_second)
-}  // namespace lockstep::device
+}  // namespace lockstep::net
 
 namespace lockstep::apps::doctor {
 
@@ -27,7 +27,7 @@ struct Attempt {
 };
 
 struct NetworkFacts {
-  std::vector<device::NetworkAddress> addresses = {};
+  std::vector<net::NetworkAddress> addresses = {};
   std::vector<Attempt> attempts = {};
   std::int64_t ports = 0;  ///< that the system has for connections that a program opens; 0: it does not tell
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "device/cpu.h"
-#include "device/json.h"
+#include "lockstep/base/host.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::apps::doctor {
 
-Ranks::Ranks(strategy::Session& session) : session_(session) {
-  const Place mine{session.rank(), session.node(), session.local_rank(), device::host_name()};
+Ranks::Ranks(job::Session& session) : session_(session) {
+  const Place mine{session.rank(), session.node(), session.local_rank(), host_name()};
   for (const std::string& text : gather("places", dump_json(nlohmann::json(mine))))
     places_.push_back(parse_json(text, ErrorCategory::communication, "places").get<Place>());
 }

@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "allreduce/activity.h"
 #include "apps/lockstep/doctor/finding.h"
-#include "device/json.h"
-#include "strategy/session.h"
+#include "lockstep/allreduce/activity.h"
+#include "lockstep/base/json.h"
+#include "lockstep/job/session.h"
 
 namespace lockstep::apps::doctor {
 
@@ -90,9 +90,9 @@ class Ranks {
   /// And at least, where it does not ask for more.
   static constexpr std::chrono::milliseconds kLeast{1000};
 
-  explicit Ranks(strategy::Session& session);
+  explicit Ranks(job::Session& session);
 
-  strategy::Session& session() const { return session_; }
+  job::Session& session() const { return session_; }
   const std::vector<Place>& places() const { return places_; }
   const Place& mine() const { return places_[static_cast<std::size_t>(session_.rank())]; }
   /// How long one may take now: less where others took their time, so that the whole examination ends within a minute,
@@ -131,7 +131,7 @@ class Ranks {
   void barrier(const char* check);
 
  private:
-  strategy::Session& session_;
+  job::Session& session_;
   allreduce::Activity activity_;
   std::vector<Place> places_;
 };

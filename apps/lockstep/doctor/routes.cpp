@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "allreduce/topology.h"
 #include "apps/lockstep/reduction_timing.h"
+#include "lockstep/allreduce/route.h"
 
 namespace lockstep::apps::doctor {
 namespace {

@@ -8,8 +8,8 @@
 #include <ctime>
 #include <limits>
 
-#include "device/cpu.h"
-#include "strategy/core_share.h"
+#include "lockstep/base/host.h"
+#include "lockstep/job/device_share.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -46,7 +46,7 @@ double shortest(double seconds, Work work) {
 }
 
 SpeedFacts multiply(int cores, double seconds) {
-  device::set_thread_budget(cores);
+  set_thread_budget(cores);
   const std::vector<float> left(kSide * kSide, 1.0F / 3);
   const std::vector<float> right(kSide * kSide, 3.0F);
   std::vector<float> product(kSide * kSide);
@@ -92,7 +92,7 @@ Extent extent_of(const Reports<SpeedFacts>& reports, double SpeedFacts::*speed) 
 
 Reports<SpeedFacts> measure_speed(Ranks& ranks, double seconds) {
   constexpr const char* kCheck = "matrix-product";
-  const int cores = strategy::share_of_cores(ranks.session());
+  const int cores = job::share_of_cores(ranks.session());
   // The ranks are at it together, as in a training: what they take from each other counts.
   ranks.barrier(kCheck);
   Measured<SpeedFacts> speed = measured_within<SpeedFacts>(ranks.limit(least_for(0.7 * seconds)),

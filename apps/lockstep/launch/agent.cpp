@@ -10,11 +10,11 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "allreduce/watch/authentication.h"
 #include "apps/lockstep/launch/fields.h"
 #include "apps/lockstep/launch/link.h"
-#include "device/error.h"
-#include "device/json.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/net/authentication.h"
 
 namespace lockstep::apps::launch {
 namespace {
@@ -74,11 +74,11 @@ int run_agent(const std::vector<std::string>& words) {
   try {
     std::string why;
     const auto port = static_cast<std::uint16_t>(parse_integer(address.substr(0, space), 1, 65535));
-    const device::JobSecret token(address.substr(space + 1), kAgentVariable);
+    const net::JobSecret token(address.substr(space + 1), kAgentVariable);
     const std::string call = to_text(
         Call{.host = words.front(), .daemon = read_daemon_command({words.begin() + 1, words.end()}, runtime_here())});
-    allreduce::FileDescriptor socket = allreduce::connect_to(kHere, port, kConnectTime, why);
-    if (!socket.is_open() || !allreduce::authenticate(socket, token, allreduce::kAgentPurpose, kConnectTime, why))
+    net::FileDescriptor socket = net::connect_to(kHere, port, kConnectTime, why);
+    if (!socket.is_open() || !net::authenticate(socket, token, net::kAgentPurpose, kConnectTime, why))
       return fail("its first task is not there: " + why);
     Link link(std::move(socket), kSameHost);
     link.send({FrameKind::call, call});

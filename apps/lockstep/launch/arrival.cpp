@@ -8,12 +8,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "allreduce/watch/socket.h"
 #include "apps/lockstep/launch/fields.h"
-#include "device/cpu.h"
-#include "device/error.h"
-#include "device/json.h"
-#include "device/numa.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/numa.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep::apps::launch {
 namespace {
@@ -47,9 +47,9 @@ std::string place_of_this_process() {
 
 /// Without loopback, save where there is nothing else.
 std::vector<std::string> addresses_for_others() {
-  const std::vector<std::string> all = allreduce::host_addresses();
+  const std::vector<std::string> all = net::host_addresses();
   std::vector<std::string> others;
-  std::ranges::copy_if(all, std::back_inserter(others), [](const auto& one) { return !allreduce::is_loopback(one); });
+  std::ranges::copy_if(all, std::back_inserter(others), [](const auto& one) { return !net::is_loopback(one); });
   return others.empty() ? all : others;
 }
 
@@ -98,18 +98,18 @@ std::string short_name(const std::string& job) {
   return fmt::format("{}… ({:016x})", job.substr(0, kMaxJob / 4), std::hash<std::string>()(job));
 }
 
-Arrival describe_this_task(const strategy::Task& task, const std::string& job, const std::string& host) {
+Arrival describe_this_task(const job::Task& task, const std::string& job, const std::string& host) {
   Arrival arrival{.job = short_name(job.empty() ? task.job : job),
                   .rank = task.rank,
                   .ranks = task.ranks,
                   .local_ranks = task.local_ranks};
-  arrival.host = host.empty() ? device::host_name() : host;
+  arrival.host = host.empty() ? host_name() : host;
   if (!is_host_name(arrival.host))
     throw Error(ErrorCategory::input, "launch",
                 "needed a name of letters, digits, dots and dashes for this host: --host gives it one",
                 fmt::format("got {}", describe_json(arrival.host)));
   arrival.place = host.empty() ? place_of_this_process() : host;
-  arrival.processors = device::parse_number_list(device::processor_list());
+  arrival.processors = parse_number_list(processor_list());
   arrival.gpus = variable("CUDA_VISIBLE_DEVICES");
   arrival.addresses = addresses_for_others();
   return parse_arrival(to_text(arrival));  // as others read it, so that what is compared is alike

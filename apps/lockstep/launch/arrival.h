@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "strategy/task.h"
+#include "lockstep/job/task.h"
 
 namespace lockstep::apps::launch {
 
@@ -32,6 +32,6 @@ Arrival parse_arrival(const std::string& text);
 
 /// This process. `host`: what its host is called, in place of the system's name; empty: that. Throws Error (input)
 /// where the host has no name that mpirun takes.
-Arrival describe_this_task(const strategy::Task& task, const std::string& job, const std::string& host);
+Arrival describe_this_task(const job::Task& task, const std::string& job, const std::string& host);
 
 }  // namespace lockstep::apps::launch

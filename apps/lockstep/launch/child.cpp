@@ -18,8 +18,8 @@
 #include <iterator>
 #include <system_error>
 
-#include "device/error.h"
-#include "device/job_secret.h"
+#include "lockstep/base/error.h"
+#include "lockstep/net/token.h"
 
 namespace lockstep::apps::launch {
 namespace {
@@ -32,8 +32,8 @@ sigset_t watched_signals() {
 }
 
 struct Pipe {
-  allreduce::FileDescriptor reading;
-  allreduce::FileDescriptor writing;
+  net::FileDescriptor reading;
+  net::FileDescriptor writing;
 };
 
 Pipe make_pipe() {
@@ -41,7 +41,7 @@ Pipe make_pipe() {
   if (pipe2(ends.data(), O_CLOEXEC) != 0)
     throw Error(ErrorCategory::communication, "launch", "needed a pipe", std::generic_category().message(errno));
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  return {allreduce::FileDescriptor(ends[0]), allreduce::FileDescriptor(ends[1])};
+  return {net::FileDescriptor(ends[0]), net::FileDescriptor(ends[1])};
 }
 
 std::vector<std::string> environment_without_task() {
@@ -92,7 +92,7 @@ void run_on(const std::vector<int>& processors) {
 
 /// Why `started` has not become what it was to be; 0: it has, which closed its end.
 int error_of(Pipe& started) {
-  started.writing = allreduce::FileDescriptor();
+  started.writing = net::FileDescriptor();
   pollfd told{.fd = started.reading.get(), .events = POLLIN, .revents = 0};
   poll(&told, 1, -1);
   int error = 0;
@@ -127,7 +127,7 @@ bool is_of_a_task(const std::string& name) {
                                  "SLURM_LOCALID",    "SLURM_NODEID", "SLURM_TASK_PID", "SLURM_GTIDS"};
   constexpr std::array kBeginnings = {"PMI_", "PMIX_", "SLURM_STEP_", "SLURM_CPU_BIND", "SLURM_PMI"};
   // The secret with which tasks met: the watchdog of the ranks has one of its own.
-  if (name == device::kSecretVariable || name == device::kSecretFileVariable) return true;
+  if (name == net::kSecretVariable || name == net::kSecretFileVariable) return true;
   return std::ranges::find(kNames, name) != kNames.end() ||
          std::ranges::any_of(kBeginnings, [&](const char* beginning) { return name.starts_with(beginning); });
 }
@@ -192,7 +192,7 @@ std::vector<pid_t> Child::ranks() const {
 SignalQueue::SignalQueue() {
   const sigset_t watched = watched_signals();
   sigprocmask(SIG_BLOCK, &watched, nullptr);
-  descriptor_ = allreduce::FileDescriptor(signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC));
+  descriptor_ = net::FileDescriptor(signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC));
 }
 
 SignalQueue::~SignalQueue() {

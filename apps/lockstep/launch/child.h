@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "allreduce/watch/socket.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep::apps::launch {
 
@@ -49,14 +49,14 @@ class Child {
   std::vector<pid_t> ranks() const;
 
   /// What it prints, where it is captured; closed at its end.
-  allreduce::FileDescriptor& output() { return output_; }
-  allreduce::FileDescriptor& errors() { return errors_; }
+  net::FileDescriptor& output() { return output_; }
+  net::FileDescriptor& errors() { return errors_; }
 
  private:
   pid_t id_ = -1;
   std::optional<int> status_;
-  allreduce::FileDescriptor output_;
-  allreduce::FileDescriptor errors_;
+  net::FileDescriptor output_;
+  net::FileDescriptor errors_;
 };
 
 /// While it lives, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD are read from a descriptor instead of ending
@@ -74,7 +74,7 @@ class SignalQueue {
   std::vector<int> take() const;
 
  private:
-  allreduce::FileDescriptor descriptor_;
+  net::FileDescriptor descriptor_;
 };
 
 /// Whether the variable says which of the tasks of a job a process is, or makes mpirun take itself for one, or is the

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "apps/lockstep/launch/fields.h"
-#include "device/json.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::apps::launch {
 namespace {

@@ -9,8 +9,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "device/error.h"
-#include "device/json.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::apps::launch {
 namespace {

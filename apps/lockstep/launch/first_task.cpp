@@ -12,10 +12,10 @@
 #include "apps/lockstep/launch/agent.h"
 #include "apps/lockstep/launch/fields.h"
 #include "apps/lockstep/launch/meeting_place.h"
-#include "device/cpu.h"
-#include "device/error.h"
-#include "device/job_secret.h"
-#include "device/network.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/net/interfaces.h"
+#include "lockstep/net/token.h"
 
 namespace lockstep::apps::launch {
 namespace {
@@ -53,7 +53,7 @@ struct Stopped {
 };
 
 /// "rank 1, worker:1, of host b", as far as that is known.
-std::string describe(const strategy::Task& task, int rank) {
+std::string describe(const job::Task& task, int rank) {
   const auto index = static_cast<std::size_t>(rank);
   std::string text = fmt::format("rank {}", rank);
   if (!task.names.empty()) text += fmt::format(" ({})", task.names[index]);
@@ -82,14 +82,14 @@ std::string list_of(const std::vector<std::string>& parts) {
 
 }  // namespace
 
-FirstTask::FirstTask(const LaunchOptions& options, const strategy::Task& task)
+FirstTask::FirstTask(const LaunchOptions& options, const job::Task& task)
     : options_(options),
       task_(task),
       meeting_(listen_for_tasks(task, options.secret, addresses_), options.secret, options.stall_limit()) {
   allow_connections(task.ranks);
   Arrival mine = describe_this_task(task, options.job, options.host);
   mine.port = task.meeting.port;
-  mine.host = device::host_name();  // by which mpirun knows where it is
+  mine.host = host_name();  // by which mpirun knows where it is
   if (!addresses_.empty()) mine.addresses = addresses_;
   tasks_.emplace(task.rank, std::move(mine));
 }
@@ -159,7 +159,7 @@ void FirstTask::admit(Visitor& visitor, Arrival task) {
                                     mine.job, task.job)})});
     return;
   }
-  task.towards = device::way_to(visitor.link.peer()).interface;
+  task.towards = net::way_to(visitor.link.peer()).interface;
   visitor.task = task;  // it is of the job from now on, and is told where that fails
   if (task.ranks != mine.ranks)
     throw Error(ErrorCategory::input, "launch", "needed tasks that know the same number of tasks",

@@ -12,7 +12,7 @@
 #include "apps/lockstep/launch/meeting.h"
 #include "apps/lockstep/launch/options.h"
 #include "apps/lockstep/launch/reach.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::apps::launch {
 
@@ -20,7 +20,7 @@ class FirstTask {
  public:
   /// Throws Error (communication) where the port of the meeting is taken, (input) where tasks on other hosts may come
   /// and there is no secret.
-  FirstTask(const LaunchOptions& options, const strategy::Task& task);
+  FirstTask(const LaunchOptions& options, const job::Task& task);
 
   /// Returns the exit status of mpirun, or 128 + a signal that came before mpirun was there. Throws Error (input) for
   /// tasks that contradict each other, (communication) where one does not come, is lost, or cannot reach another.
@@ -47,15 +47,15 @@ class FirstTask {
   std::string missing_ranks() const;
 
   const LaunchOptions& options_;
-  const strategy::Task& task_;
+  const job::Task& task_;
   SignalQueue signals_;
   std::vector<std::string> addresses_;  // where tasks come to this one
   Meeting meeting_;
   std::map<int, Arrival> tasks_;  // by rank
   JobPlan plan_;
-  device::JobSecret token_ = device::JobSecret::draw();  // that agents of our mpirun know
-  int stops_ = 0;                                        // wishes that the job ends
-  std::set<int> wished_;                                 // the ranks whose tasks were sent such a signal
+  net::JobSecret token_ = net::JobSecret::draw();  // that agents of our mpirun know
+  int stops_ = 0;                                  // wishes that the job ends
+  std::set<int> wished_;                           // the ranks whose tasks were sent such a signal
   Clock::time_point last_stop_{};
   std::set<int> running_daemons_;  // by the first rank of their hosts
   bool started_ = false;           // whether ranks have been seen

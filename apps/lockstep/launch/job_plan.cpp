@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "allreduce/watch/socket.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep::apps::launch {
 namespace {
@@ -41,7 +41,7 @@ std::vector<std::size_t> add_hosts(JobPlan& plan, const std::vector<std::string>
 
 /// What mpirun takes for the host that it runs on.
 bool means_this_host(const std::string& name) {
-  return name == "localhost" || name.starts_with("localhost.") || allreduce::is_loopback(name);
+  return name == "localhost" || name.starts_with("localhost.") || net::is_loopback(name);
 }
 
 void add_runs(JobPlan& plan, const std::vector<std::size_t>& hosts, const std::vector<std::string>& gpus) {

@@ -25,7 +25,7 @@ void set(int socket, int level, int option, int value) { setsockopt(socket, leve
 
 }  // namespace
 
-Link::Link(allreduce::FileDescriptor socket, std::chrono::seconds stall_timeout) : socket_(std::move(socket)) {
+Link::Link(net::FileDescriptor socket, std::chrono::seconds stall_timeout) : socket_(std::move(socket)) {
   const auto ask = static_cast<int>(std::clamp<std::int64_t>(stall_timeout.count() / kQuestions, 1, kMaxAskSeconds));
   set(socket_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
   set(socket_.get(), IPPROTO_TCP, TCP_KEEPIDLE, ask);
@@ -77,7 +77,7 @@ std::vector<Frame> Link::receive() {
 }
 
 void Link::close(const std::string& reason) {
-  socket_ = allreduce::FileDescriptor();
+  socket_ = net::FileDescriptor();
   reason_ = reason;
 }
 

@@ -8,18 +8,18 @@
 #include <string>
 #include <vector>
 
-#include "allreduce/watch/socket.h"
 #include "apps/lockstep/launch/frame.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep::apps::launch {
 
-/// Whose other end has proved that it is of the job (allreduce/watch/authentication.h). Neither call waits; poll for
+/// Whose other end has proved that it is of the job (lockstep/net/authentication.h). Neither call waits; poll for
 /// `interest` between them.
 class Link {
  public:
   Link() = default;
   /// `socket`: connected and non-blocking. A host that does not answer for `stall_timeout` counts as lost.
-  Link(allreduce::FileDescriptor socket, std::chrono::seconds stall_timeout);
+  Link(net::FileDescriptor socket, std::chrono::seconds stall_timeout);
 
   bool is_open() const { return socket_.is_open(); }
   /// Why it is not open: "its connection closed".
@@ -37,7 +37,7 @@ class Link {
  private:
   void send_more();
 
-  allreduce::FileDescriptor socket_;
+  net::FileDescriptor socket_;
   FrameReader reader_;
   std::string outgoing_;
   std::size_t sent_ = 0;  // of what is to go out

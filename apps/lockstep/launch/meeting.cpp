@@ -20,20 +20,19 @@ int milliseconds_until(Meeting::Clock::time_point deadline, double other, double
 
 }  // namespace
 
-Meeting::Meeting(std::vector<allreduce::Listener> listeners, const device::JobSecret& secret,
-                 std::chrono::seconds stall_timeout)
-    : stall_timeout_(stall_timeout), tasks_(std::move(listeners), secret, allreduce::kLaunchPurpose) {}
+Meeting::Meeting(std::vector<net::Listener> listeners, const net::JobSecret& secret, std::chrono::seconds stall_timeout)
+    : stall_timeout_(stall_timeout), tasks_(std::move(listeners), secret, net::kLaunchPurpose) {}
 
-std::uint16_t Meeting::expect_agents(const device::JobSecret& token) {
-  std::vector<allreduce::Listener> listeners;
+std::uint16_t Meeting::expect_agents(const net::JobSecret& token) {
+  std::vector<net::Listener> listeners;
   listeners.emplace_back("127.0.0.1", std::uint16_t{0});
   const std::uint16_t port = listeners.front().port();
-  agents_.emplace(std::move(listeners), token, allreduce::kAgentPurpose);
+  agents_.emplace(std::move(listeners), token, net::kAgentPurpose);
   return port;
 }
 
-void Meeting::let_in(allreduce::PendingConnections& pending, bool agents) {
-  for (allreduce::FileDescriptor& socket : pending.advance(seconds_of(Clock::now())))
+void Meeting::let_in(net::PendingConnections& pending, bool agents) {
+  for (net::FileDescriptor& socket : pending.advance(seconds_of(Clock::now())))
     visitors_.push_back({.link = Link(std::move(socket), stall_timeout_), .is_agent = agents});
 }
 

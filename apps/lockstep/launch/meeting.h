@@ -7,10 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "allreduce/watch/authentication.h"
 #include "apps/lockstep/launch/arrival.h"
 #include "apps/lockstep/launch/child.h"
 #include "apps/lockstep/launch/link.h"
+#include "lockstep/net/authentication.h"
 
 namespace lockstep::apps::launch {
 
@@ -34,11 +34,10 @@ class Meeting {
   using Clock = std::chrono::steady_clock;
 
   /// Of tasks that know `secret`. One that does not answer for `stall_timeout` counts as lost.
-  Meeting(std::vector<allreduce::Listener> listeners, const device::JobSecret& secret,
-          std::chrono::seconds stall_timeout);
+  Meeting(std::vector<net::Listener> listeners, const net::JobSecret& secret, std::chrono::seconds stall_timeout);
 
   /// Lets agents of mpirun come that know `token`, to a port of 127.0.0.1. Returns the port.
-  std::uint16_t expect_agents(const device::JobSecret& token);
+  std::uint16_t expect_agents(const net::JobSecret& token);
   /// Connections that nobody let in, because they did not prove to be of the job.
   int refused() const { return tasks_.refused(); }
 
@@ -49,11 +48,11 @@ class Meeting {
   std::vector<Event> wait(const SignalQueue& signals, Clock::time_point deadline);
 
  private:
-  void let_in(allreduce::PendingConnections& pending, bool agents);
+  void let_in(net::PendingConnections& pending, bool agents);
 
   std::chrono::seconds stall_timeout_;
-  allreduce::PendingConnections tasks_;
-  std::optional<allreduce::PendingConnections> agents_;
+  net::PendingConnections tasks_;
+  std::optional<net::PendingConnections> agents_;
   std::list<Visitor> visitors_;
 };
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "apps/lockstep/launch/reach.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::apps::launch {
 namespace {
@@ -14,13 +14,13 @@ namespace {
 constexpr const char* kLoopback = "127.0.0.1";
 
 /// Whether the environment says that no task is elsewhere.
-bool is_of_one_host(const strategy::Task& task) {
+bool is_of_one_host(const job::Task& task) {
   if (task.local_ranks == task.ranks) return true;
   return task.hosts.size() == static_cast<std::size_t>(task.ranks) &&
          std::ranges::all_of(task.hosts, [&](const std::string& host) { return host == task.hosts.front(); });
 }
 
-[[noreturn]] void refuse_without_secret(const strategy::Task& task, const std::vector<std::string>& addresses) {
+[[noreturn]] void refuse_without_secret(const job::Task& task, const std::vector<std::string>& addresses) {
   const char* line = task.source == "srun"
                          ? "put this into the batch script, before srun: export LOCKSTEP_JOB_SECRET=$(openssl rand "
                            "-hex 16)"
@@ -37,33 +37,32 @@ bool is_of_one_host(const strategy::Task& task) {
 
 }  // namespace
 
-std::vector<std::string> addresses_to_meet(const strategy::Task& task, const device::JobSecret& secret,
-                                           std::string& why) {
+std::vector<std::string> addresses_to_meet(const job::Task& task, const net::JobSecret& secret, std::string& why) {
   if (is_of_one_host(task)) return {kLoopback};
   std::vector<std::string> addresses = addresses_of(task.meeting.host, why);
   if (secret.is_secret() || addresses.empty()) return addresses;
   std::vector<std::string> loopback;
-  std::ranges::copy_if(addresses, std::back_inserter(loopback), allreduce::is_loopback);
+  std::ranges::copy_if(addresses, std::back_inserter(loopback), net::is_loopback);
   if (loopback.empty()) refuse_without_secret(task, addresses);
   return loopback;
 }
 
-std::vector<allreduce::Listener> listen_for_tasks(const strategy::Task& task, const device::JobSecret& secret,
-                                                  std::vector<std::string>& addresses) {
-  std::vector<allreduce::Listener> listeners;
+std::vector<net::Listener> listen_for_tasks(const job::Task& task, const net::JobSecret& secret,
+                                            std::vector<std::string>& addresses) {
+  std::vector<net::Listener> listeners;
   if (task.ranks == 1) return listeners;
   std::string why;
   const std::vector<std::string> meeting = addresses_to_meet(task, secret, why);
   if (meeting.empty() && !secret.is_secret()) refuse_without_secret(task, {why});
-  const std::vector<std::string> own = allreduce::host_addresses();
-  const bool at_loopback = std::ranges::all_of(meeting, allreduce::is_loopback);
+  const std::vector<std::string> own = net::host_addresses();
+  const bool at_loopback = std::ranges::all_of(meeting, net::is_loopback);
   // Many a host calls itself 127.0.1.1, by a name that means its real address on the others.
   const bool means_loopback = is_of_one_host(task) || !secret.is_secret() || task.meeting.host == "localhost" ||
-                              allreduce::is_loopback(task.meeting.host);
+                              net::is_loopback(task.meeting.host);
   std::vector<std::string> here;
   for (const std::string& address : meeting) {
     const bool is_own =
-        allreduce::is_loopback(address) ? means_loopback && at_loopback : std::ranges::find(own, address) != own.end();
+        net::is_loopback(address) ? means_loopback && at_loopback : std::ranges::find(own, address) != own.end();
     if (is_own && std::ranges::find(here, address) == here.end()) here.push_back(address);
   }
   if (here.empty()) {

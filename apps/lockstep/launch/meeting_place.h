@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "allreduce/watch/socket.h"
-#include "device/job_secret.h"
-#include "strategy/task.h"
+#include "lockstep/job/task.h"
+#include "lockstep/net/socket.h"
+#include "lockstep/net/token.h"
 
 namespace lockstep::apps::launch {
 
@@ -14,13 +14,12 @@ namespace lockstep::apps::launch {
 /// Without a secret those of loopback alone. None, and `why` is for users, where the name is not known: it may be a
 /// moment later. Throws Error (input), with the line to type, where there is no secret and no address of loopback. May
 /// take seconds.
-std::vector<std::string> addresses_to_meet(const strategy::Task& task, const device::JobSecret& secret,
-                                           std::string& why);
+std::vector<std::string> addresses_to_meet(const job::Task& task, const net::JobSecret& secret, std::string& why);
 
 /// Rank 0's listeners at the addresses of the meeting that are of this host; at all of this host's where none is, as
 /// where others know this host by another address. None for a job of one task. `addresses` becomes what others may
 /// connect to. Throws Error (communication) where the port is taken.
-std::vector<allreduce::Listener> listen_for_tasks(const strategy::Task& task, const device::JobSecret& secret,
-                                                  std::vector<std::string>& addresses);
+std::vector<net::Listener> listen_for_tasks(const job::Task& task, const net::JobSecret& secret,
+                                            std::vector<std::string>& addresses);
 
 }  // namespace lockstep::apps::launch

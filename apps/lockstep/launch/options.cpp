@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/lockstep/launch/fields.h"
-#include "device/json.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::apps::launch {
 namespace {

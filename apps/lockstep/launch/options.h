@@ -4,7 +4,7 @@
 #include <string>
 
 #include "apps/lockstep/launch/job_plan.h"
-#include "device/job_secret.h"
+#include "lockstep/net/token.h"
 
 namespace lockstep::apps::launch {
 
@@ -15,7 +15,7 @@ struct LaunchOptions {
   std::string host = {};       ///< of this task, in place of the system's name
   double timeout = 60;         ///< seconds for all tasks to come, and for mpirun to reach their hosts
   double stall_timeout = 120;  ///< seconds after which a host that does not answer counts as lost
-  device::JobSecret secret = device::JobSecret::none();  ///< that all tasks of the job know
+  net::JobSecret secret = net::JobSecret::none();  ///< that all tasks of the job know
 
   std::chrono::seconds stall_limit() const {
     return std::chrono::ceil<std::chrono::seconds>(std::chrono::duration<double>(stall_timeout));

@@ -9,13 +9,13 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "allreduce/watch/authentication.h"
 #include "apps/lockstep/launch/daemon.h"
 #include "apps/lockstep/launch/fields.h"
 #include "apps/lockstep/launch/meeting_place.h"
-#include "device/error.h"
-#include "device/json.h"
-#include "device/network.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/net/authentication.h"
+#include "lockstep/net/interfaces.h"
 
 namespace lockstep::apps::launch {
 namespace {
@@ -40,7 +40,7 @@ pollfd to_read(int descriptor) { return {.fd = descriptor, .events = POLLIN, .re
 
 }  // namespace
 
-OtherTask::OtherTask(const LaunchOptions& options, const strategy::Task& task)
+OtherTask::OtherTask(const LaunchOptions& options, const job::Task& task)
     : options_(options), task_(task), arrival_(describe_this_task(task, options.job, options.host)) {
   allow_connections(task.ranks);
 }
@@ -74,9 +74,9 @@ bool OtherTask::arrive() {
 }
 
 bool OtherTask::come_to(const std::string& address, Clock::time_point deadline) {
-  const device::NetworkWay way = device::way_to(address);
+  const net::NetworkWay way = net::way_to(address);
   std::string why;
-  allreduce::FileDescriptor socket = allreduce::connect_to(address, task_.meeting.port, kAttempt, why);
+  net::FileDescriptor socket = net::connect_to(address, task_.meeting.port, kAttempt, why);
   const std::string from = way.interface.empty() ? fmt::format("host {} has no interface to {}", arrival_.host, address)
                                                  : fmt::format("from host {} by {} ({}) to {}", arrival_.host,
                                                                way.interface, way.address, address);
@@ -84,7 +84,7 @@ bool OtherTask::come_to(const std::string& address, Clock::time_point deadline) 
   if (!socket.is_open()) return false;
   const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
   const milliseconds limit = std::clamp(left, kPause, kHandshake);
-  if (!allreduce::authenticate(socket, options_.secret, allreduce::kLaunchPurpose, limit, why)) {
+  if (!net::authenticate(socket, options_.secret, net::kLaunchPurpose, limit, why)) {
     failure_ = fmt::format("{}: what is there is not the task of rank 0 of this job: {}", from, why);
     return false;
   }
@@ -190,9 +190,9 @@ void OtherTask::start_daemon(const std::string& text) {
 /// Without a secret all tasks are on one host, and so is their mpirun.
 void OtherTask::require_own_addresses(const DaemonFacts& facts) const {
   if (options_.secret.is_secret()) return;
-  const std::vector<std::string> own = allreduce::host_addresses();
+  const std::vector<std::string> own = net::host_addresses();
   for (const std::string& address : addresses_of_uri(facts.uri))
-    if (!allreduce::is_loopback(address) && std::ranges::find(own, address) == own.end())
+    if (!net::is_loopback(address) && std::ranges::find(own, address) == own.end())
       refuse("a contact address of this host, because the job has no secret", address);
 }
 
@@ -205,11 +205,11 @@ void OtherTask::tell_of_daemon() {
 }
 
 /// Whether there was something to read.
-bool OtherTask::pass_on(allreduce::FileDescriptor& from, FrameKind kind) {
+bool OtherTask::pass_on(net::FileDescriptor& from, FrameKind kind) {
   std::array<char, 65536> piece{};
   const ssize_t got = from.is_open() ? read(from.get(), piece.data(), piece.size()) : 0;
   if (got > 0) link_.send({kind, {piece.data(), static_cast<std::size_t>(got)}});
-  if (got == 0) from = allreduce::FileDescriptor();
+  if (got == 0) from = net::FileDescriptor();
   return got > 0;
 }
 

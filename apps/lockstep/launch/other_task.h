@@ -15,7 +15,7 @@ namespace lockstep::apps::launch {
 
 class OtherTask {
  public:
-  OtherTask(const LaunchOptions& options, const strategy::Task& task);
+  OtherTask(const LaunchOptions& options, const job::Task& task);
 
   /// Returns how it is told to leave, or 128 + a signal that came before it had arrived. Throws Error (communication)
   /// where the first task cannot be reached or is lost.
@@ -35,13 +35,13 @@ class OtherTask {
   void start_daemon(const std::string& text);
   void require_own_addresses(const DaemonFacts& facts) const;
   void tell_of_daemon();
-  bool pass_on(allreduce::FileDescriptor& from, FrameKind kind);
+  bool pass_on(net::FileDescriptor& from, FrameKind kind);
   void let_daemon_end();
 
   const LaunchOptions& options_;
-  const strategy::Task& task_;
+  const job::Task& task_;
   SignalQueue signals_;
-  std::optional<allreduce::Listener> reachable_;  // for other hosts to try, until the job starts
+  std::optional<net::Listener> reachable_;  // for other hosts to try, until the job starts
   Arrival arrival_;
   Link link_;
   std::string failure_;  // why the last attempt to come failed

@@ -14,15 +14,15 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "allreduce/watch/socket.h"
 #include "apps/lockstep/launch/fields.h"
-#include "device/json.h"
-#include "device/network.h"
+#include "lockstep/base/json.h"
+#include "lockstep/net/interfaces.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep::apps::launch {
 namespace {
 
-using allreduce::FileDescriptor;
+using net::FileDescriptor;
 using Clock = std::chrono::steady_clock;
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
@@ -75,12 +75,12 @@ void wait_for(std::vector<Attempt>& attempts, const std::vector<bool>& reached, 
 /// How little the end of an attempt tells: what vanished on its way tells most, and nothing an address that this host
 /// has too, as that of a bridge for containers.
 int vagueness(const Attempt& attempt) {
-  if (device::way_to(attempt.address).address == attempt.address) return 2;
+  if (net::way_to(attempt.address).address == attempt.address) return 2;
   return attempt.error == EINPROGRESS ? 0 : 1;
 }
 
 std::string describe(const Target& target, const Attempt& attempt) {
-  const device::NetworkWay way = device::way_to(attempt.address);
+  const net::NetworkWay way = net::way_to(attempt.address);
   return fmt::format("{} at {} by {}: {}", target.host, attempt.address,
                      way.interface.empty() ? "no interface" : way.interface,
                      std::generic_category().message(attempt.error == EINPROGRESS ? ETIMEDOUT : attempt.error));

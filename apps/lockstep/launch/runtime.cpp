@@ -5,7 +5,7 @@
 #include <array>
 #include <charconv>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::apps::launch {
 namespace {

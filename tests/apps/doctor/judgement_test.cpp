@@ -16,7 +16,7 @@
 #include "apps/lockstep/doctor/speed.h"
 #include "apps/lockstep/doctor/versions.h"
 #include "tests/apps/doctor/reports.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps::doctor {
 namespace {
@@ -267,7 +267,7 @@ class DataFolder : public ::testing::Test {
   }
   DataFacts look() const { return look_at_data("images:" + scratch_.path().string(), "", true); }
 
-  strategy::ScratchDirectory scratch_;
+  checkpoint::ScratchDirectory scratch_;
 };
 
 TEST_F(DataFolder, OfImagesIsLookedInto) {
@@ -308,7 +308,7 @@ TEST(JudgedCheckpoints, WantRoomAndOneFolder) {
 }
 
 TEST(JudgedCheckpoints, MayHaveAFolderThatIsYetToBeMade) {
-  const strategy::ScratchDirectory scratch;
+  const checkpoint::ScratchDirectory scratch;
   const std::filesystem::path run = scratch.path() / "some" / "run";
   const FolderFacts facts = try_folder(run, 10);
   EXPECT_EQ(facts.parent, scratch.path().string());

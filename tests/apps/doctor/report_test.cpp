@@ -89,14 +89,14 @@ TEST(WorkWithin, SaysWhyThereIsNothing) {
 }
 
 TEST(Measurement, IsAsShortAsOthersLeaveItButNotShorterThanItMustBe) {
-  strategy::Session session;
+  job::Session session;
   const Ranks ranks(session);
   EXPECT_EQ(ranks.limit(), Ranks::kLimit);
   EXPECT_EQ(ranks.limit(std::chrono::seconds(20)), std::chrono::seconds(20));
 }
 
 TEST(Measurement, ThatFailsIsOfItsRankAlone) {
-  strategy::Session session;
+  job::Session session;
   Ranks ranks(session);
   const auto reports = ranks.measure<Place>("test", []() -> Place { throw std::runtime_error("out of order"); });
   ASSERT_EQ(reports.missing.size(), 1U);
@@ -104,7 +104,7 @@ TEST(Measurement, ThatFailsIsOfItsRankAlone) {
 }
 
 TEST(Measurement, MayMeetNamesThatAreNoUtf8) {
-  strategy::Session session;
+  job::Session session;
   Ranks ranks(session);
   const auto reports = ranks.measure<Place>("test", [] { return Place{.rank = 3, .host = "\xff"}; });
   ASSERT_EQ(reports.answered.size(), 1U);

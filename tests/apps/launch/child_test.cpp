@@ -6,7 +6,7 @@
 #include <memory>
 #include <thread>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 #include "tests/apps/program.h"
 
 namespace lockstep::apps::launch {

@@ -9,7 +9,7 @@
 #include "apps/lockstep/launch/arrival.h"
 #include "apps/lockstep/launch/daemon.h"
 #include "apps/lockstep/launch/fields.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::apps::launch {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "apps/lockstep/launch/child.h"
 #include "apps/lockstep/launch/options.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::apps::launch {
 namespace {

@@ -15,10 +15,10 @@
 #include <thread>
 #include <vector>
 
-#include "allreduce/watch/authentication.h"
-#include "allreduce/watch/socket.h"
 #include "apps/lockstep/launch/arrival.h"
 #include "apps/lockstep/launch/link.h"
+#include "lockstep/net/authentication.h"
+#include "lockstep/net/socket.h"
 #include "tests/apps/program.h"
 
 namespace lockstep::apps {
@@ -68,7 +68,7 @@ class LaunchTest : public ::testing::Test {
   bool is_listening() const {
     for (int look = 0; look < 200; ++look) {
       std::string why;
-      if (allreduce::connect_to("127.0.0.1", port_, std::chrono::seconds(1), why).is_open()) return true;
+      if (net::connect_to("127.0.0.1", port_, std::chrono::seconds(1), why).is_open()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     return false;
@@ -79,9 +79,8 @@ class LaunchTest : public ::testing::Test {
   launch::Link come(const launch::Arrival& arrival) const {
     is_listening();
     std::string why;
-    allreduce::FileDescriptor socket = allreduce::connect_to("127.0.0.1", port_, std::chrono::seconds(1), why);
-    EXPECT_TRUE(allreduce::authenticate(socket, device::JobSecret::none(), allreduce::kLaunchPurpose,
-                                        std::chrono::seconds(20), why))
+    net::FileDescriptor socket = net::connect_to("127.0.0.1", port_, std::chrono::seconds(1), why);
+    EXPECT_TRUE(net::authenticate(socket, net::JobSecret::none(), net::kLaunchPurpose, std::chrono::seconds(20), why))
         << why;
     launch::Link link(std::move(socket), std::chrono::seconds(60));
     link.send({launch::FrameKind::arrive, to_text(arrival)});
@@ -99,7 +98,7 @@ class LaunchTest : public ::testing::Test {
     return false;
   }
 
-  const std::uint16_t port_ = allreduce::Listener().port();
+  const std::uint16_t port_ = net::Listener().port();
   const std::string mark_ = fmt::format("launch-test-{}-{}", getpid(), port_);
 
  private:

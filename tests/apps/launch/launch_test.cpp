@@ -13,14 +13,14 @@
 #include <thread>
 
 #include "apps/lockstep/launch/runtime.h"
-#include "device/cpu.h"
+#include "lockstep/base/host.h"
 #include "tests/apps/launch/launch_fixture.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
 
-using strategy::ScratchDirectory;
+using checkpoint::ScratchDirectory;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -131,7 +131,7 @@ TEST_F(LaunchTest, NamesTheTasksThatDoNotCome) {
   const Result first = run(task(0, {"--timeout", "2"}, shell("true"), 3));
   const std::string message = fmt::format(
       "lockstep: error: [launch] needed all 3 tasks at port {} of host {} within 2 s; 2 came; no word of rank 1\n",
-      port_, device::host_name());
+      port_, host_name());
   EXPECT_EQ(first.status, 4);
   EXPECT_EQ(first.errors, message);
   const Result second = other.finish();
@@ -145,7 +145,7 @@ TEST_F(LaunchTest, NamesBothHostsAddressAndInterfaceWhereTheFirstTaskIsNotThere)
   EXPECT_EQ(result.errors,
             fmt::format("lockstep: error: [launch] needed the task of rank 0 at 127.0.0.1:{} within 1 s; "
                         "from host {} by lo (127.0.0.1) to 127.0.0.1: Connection refused\n",
-                        port_, device::host_name()));
+                        port_, host_name()));
 }
 
 TEST_F(LaunchTest, ATaskOfSrunTellsWhatItAloneSees) {
@@ -194,7 +194,7 @@ TEST_F(LaunchTest, RefusesTheTaskOfAnotherJob) {
 }
 
 TEST_F(LaunchTest, RefusesAPortThatIsTaken) {
-  const allreduce::Listener taken(port_);
+  const net::Listener taken(port_);
   const Result result = run(task(0, {}, shell("true")));
   EXPECT_EQ(result.status, 4);
   EXPECT_THAT(result.errors, HasSubstr(fmt::format("needed TCP port {} to listen on; Address already in use", port_)));

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "allreduce/watch/socket.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep::apps::launch {
 namespace {
@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::uint16_t port_of_nobody() { return allreduce::Listener().port(); }
+std::uint16_t port_of_nobody() { return net::Listener().port(); }
 
 /// A port of 127.0.0.2 where those who come get no answer: it takes one connection, which it has.
 class Silence {
@@ -39,8 +39,8 @@ class Silence {
   std::uint16_t port() const { return port_; }
 
  private:
-  allreduce::FileDescriptor listener_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  allreduce::FileDescriptor visitor_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  net::FileDescriptor listener_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  net::FileDescriptor visitor_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   std::uint16_t port_ = 0;
 };
 
@@ -68,13 +68,13 @@ class FileLimit {
 };
 
 TEST(Reach, NeedsOneAddressThatAnswers) {
-  const allreduce::Listener listener;
+  const net::Listener listener;
   EXPECT_THAT(try_to_reach({{"b", {"127.0.0.1"}, listener.port()}}, milliseconds(2000)), IsEmpty());
   EXPECT_THAT(try_to_reach({{"b", {"no address", "127.0.0.1"}, listener.port()}}, milliseconds(2000)), IsEmpty());
 }
 
 TEST(Reach, NamesHostAddressAndInterfaceThatDoNot) {
-  const allreduce::Listener listener;
+  const net::Listener listener;
   EXPECT_THAT(
       try_to_reach({{"b", {"127.0.0.1"}, listener.port()}, {"c", {"127.0.0.1"}, port_of_nobody()}, {"d", {}, 1}},
                    milliseconds(2000)),

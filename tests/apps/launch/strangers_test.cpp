@@ -15,16 +15,16 @@
 
 #include "apps/lockstep/launch/daemon.h"
 #include "tests/apps/launch/launch_fixture.h"
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 
 namespace lockstep::apps {
 namespace {
 
-using allreduce::FileDescriptor;
-using allreduce::PendingConnections;
-using device::JobSecret;
+using checkpoint::ScratchDirectory;
 using launch::FrameKind;
-using strategy::ScratchDirectory;
+using net::FileDescriptor;
+using net::JobSecret;
+using net::PendingConnections;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -35,7 +35,7 @@ class Strangers : public LaunchTest {
   /// A connection to the first task that says nothing by itself.
   FileDescriptor knock() const {
     std::string why;
-    FileDescriptor socket = allreduce::connect_to("127.0.0.1", port_, std::chrono::seconds(5), why);
+    FileDescriptor socket = net::connect_to("127.0.0.1", port_, std::chrono::seconds(5), why);
     EXPECT_TRUE(socket.is_open()) << why;
     return socket;
   }
@@ -128,7 +128,7 @@ TEST_F(Strangers, OfAnotherAddressDoNotReachAJobOfLoopback) {
   Process first(task(0, {}, {"true"}));
   ASSERT_TRUE(is_listening());
   std::string why;
-  EXPECT_FALSE(allreduce::connect_to("127.0.0.2", port_, std::chrono::seconds(5), why).is_open());
+  EXPECT_FALSE(net::connect_to("127.0.0.2", port_, std::chrono::seconds(5), why).is_open());
   EXPECT_EQ(run(task(1, {}, {"true"})).status, 0);
   EXPECT_EQ(first.finish().status, 0);
 }
@@ -154,9 +154,9 @@ class FakeFirstTask : public Strangers {
 
   /// Sends `frames` to whoever proves to be of this user, and waits for its end of the connection.
   void tell(const std::vector<std::string>& frames) {
-    std::vector<allreduce::Listener> listeners;
+    std::vector<net::Listener> listeners;
     listeners.emplace_back("127.0.0.1", port_);
-    PendingConnections pending(std::move(listeners), JobSecret::none(), allreduce::kLaunchPurpose);
+    PendingConnections pending(std::move(listeners), JobSecret::none(), net::kLaunchPurpose);
     Process other(victim());
     std::vector<FileDescriptor> victims;
     for (double now = 0; victims.empty() && now < 20; now += 0.01) {
@@ -173,7 +173,7 @@ class FakeFirstTask : public Strangers {
 };
 
 TEST_F(FakeFirstTask, HasNothingRunByAPlainFrame) {
-  const allreduce::Listener listener("127.0.0.1", port_);
+  const net::Listener listener("127.0.0.1", port_);
   Process other(victim());
   FileDescriptor socket;
   pollfd ready{.fd = listener.descriptor(), .events = POLLIN, .revents = 0};

@@ -1,4 +1,4 @@
-#include "data/image/color_jitter.h"
+#include "lockstep/data/image/augmentation.h"
 
 #include <gtest/gtest.h>
 

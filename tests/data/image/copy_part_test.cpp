@@ -1,4 +1,4 @@
-#include "data/image/copy_part.h"
+#include "lockstep/data/image/pixel_sink.h"
 
 #include <gtest/gtest.h>
 

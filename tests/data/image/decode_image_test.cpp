@@ -1,4 +1,4 @@
-#include "data/image/decode_image.h"
+#include "lockstep/data/image/decode_image.h"
 
 #include <gtest/gtest.h>
 

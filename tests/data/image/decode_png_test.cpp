@@ -1,8 +1,8 @@
-#include "data/image/decode_png.h"
+#include "lockstep/data/image/decode_png.h"
 
 #include <gtest/gtest.h>
 
-#include "data/image/decode_image.h"
+#include "lockstep/data/image/decode_image.h"
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "data/image/image.h"
-#include "data/image/image_format.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/image/image.h"
 
 namespace lockstep::data {
 

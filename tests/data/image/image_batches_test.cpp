@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/dataset.h"
-#include "data/image/transform.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/image/transform.h"
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
@@ -130,7 +130,7 @@ TEST_F(ImageBatches, StayBytesForADeviceThatNormalizes) {
   const std::vector<Batch> features = batches_of(dataset);
   EXPECT_TRUE(pixels[0].features.empty());
   std::vector<float> converted(pixels[0].pixels.size());
-  device::pixels_to_features(pixels[0].pixels, pixels[0].normalization, converted);
+  pixels_to_features(pixels[0].pixels, pixels[0].normalization, converted);
   EXPECT_EQ(converted, features[0].features);
   const Dataset twice = dataset.normalize({.channels = 3, .deviation = {2, 2, 2}});
   EXPECT_TRUE(batches_of(twice, {.pixels = true})[0].pixels.empty()) << "a device normalizes once";

@@ -1,4 +1,4 @@
-#include "data/source/image_folder_source.h"
+#include "lockstep/data/source/image_folder_source.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,9 +8,10 @@
 #include <set>
 #include <span>
 
-#include "data/dataset.h"
-#include "data/record/example.h"
-#include "data/source/tfrecord_shards.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/data/record/example.h"
+#include "lockstep/data/source/tfrecord_shards.h"
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 

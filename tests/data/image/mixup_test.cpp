@@ -1,4 +1,4 @@
-#include "data/image/mixup.h"
+#include "lockstep/data/pipeline/mixup.h"
 
 #include <gtest/gtest.h>
 

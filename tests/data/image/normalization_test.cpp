@@ -1,4 +1,4 @@
-#include "data/image/normalization.h"
+#include "lockstep/data/image/pixel_sink.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,7 @@
-#include "data/image/pixel_sink.h"
+#include "lockstep/data/image/pixel_sink.h"
 
 #include <gtest/gtest.h>
 
-#include "data/image/copy_part.h"
 #include "tests/data/image/encode.h"
 
 namespace lockstep::data {

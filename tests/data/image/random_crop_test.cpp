@@ -1,4 +1,4 @@
-#include "data/image/random_crop.h"
+#include "lockstep/data/image/augmentation.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,6 @@
 #include <map>
 #include <set>
 
-#include "data/image/sample_random.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

@@ -1,4 +1,4 @@
-#include "data/image/recipe.h"
+#include "lockstep/data/image/recipe.h"
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ TEST(ImageRecipe, NoneTakesItsSizeFromTheCaller) {
   EXPECT_EQ(none.height, 28);
   EXPECT_EQ(none.width, 27);
   EXPECT_EQ(none.channels, 1);
-  EXPECT_EQ(none.normalization, device::ChannelNormalization());
+  EXPECT_EQ(none.normalization, ChannelNormalization());
 }
 
 TEST(ImageRecipe, NamesAllWhereOneIsMisspelt) {

@@ -1,4 +1,4 @@
-#include "data/image/resize.h"
+#include "lockstep/data/image/resize.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/image/transform.h"
+#include "lockstep/data/image/transform.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "data/image/copy_part.h"
-#include "data/image/mixup.h"
-#include "data/record/crc32c.h"
+#include "lockstep/data/image/pixel_sink.h"
+#include "lockstep/data/pipeline/mixup.h"
+#include "lockstep/data/record/record_frame.h"
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <span>
 
-#include "device/cuda/cuda.h"
+#include "lockstep/device/cuda/cuda.h"
 
 namespace lockstep::device::cuda {
 

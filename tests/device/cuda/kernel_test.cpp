@@ -8,8 +8,8 @@
 #include <numeric>
 #include <vector>
 
-#include "device/cuda/launch.h"
-#include "device/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/cuda/launch.h"
 #include "tests/device/cuda/handles.h"
 
 namespace lockstep::device::cuda {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <thread>
 
-#include "device/gpu.h"
-#include "device/stream.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/stream.h"
 #include "tests/device/cuda/handles.h"
 #include "tests/support/pretend_cuda/machine.h"
 

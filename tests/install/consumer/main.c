@@ -1,7 +1,7 @@
 /* The same of C: says which of how many ranks it is. */
 #include <stdio.h>
 
-#include "lockstep.h"
+#include <lockstep/lockstep.h>
 
 int main(void) {
   lockstep_session* session = NULL;

@@ -1,16 +1,20 @@
 // A program of somebody else's: trains for three epochs on as many replicas as there are ranks.
 #include <iostream>
 
-#include "lockstep.h"
+#include <lockstep/lockstep.h>
+
+#include "data/dataset.h"
+#include "device/device.h"
+#include "model/network.h"
 
 int main(int argc, char** argv) {
   lockstep::Session session(argc, argv);
   return session.guard([&] {
     lockstep::MultiWorkerMirroredStrategy strategy(session);
-    const auto data = lockstep::Dataset::synthetic({8, 8, 1}, 4, 203).shuffle().batch(50);
-    lockstep::Network network({8, 8, 1});
+    const auto data = lockstep::Dataset::synthetic({kSide, kSide, 1}, kClasses, kSamples).shuffle().batch(50);
+    lockstep::Network network({kSide, kSide, 1});
     network.add(lockstep::Flatten());
-    network.add(lockstep::Dense({.units = 4}));
+    network.add(lockstep::Dense({.units = kClasses}));
     lockstep::Trainer trainer(strategy, network, {.optimizer = lockstep::Adam{}, .schedule = {.peak = 1e-2F}});
     const double before = trainer.evaluate(data).mean_loss();
     trainer.fit(data, {.epochs = 3});

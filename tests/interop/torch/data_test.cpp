@@ -3,6 +3,7 @@
 #include <torch/data.h>
 
 #include <unistd.h>
+
 #include <algorithm>
 
 #include <filesystem>
@@ -11,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "interop/torch/data_loader.h"
-#include "interop/torch/distributed_sampler.h"
-#include "interop/torch/save.h"
+#include "lockstep/interop/torch/data_loader.h"
+#include "lockstep/interop/torch/distributed_sampler.h"
+#include "lockstep/interop/torch/save.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::torch {
@@ -149,7 +150,7 @@ struct Numbers : ::torch::data::datasets::Dataset<Numbers> {
 
 /// Targets of all batches of two epochs on a session of one rank, with `workers` threads.
 std::vector<std::int64_t> targets_of(std::size_t workers, const EpochPosition& start = {}) {
-  const strategy::Session session({.quiet = true});
+  const job::Session session({.quiet = true});
   auto loader = make_data_loader(session, Numbers(23).map(::torch::data::transforms::Stack<>()),
                                  ::torch::data::DataLoaderOptions(5).workers(workers), 7, start);
   std::vector<std::int64_t> all;
@@ -175,7 +176,7 @@ TEST(DataLoader, GoesOnWithinAnEpoch) {
 }
 
 TEST(DataLoader, RefusesWhatRanksCannotShare) {
-  const strategy::Session session({.quiet = true});
+  const job::Session session({.quiet = true});
   EXPECT_THAT(error_of([&] {
                 make_data_loader(session, Numbers(23).map(::torch::data::transforms::Stack<>()),
                                  ::torch::data::DataLoaderOptions(5).enforce_ordering(false));
@@ -192,7 +193,7 @@ TEST(DataLoader, MakesABatchOfNoRowsWhereARankHasNoSample) {
 }
 
 TEST(Save, LeavesNothingButTheFile) {
-  const strategy::Session session({.quiet = true});
+  const job::Session session({.quiet = true});
   const auto folder = std::filesystem::temp_directory_path() / ("lockstep_torch_save_" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   save(session, ::torch::ones({2}), folder / "net.pt");

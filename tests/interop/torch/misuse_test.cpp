@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/interop/rank_threads.h"
 #include "tests/interop/torch/module_loop.h"
-#include "tests/strategy/wrapper/rank_threads.h"
 
 namespace interop_test {
 namespace {
 
-using strategy::errors_of_ranks;
-using strategy::Workers;
+using interop::errors_of_ranks;
+using job::Workers;
 using ::testing::Each;
 using ::testing::HasSubstr;
 

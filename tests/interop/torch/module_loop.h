@@ -9,16 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "data/order/batch_split.h"
-#include "interop/torch.h"
-#include "strategy/workers.h"
+#include "lockstep/data/order/batch_split.h"
+#include "lockstep/interop/torch.h"
+#include "lockstep/job/session.h"
 
 // Not within lockstep, where LibTorch's macros would take lockstep::torch for their own namespace.
 namespace interop_test {
 
 namespace allreduce = lockstep::allreduce;
 namespace data = lockstep::data;
-namespace strategy = lockstep::strategy;
+namespace job = lockstep::job;
+namespace interop = lockstep::interop;
 using namespace lockstep::torch;
 
 constexpr std::int64_t kGlobalBatch = 28;

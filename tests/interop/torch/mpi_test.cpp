@@ -3,14 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "tests/interop/torch/module_loop.h"
-#include "tests/strategy/mpi_session.h"
+#include "tests/support/mpi_session.h"
 
 namespace interop_test {
 namespace {
 
 TEST(OverAWire, TrainsAsOneProcessDoes) {
-  strategy::Workers workers(strategy::mpi_session(), {.route = allreduce::Route::ring});
-  const strategy::ReducerOptions small_buckets{.first_bucket_bytes = 1, .bucket_bytes = 1};
+  job::Workers workers(job::mpi_session(), {.route = allreduce::Route::ring});
+  const interop::ReducerOptions small_buckets{.first_bucket_bytes = 1, .bucket_bytes = 1};
   const Data data;
   DistributedDataParallel module(workers, Net(1.0 + workers.rank()), {.gradients = small_buckets});
   auto plain = sgd(*module);

@@ -6,14 +6,14 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/interop/rank_threads.h"
 #include "tests/interop/torch/module_loop.h"
-#include "tests/strategy/wrapper/rank_threads.h"
 
 namespace interop_test {
 namespace {
 
-using strategy::run_ranks;
-using strategy::Workers;
+using interop::run_ranks;
+using job::Workers;
 using ::testing::ElementsAre;
 
 class Equivalence : public ::testing::TestWithParam<std::tuple<int, int>> {};

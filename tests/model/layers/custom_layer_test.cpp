@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "model/backend.h"
-#include "model/layers/layers.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/model/layers/layers.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"

@@ -1,9 +1,9 @@
-#include "model/layers/dense.h"
+#include "lockstep/model/layers/dense.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/layers/elementwise.h"
+#include "lockstep/model/layers/elementwise.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "device/cpu.h"
-#include "device/random.h"
-#include "model/compiled_model.h"
-#include "model/layers/layers.h"
-#include "model/statistics_exchange.h"
+#include "lockstep/base/host.h"
+#include "lockstep/base/random.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/layers/layers.h"
 
 namespace lockstep::model {
 namespace {
@@ -54,10 +54,9 @@ struct Model {
   }
 
   MetricSums train(std::int64_t samples, float offset = 0, const GradientReady& ready = {}) {
-    const device::Philox random(device::random_key(1, "features", 0));
+    const Philox random(random_key(1, "features", 0));
     std::vector<float> features(static_cast<std::size_t>(samples) * 90);
-    for (std::size_t i = 0; i < features.size(); ++i)
-      features[i] = offset + device::to_unit_float(random.block(i, 0)[0]);
+    for (std::size_t i = 0; i < features.size(); ++i) features[i] = offset + to_unit_float(random.block(i, 0)[0]);
     std::vector<float> targets(static_cast<std::size_t>(samples) * 2, 0.5f);
     return compiled.train_batch(
         {.samples = samples, .features = features, .targets = {.labels = {}, .values = targets}},
@@ -78,7 +77,7 @@ void expect_close(std::span<const float> values, std::span<const float> expected
 
 class SynchronizedBatchNormalization : public ::testing::Test {
  protected:
-  void SetUp() override { device::set_thread_budget(1); }
+  void SetUp() override { set_thread_budget(1); }
 };
 
 TEST_F(SynchronizedBatchNormalization, OfOneMemberIsThatOfItsOwnSamples) {

@@ -1,4 +1,4 @@
-#include "model/layers/window.h"
+#include "lockstep/model/layers/window.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

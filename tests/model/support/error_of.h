@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "device/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::model {
 

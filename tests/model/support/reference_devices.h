@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "device/device.h"
+#include "lockstep/device/device.h"
 
 namespace lockstep::model {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/shape.h"
+#include "lockstep/model/shape.h"
 
 namespace lockstep::model {
 

@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
-#include "device/gpu.h"
-#include "device/host_view.h"
-#include "model/backend.h"
-#include "model/compiled_model.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/model/compiled_model.h"
 #include "tests/model/support/numbers.h"
 
 namespace lockstep::model {

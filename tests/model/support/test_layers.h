@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "model/layer.h"
+#include "lockstep/model/custom_layer.h"
 
 namespace lockstep::model {
 

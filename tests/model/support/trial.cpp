@@ -6,7 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "device/cpu.h"
+#include "lockstep/base/host.h"
 #include "tests/model/support/numbers.h"
 
 namespace lockstep::model {
@@ -30,7 +30,7 @@ Trial::Trial(Network network, std::int64_t samples, std::uint64_t seed, Precisio
              {.precision = precision}),
       features_(numbers(elements(samples, model_.network().input_shape()), seed)),
       targets_(numbers(elements(samples, model_.network().output_shape()), seed + 1)) {
-  device::set_thread_budget(1);  // threads cost more than they bring on networks of this size
+  set_thread_budget(1);  // threads cost more than they bring on networks of this size
   for (const ParameterInfo& entry : model_.parameter_table().entries())
     std::ranges::copy(numbers(entry.count, seed + 100 + entry.offset), parameter(entry.name).begin());
   for (const ParameterInfo& entry : model_.buffer_table().entries())

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "device/buffer.h"
-#include "model/compiled_model.h"
+#include "lockstep/device/buffer.h"
+#include "lockstep/model/compiled_model.h"
 
 namespace lockstep::model {
 

@@ -1,4 +1,4 @@
-#include "model/zoo/zoo.h"
+#include "lockstep/model/zoo/zoo.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

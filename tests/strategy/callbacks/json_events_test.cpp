@@ -1,4 +1,4 @@
-#include "strategy/callbacks/json_events.h"
+#include "lockstep/strategy/callbacks/json_events.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/callbacks/captured_file.h"
-#include "tests/strategy/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 
 namespace lockstep::strategy {
@@ -126,7 +126,7 @@ class DecimalComma {
   bool is_set() const { return is_set_; }
 
  private:
-  ScratchDirectory scratch_;
+  checkpoint::ScratchDirectory scratch_;
   bool is_set_ = false;
 };
 

@@ -1,4 +1,4 @@
-#include "strategy/callbacks/progress.h"
+#include "lockstep/strategy/callbacks/progress.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "strategy/callbacks/stragglers.h"
+#include "lockstep/strategy/callbacks/stragglers.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "device/cpu.h"
+#include "lockstep/base/host.h"
 #include "tests/strategy/training.h"
 
 namespace lockstep::strategy {
@@ -21,7 +21,7 @@ using ::testing::Not;
 std::string warnings_of(const std::array<allreduce::BusySeconds, 3>& busy, int steps) {
   ::testing::internal::CaptureStderr();
   {
-    Session session(0, nullptr);
+    job::Session session(0, nullptr);
     const auto strategy = local_strategy(session, 3);
     Stragglers stragglers(*strategy, 2);
     for (int step = 1; step <= steps; ++step) stragglers.on_batch_end({.step = step, .busy = busy});
@@ -32,7 +32,7 @@ std::string warnings_of(const std::array<allreduce::BusySeconds, 3>& busy, int s
 TEST(Stragglers, NamesWhoTheOthersWaitForAndWithWhat) {
   const std::string warnings =
       warnings_of({{{.input = 0.001, .compute = 0.012}, {.compute = 0.212}, {.compute = 0.012}}}, 2);
-  EXPECT_THAT(warnings, AllOf(HasSubstr("step 2: "), HasSubstr("replica 1 (rank 0, host " + device::host_name()),
+  EXPECT_THAT(warnings, AllOf(HasSubstr("step 2: "), HasSubstr("replica 1 (rank 0, host " + host_name()),
                               HasSubstr("compute 212 ms a step where the median is 12 ms"), Not(HasSubstr("replica 0")),
                               Not(HasSubstr("replica 2"))));
 }
@@ -50,7 +50,7 @@ TEST(Stragglers, SaysNothingOfEqualsAndNothingWithinAnInterval) {
 TEST(Stragglers, ForgiveTheFirstStepOfATraining) {
   const std::array<allreduce::BusySeconds, 2> slow{{{.compute = 0.01}, {.compute = 0.2}}};
   const std::array<allreduce::BusySeconds, 2> equal{{{.compute = 0.01}, {.compute = 0.01}}};
-  Session session(0, nullptr);
+  job::Session session(0, nullptr);
   const auto strategy = local_strategy(session, 2);
   Stragglers stragglers(*strategy, 1);
   TrainBegin begin;

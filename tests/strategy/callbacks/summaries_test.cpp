@@ -1,10 +1,10 @@
-#include "strategy/callbacks/summaries.h"
+#include "lockstep/strategy/callbacks/summaries.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ringbuffer_sink.h>
 
-#include "tests/strategy/checkpoint_fixture.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 
 namespace lockstep::strategy {
@@ -15,11 +15,11 @@ using ::testing::HasSubstr;
 /// The bytes of the one event file in `directory`; tags and texts stand in it as they are.
 std::string events_in(const std::filesystem::path& directory) {
   const std::filesystem::directory_iterator files(directory);
-  return read_small_file(files->path());
+  return checkpoint::read_small_file(files->path());
 }
 
 TEST(Summaries, AreWrittenForTrainingAndValidation) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   FitOptions fit{.epochs = 2, .validation = small_data(20).batch(40)};
   fit.callbacks = {std::make_shared<Summaries>(directory.path() / "run", 3, "model = plain")};
   train(2, plain_network(), small_data().batch(40), {}, fit);
@@ -31,7 +31,7 @@ TEST(Summaries, AreWrittenForTrainingAndValidation) {
 }
 
 TEST(Summaries, HaveNoValidationWhereThereIsNone) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   FitOptions fit{.epochs = 1};
   fit.callbacks = {std::make_shared<Summaries>(directory.path() / "run", 0, "")};
   train(1, plain_network(), small_data().batch(40), {}, fit);
@@ -41,21 +41,21 @@ TEST(Summaries, HaveNoValidationWhereThereIsNone) {
 /// What is logged to `logger()`.
 class LoggedLines {
  public:
-  std::shared_ptr<device::Logger> logger() const { return logger_; }
+  std::shared_ptr<Logger> logger() const { return logger_; }
   std::vector<std::string> lines() const { return sink_->last_formatted(); }
 
  private:
   std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> sink_ = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(100);
-  std::shared_ptr<device::Logger> logger_ = std::make_shared<device::Logger>("test", sink_);
+  std::shared_ptr<Logger> logger_ = std::make_shared<Logger>("test", sink_);
 };
 
 TEST(Summaries, OfAFullDiskWarnOnceAndTheTrainingGoesOn) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   const LoggedLines log;
   FitOptions fit{.epochs = 3, .validation = small_data(20).batch(40)};
   fit.callbacks = {std::make_shared<Summaries>(directory.path() / "run", 1, "", log.logger())};
   {
-    const FileSizeLimit limit(400);
+    const checkpoint::FileSizeLimit limit(400);
     EXPECT_EQ(train(1, plain_network(), small_data().batch(40), {}, fit).history.end.steps, 18);
   }
   ASSERT_EQ(log.lines().size(), 2U);
@@ -64,11 +64,11 @@ TEST(Summaries, OfAFullDiskWarnOnceAndTheTrainingGoesOn) {
 }
 
 TEST(Summaries, OfAValidationThatCannotBeWrittenAreCounted) {
-  const ScratchDirectory directory;
+  const checkpoint::ScratchDirectory directory;
   const LoggedLines log;
   FitOptions fit{.epochs = 2, .validation = small_data(20).batch(40)};
   fit.callbacks = {std::make_shared<Summaries>(directory.path(), 0, "", log.logger())};
-  overwrite(directory.path() / "validation", "a file in its place");
+  checkpoint::overwrite(directory.path() / "validation", "a file in its place");
   train(1, plain_network(), small_data().batch(40), {}, fit);
   ASSERT_EQ(log.lines().size(), 2U);
   EXPECT_THAT(log.lines()[0], HasSubstr("Not a directory; the training continues"));

@@ -1,4 +1,4 @@
-# Programs on a machine that pretends to have GPUs: the sources of the rooms that call CUDA, compiled by the host's compiler, and the
+# Programs on a machine that pretends to have GPUs: the sources of the modules that call CUDA, compiled by the host's compiler, and the
 # folder of this file in the place of CUDA and its libraries. CUDA's headers are all they need, with LOCKSTEP_CUDA=OFF too.
 if(NOT CUDAToolkit_FOUND)
   find_package(CUDAToolkit QUIET)
@@ -23,17 +23,17 @@ function(pretended_objects NAME)
   target_link_libraries(${NAME} PRIVATE lockstep_device)
 endfunction()
 
-# The sources of a room, with what the room itself includes.
-function(pretended_room ROOM)
-  get_property(sources GLOBAL PROPERTY LOCKSTEP_GPU_SOURCES_${ROOM})
+# The sources of a module, with what the module itself includes.
+function(pretended_module MODULE)
+  get_property(sources GLOBAL PROPERTY LOCKSTEP_GPU_SOURCES_${MODULE})
   set(kernels ${sources})
   list(FILTER kernels INCLUDE REGEX "\\.cu$")
   # nvcc does not give these warnings either.
   set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
     "-include;${pretended_cuda}/include/pretended_nvcc.h;-Wno-conversion;-Wno-shadow;-Wno-pedantic;-Wno-unknown-pragmas;-Wno-uninitialized;-Wno-maybe-uninitialized")
-  pretended_objects(pretended_${ROOM} ${sources})
-  target_include_directories(pretended_${ROOM} SYSTEM PRIVATE $<TARGET_PROPERTY:lockstep_${ROOM},INCLUDE_DIRECTORIES>)
-  target_compile_definitions(pretended_${ROOM} PRIVATE $<TARGET_PROPERTY:lockstep_${ROOM},COMPILE_DEFINITIONS>)
+  pretended_objects(pretended_${MODULE} ${sources})
+  target_include_directories(pretended_${MODULE} SYSTEM PRIVATE $<TARGET_PROPERTY:lockstep_${MODULE},INCLUDE_DIRECTORIES>)
+  target_compile_definitions(pretended_${MODULE} PRIVATE $<TARGET_PROPERTY:lockstep_${MODULE},COMPILE_DEFINITIONS>)
 endfunction()
 
 if(pretended_gpus_found)
@@ -57,11 +57,11 @@ if(pretended_gpus_found)
   endif()
   list(TRANSFORM libraries REPLACE "(.+)" "${pretended_cuda}/\\1.cpp")
   pretended_objects(pretended_libraries ${libraries})
-  get_property(rooms GLOBAL PROPERTY LOCKSTEP_GPU_ROOMS)
-  list(REMOVE_DUPLICATES rooms)
-  foreach(room ${rooms})
-    if(NOT room STREQUAL "model" OR (CUDNN_INCLUDE AND CUBLASLT_INCLUDE))
-      pretended_room(${room})
+  get_property(modules GLOBAL PROPERTY LOCKSTEP_GPU_MODULES)
+  list(REMOVE_DUPLICATES modules)
+  foreach(module ${modules})
+    if(NOT module STREQUAL "model" OR (CUDNN_INCLUDE AND CUBLASLT_INCLUDE))
+      pretended_module(${module})
     endif()
   endforeach()
   if(nccl_found)
@@ -71,8 +71,8 @@ if(pretended_gpus_found)
   endif()
 endif()
 
-# lockstep_on_pretended_gpus(TARGET ROOM ... [nccl]): TARGET sees pretended GPUs, and runs the sources for GPUs of device/ and of the rooms,
-# those that have a target pretended_ROOM; NCCL where it is asked for and found. They come before the libraries that TARGET links, so that
+# lockstep_on_pretended_gpus(TARGET MODULE ... [nccl]): TARGET sees pretended GPUs, and runs the sources for GPUs of device/ and of the modules,
+# those that have a target pretended_MODULE; NCCL where it is asked for and found. They come before the libraries that TARGET links, so that
 # nothing of NVIDIA's own is loaded.
 function(lockstep_on_pretended_gpus TARGET)
   foreach(part cuda libraries device ${ARGN})

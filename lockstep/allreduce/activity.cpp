@@ -1,0 +1,91 @@
+#include "lockstep/allreduce/activity.h"
+
+#include <thread>
+#include <utility>
+
+namespace lockstep::allreduce {
+
+std::string_view to_string(Phase phase) {
+  switch (phase) {
+    case Phase::idle:
+      return "idle";
+    case Phase::starting:
+      return "starting";
+    case Phase::input:
+      return "input";
+    case Phase::compute:
+      return "compute";
+    case Phase::update:
+      return "update";
+    case Phase::evaluating:
+      return "evaluating";
+    case Phase::saving:
+      return "saving";
+    case Phase::ending:
+      return "ending";
+  }
+  return "?";
+}
+
+void Activity::set_step(std::int64_t step) {
+  step_.store(step, std::memory_order_relaxed);
+  tick();
+}
+
+void Activity::set_phase(Phase phase) {
+  phase_.store(phase, std::memory_order_relaxed);
+  tick();
+}
+
+// Release stores and acquire loads take the place of fences, which the thread sanitizer does not know: who sees a new
+// value also sees the odd version before it.
+template <typename Change>
+void Activity::change_collective(Change change) {
+  const std::uint64_t version = version_.load(std::memory_order_relaxed);
+  version_.store(version + 1, std::memory_order_relaxed);
+  change();
+  version_.store(version + 2, std::memory_order_release);
+  tick();
+}
+
+void Activity::enter(const char* operation, int bucket) {
+  change_collective([&] {
+    operation_.store(operation, std::memory_order_release);
+    bucket_.store(bucket, std::memory_order_release);
+    entered_.store(entered_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  });
+}
+
+void Activity::leave() {
+  change_collective([&] { left_.store(left_.load(std::memory_order_relaxed) + 1, std::memory_order_release); });
+}
+
+void Activity::describe_buckets(std::vector<std::string> contents) {
+  const std::lock_guard lock(contents_lock_);
+  contents_ = std::move(contents);
+}
+
+std::vector<std::string> Activity::bucket_contents() const {
+  const std::lock_guard lock(contents_lock_);
+  return contents_;
+}
+
+ActivityState Activity::state() const {
+  ActivityState state;
+  for (;; std::this_thread::yield()) {
+    const std::uint64_t version = version_.load(std::memory_order_acquire);
+    state.entered = entered_.load(std::memory_order_acquire);
+    state.left = left_.load(std::memory_order_acquire);
+    const char* operation = operation_.load(std::memory_order_acquire);
+    state.bucket = bucket_.load(std::memory_order_acquire);
+    if (version % 2 != 0 || version_.load(std::memory_order_relaxed) != version) continue;
+    state.operation = operation;
+    break;
+  }
+  state.step = step_.load(std::memory_order_relaxed);
+  state.phase = phase_.load(std::memory_order_relaxed);
+  state.changes = changes_.load(std::memory_order_relaxed);
+  return state;
+}
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,111 @@
+#include "lockstep/allreduce/algorithm/in_gpu.h"
+
+#include <array>
+#include <utility>
+
+#include "lockstep/allreduce/cuda/gpu_work.h"
+#include "lockstep/allreduce/transport/gpu_member.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+// What a member brings to an operation. It writes before all meet to compare their calls, the others read after that. A
+// second meeting ends the operation: `data` and `ready` are not read after it, `done` not before it, and no longer than
+// until the next one.
+struct alignas(64) Seat {
+  std::byte* data = nullptr;
+  std::optional<device::Event> ready;  // its values
+  std::optional<device::Event> done;   // its part of the operation
+};
+
+class InGpu final : public GpuMember {
+ public:
+  InGpu(std::shared_ptr<GroupMember> host, device::Device gpu, std::shared_ptr<std::vector<Seat>> seats)
+      : GpuMember(std::move(host), gpu), seats_(std::move(seats)) {}
+
+  std::string route() const override { return size() == 1 ? "none" : "in-gpu"; }
+  bool overlaps() const override { return false; }
+  bool moves_on_host() const override { return false; }
+
+ protected:
+  void come(const Call& call, std::byte* data) override {
+    Seat& mine = seat(rank());
+    mine.data = data;
+    mine.ready = stream().record();
+    compare(call);
+  }
+
+  void put_all_reduce(const Values& values, ReduceOp op) override {
+    wait_for_values();
+    const std::vector<std::byte*> buffers = buffers_of_all();
+    reduce_to(buffers, values, op);
+    end();
+  }
+
+  void put_reduce_scatter(const Values& values, ReduceOp op) override {
+    wait_for_values();
+    reduce_to(std::array{values.data}, values, op);
+    end();
+  }
+
+  void put_gather_slices(const Values& values) override {
+    wait_for_values();
+    const Slice mine = slice_of(values.count, values.type, size(), rank());
+    const std::size_t width = bytes_per_element(values.type);
+    for (std::byte* other : buffers_of_all())
+      if (other != values.data)
+        gpu::copy(values.data + mine.begin * width, other + mine.begin * width, (mine.end - mine.begin) * width,
+                  stream());
+    end();
+  }
+
+  void put_broadcast(std::span<std::byte> values, int root) override {
+    wait_for_values();
+    if (rank() != root) gpu::copy(seat(root).data, values.data(), values.size(), stream());
+    end();
+  }
+
+ private:
+  Seat& seat(int member) { return (*seats_)[static_cast<std::size_t>(member)]; }
+
+  std::vector<std::byte*> buffers_of_all() {
+    std::vector<std::byte*> buffers;
+    for (const Seat& seat : *seats_) buffers.push_back(seat.data);
+    return buffers;
+  }
+
+  void reduce_to(std::span<std::byte* const> results, const Values& values, ReduceOp op) {
+    const std::vector<std::byte*> buffers = buffers_of_all();
+    const std::vector<const std::byte*> members(buffers.begin(), buffers.end());
+    gpu::reduce_slice(members, results, slice_of(values.count, values.type, size(), rank()), values.type, op, stream());
+  }
+
+  void wait_for_values() {
+    for (int member = 0; member < size(); ++member)
+      if (member != rank()) stream().wait(*seat(member).ready);
+  }
+
+  // Nobody's values may change while another member's part still reads or writes them.
+  void end() {
+    seat(rank()).done = stream().record();
+    host().barrier();
+    for (int member = 0; member < size(); ++member)
+      if (member != rank()) stream().wait(*seat(member).done);
+  }
+
+  std::shared_ptr<std::vector<Seat>> seats_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<GroupMember>> make_in_gpu(const std::vector<std::shared_ptr<GroupMember>>& hosts,
+                                                      device::Device gpu) {
+  LOCKSTEP_CHECK_OP(hosts.size(), <=, gpu::kMostMembers);
+  const auto seats = std::make_shared<std::vector<Seat>>(hosts.size());
+  std::vector<std::shared_ptr<GpuMember>> group;
+  for (const auto& host : hosts) group.push_back(std::make_shared<InGpu>(host, gpu, seats));
+  return acquainted(group);
+}
+
+}  // namespace lockstep::allreduce

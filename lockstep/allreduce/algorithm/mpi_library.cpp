@@ -1,0 +1,125 @@
+#include "lockstep/allreduce/algorithm/mpi_library.h"
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep::allreduce {
+namespace {
+
+constexpr std::size_t kLargestPiece = std::size_t{1} << 30;  // elements; MPI counts in int
+
+// MPI knows nothing of 16-bit floats: to it they are two bytes, and this is how they add up.
+template <ElementType type, ReduceOp op>
+void reduce_halves(void* from, void* into, int* count, MPI_Datatype* /*datatype*/) {
+  reduce_into(static_cast<std::byte*>(into), static_cast<const std::byte*>(from), static_cast<std::size_t>(*count),
+              type, op);
+}
+
+// Types and operations of MPI, its own and ours.
+class MpiTypes {
+ public:
+  MpiTypes() {
+    MPI_Type_contiguous(2, MPI_BYTE, &half_);
+    MPI_Type_commit(&half_);
+    create<ElementType::float16>(halves_[0]);
+    create<ElementType::bfloat16>(halves_[1]);
+  }
+  MpiTypes(const MpiTypes&) = delete;
+  MpiTypes& operator=(const MpiTypes&) = delete;
+  ~MpiTypes() {
+    int over = 0;
+    MPI_Finalized(&over);
+    if (over != 0) return;
+    for (auto& operations : halves_)
+      for (MPI_Op& operation : operations) MPI_Op_free(&operation);
+    MPI_Type_free(&half_);
+  }
+
+  MPI_Datatype type(ElementType type) const {
+    switch (type) {
+      case ElementType::float32:
+        return MPI_FLOAT;
+      case ElementType::float64:
+        return MPI_DOUBLE;
+      case ElementType::float16:
+      case ElementType::bfloat16:
+        return half_;
+      case ElementType::int32:
+        return MPI_INT32_T;
+      case ElementType::int64:
+        return MPI_INT64_T;
+    }
+    return MPI_DATATYPE_NULL;
+  }
+
+  MPI_Op operation(ElementType type, ReduceOp op) const {
+    const auto index = static_cast<std::size_t>(op);
+    if (type == ElementType::float16) return halves_[0][index];
+    if (type == ElementType::bfloat16) return halves_[1][index];
+    return std::array{MPI_SUM, MPI_MAX, MPI_MIN}[index];
+  }
+
+ private:
+  template <ElementType type>
+  static void create(std::array<MPI_Op, 3>& operations) {
+    constexpr int kCommutes = 1;
+    MPI_Op_create(reduce_halves<type, ReduceOp::sum>, kCommutes, &operations[0]);
+    MPI_Op_create(reduce_halves<type, ReduceOp::max>, kCommutes, &operations[1]);
+    MPI_Op_create(reduce_halves<type, ReduceOp::min>, kCommutes, &operations[2]);
+  }
+
+  MPI_Datatype half_ = MPI_DATATYPE_NULL;
+  std::array<std::array<MPI_Op, 3>, 2> halves_{};
+};
+
+class MpiLibrary final : public MpiGroup {
+ public:
+  using MpiGroup::MpiGroup;
+
+  std::string route() const override { return "mpi"; }
+
+ protected:
+  void run_all_reduce(const Values& values, ReduceOp op) override {
+    compare(Call::all_reduce(values, op));
+    reduce(values, op);
+  }
+
+  void run_reduce_scatter(const Values& values, ReduceOp op) override {
+    compare(Call::reduce_scatter(values, op));
+    reduce(values, op);
+  }
+
+  void run_gather_slices(const Values& values) override {
+    compare(Call::gather_slices(values));
+    for (int root = 0; root < size(); ++root) {
+      const Slice slice = slice_of(values.count, values.type, size(), root);
+      in_pieces(values, slice, [&](std::byte* data, int count) {
+        check(MPI_Bcast(data, count, types_.type(values.type), root, comm()), "MPI_Bcast");
+      });
+    }
+  }
+
+ private:
+  void reduce(const Values& values, ReduceOp op) {
+    in_pieces(values, {0, values.count}, [&](std::byte* data, int count) {
+      check(
+          MPI_Allreduce(MPI_IN_PLACE, data, count, types_.type(values.type), types_.operation(values.type, op), comm()),
+          "MPI_Allreduce");
+    });
+  }
+
+  template <typename Operation>
+  static void in_pieces(const Values& values, Slice slice, Operation operation) {
+    for (std::size_t begin = slice.begin; begin < slice.end; begin += kLargestPiece)
+      operation(values.data + begin * bytes_per_element(values.type),
+                static_cast<int>(std::min(kLargestPiece, slice.end - begin)));
+  }
+
+  MpiTypes types_;
+};
+
+}  // namespace
+
+std::shared_ptr<MpiGroup> make_mpi_library(MPI_Comm ranks) { return std::make_shared<MpiLibrary>(ranks); }
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,62 @@
+#include "lockstep/allreduce/algorithm/ring.h"
+
+#include <algorithm>
+
+#include "lockstep/allreduce/algorithm/recursive_doubling.h"
+#include "lockstep/allreduce/algorithm/ring_reduction.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+class Ring final : public MpiGroup {
+ public:
+  Ring(MPI_Comm ranks, const RingOptions& options) : MpiGroup(ranks), options_(options) {
+    LOCKSTEP_CHECK_OP(options.segment_bytes % 64, ==, 0U);
+    LOCKSTEP_CHECK_OP(options.segment_bytes, >, 0U);
+  }
+
+  std::string route() const override { return "ring"; }
+  device::Buffer allocate(std::size_t bytes) override { return buffers_.keep(MpiGroup::allocate(bytes)); }
+
+ protected:
+  void run_all_reduce(const Values& values, ReduceOp op) override {
+    announce(Call::all_reduce(values, op));
+    if (bytes_of(values) <= options_.doubling_bytes)
+      reduce_by_doubling(values, op);
+    else
+      go_around(values, op, RingReduction::Part::all);
+  }
+
+  void run_reduce_scatter(const Values& values, ReduceOp op) override {
+    announce(Call::reduce_scatter(values, op));
+    go_around(values, op, RingReduction::Part::reduce_scatter);
+  }
+
+  void run_gather_slices(const Values& values) override {
+    announce(Call::gather_slices(values));
+    go_around(values, ReduceOp::sum, RingReduction::Part::all_gather);
+  }
+
+ private:
+  void go_around(const Values& values, ReduceOp op, RingReduction::Part part) {
+    RingReduction reduction(comm(), values, op, part, options_.segment_bytes, buffers_);
+    carry_out(reduction);
+  }
+
+  void reduce_by_doubling(const Values& values, ReduceOp op) {
+    RecursiveDoubling doubling(comm(), values, op, buffers_);
+    carry_out(doubling);
+  }
+
+  RingOptions options_;
+  MessageBuffers buffers_;
+};
+
+}  // namespace
+
+std::shared_ptr<MpiGroup> make_ring(MPI_Comm ranks, const RingOptions& options) {
+  return std::make_shared<Ring>(ranks, options);
+}
+
+}  // namespace lockstep::allreduce

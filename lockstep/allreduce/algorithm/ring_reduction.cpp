@@ -1,0 +1,143 @@
+#include "lockstep/allreduce/algorithm/ring_reduction.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace lockstep::allreduce {
+
+std::vector<SegmentStep> schedule_segments(std::size_t segments) {
+  std::vector<SegmentStep> steps;
+  const auto add = [&](SegmentStage stage, std::size_t segment) {
+    if (segment < segments) steps.push_back({stage, segment, segment % kSegmentSlots});
+  };
+  // One segment less than there are slots is ahead: the last slot is that of the segment that goes up.
+  constexpr std::size_t kAhead = kSegmentSlots - 1;
+  for (std::size_t segment = 0; segment < kAhead; ++segment) add(SegmentStage::down, segment);
+  for (std::size_t segment = 0; segment < segments; ++segment) {
+    add(SegmentStage::across, segment);
+    add(SegmentStage::up, segment);
+    add(SegmentStage::down, segment + kAhead);
+  }
+  return steps;
+}
+
+std::size_t segments_of(const Values& values, std::size_t segment_bytes) {
+  return (bytes_of(values) + segment_bytes - 1) / segment_bytes;
+}
+
+Values segment_of(const Values& values, std::size_t segment_bytes, std::size_t index) {
+  const std::size_t width = bytes_per_element(values.type);
+  const std::size_t begin = index * (segment_bytes / width);
+  const std::size_t end = std::min(values.count, begin + segment_bytes / width);
+  return {values.data + begin * width, end - begin, values.type};
+}
+
+namespace {
+
+constexpr int kTag = 1;
+
+}  // namespace
+
+RingReduction::RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, Part part, std::size_t segment_bytes,
+                             MessageBuffers& buffers)
+    : comm_(comm),
+      values_(values),
+      op_(op),
+      buffers_(buffers),
+      is_kept_(buffers.keeps(values.data, lockstep::allreduce::bytes_of(values))),
+      segment_bytes_(segment_bytes) {
+  buffers_.reserve(2 * kInFlight, segment_bytes);
+  MPI_Comm_rank(comm, &rank_);
+  MPI_Comm_size(comm, &size_);
+  std::size_t largest = 0;
+  for (int chunk = 0; chunk < size_; ++chunk) {
+    const Slice slice = slice_of(values.count, values.type, size_, chunk);
+    largest = std::max(largest, slice.end - slice.begin);
+  }
+  segments_ = std::max<std::size_t>(1, (largest + segment_elements() - 1) / segment_elements());
+  reduce_slots_ = static_cast<std::size_t>(size_ - 1) * segments_;
+  first_ = part == Part::all_gather ? reduce_slots_ : 0;
+  slots_ = part == Part::reduce_scatter ? reduce_slots_ : 2 * reduce_slots_;
+  receives_posted_ = receives_done_ = sends_posted_ = sends_done_ = first_;
+}
+
+bool RingReduction::advance() {
+  const std::size_t before = sends_done_ + sends_posted_ + receives_done_ + receives_posted_;
+  while (sends_done_ < sends_posted_ && is_complete(buffers_.request(send_buffer(sends_done_)))) ++sends_done_;
+  while (may_receive()) post_receive();
+  if (receives_done_ < receives_posted_ && is_complete(buffers_.request(receive_buffer(receives_done_))))
+    take_received();
+  while (may_send()) post_send();
+  return sends_done_ + sends_posted_ + receives_done_ + receives_posted_ != before;
+}
+
+// In step s a rank sends chunk rank - 1 - s and receives chunk rank - 2 - s, counted round the ring: after n - 1 steps
+// its own is complete.
+Slice RingReduction::segment_of(std::size_t slot, int chunks_behind) const {
+  const int step = static_cast<int>(slot / segments_) + chunks_behind;
+  const int chunk = ((rank_ - 1 - step) % size_ + size_) % size_;
+  const Slice slice = slice_of(values_.count, values_.type, size_, chunk);
+  const std::size_t begin = std::min(slice.end, slice.begin + slot % segments_ * segment_elements());
+  return {begin, std::min(slice.end, begin + segment_elements())};
+}
+
+int RingReduction::bytes_of(Slice slice) const {
+  return static_cast<int>((slice.end - slice.begin) * bytes_per_element(values_.type));
+}
+
+bool RingReduction::may_receive() const {
+  if (status_ != MPI_SUCCESS || receives_posted_ == slots_ || receives_posted_ - receives_done_ == kInFlight)
+    return false;
+  // A complete segment goes to where its incomplete form was sent from, n - 1 steps ago: that must have left.
+  return !goes_to_place(receives_posted_) || sends_done_ > receives_posted_ - reduce_slots_;
+}
+
+bool RingReduction::may_send() const {
+  if (status_ != MPI_SUCCESS || sends_posted_ == slots_ || sends_posted_ - sends_done_ == kInFlight) return false;
+  return sends_posted_ < first_ + segments_ || receives_done_ > sends_posted_ - segments_;
+}
+
+// Both ends know which segments are empty, and pass no message for them.
+void RingReduction::post_receive() {
+  const std::size_t slot = receives_posted_++;
+  const Slice slice = received_in(slot);
+  if (slice.begin == slice.end) return;
+  const std::size_t buffer = receive_buffer(slot);
+  std::byte* to = goes_to_place(slot) ? at(slice.begin) : buffers_.slot(buffer);
+  keep(MPI_Irecv(to, bytes_of(slice), MPI_BYTE, (rank_ + size_ - 1) % size_, kTag, comm_, &buffers_.request(buffer)));
+}
+
+void RingReduction::post_send() {
+  const std::size_t slot = sends_posted_++;
+  const Slice slice = sent_in(slot);
+  if (slice.begin == slice.end) return;
+  const std::size_t buffer = send_buffer(slot);
+  std::byte* from = is_kept_ ? at(slice.begin) : buffers_.slot(buffer);
+  if (!is_kept_) std::memcpy(from, at(slice.begin), static_cast<std::size_t>(bytes_of(slice)));
+  keep(MPI_Isend(from, bytes_of(slice), MPI_BYTE, (rank_ + 1) % size_, kTag, comm_, &buffers_.request(buffer)));
+}
+
+void RingReduction::take_received() {
+  const std::size_t slot = receives_done_++;
+  const Slice slice = received_in(slot);
+  if (slice.begin == slice.end || goes_to_place(slot)) return;
+  const std::byte* received = buffers_.slot(receive_buffer(slot));
+  if (is_reduced(slot))
+    reduce_into(at(slice.begin), received, slice.end - slice.begin, values_.type, op_);
+  else
+    // Over its incomplete form, which has been sent: what is complete contains it.
+    std::memcpy(at(slice.begin), received, static_cast<std::size_t>(bytes_of(slice)));
+}
+
+bool RingReduction::is_complete(MPI_Request& request) {
+  if (request == MPI_REQUEST_NULL) return true;
+  int complete = 0;
+  keep(MPI_Test(&request, &complete, MPI_STATUS_IGNORE));
+  return complete != 0 && status_ == MPI_SUCCESS;
+}
+
+void RingReduction::keep(int status) {
+  if (status_ == MPI_SUCCESS) status_ = status;
+}
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,115 @@
+#include "lockstep/allreduce/algorithm/shared_memory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "lockstep/allreduce/algorithm/direct.h"
+#include "lockstep/allreduce/transport/node_memory.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+// What does not lie in shared memory goes through it in pieces that stay in the cache.
+constexpr std::size_t kPieceBytes = std::size_t{512} << 10;
+
+class SharedMemory final : public MpiGroup {
+ public:
+  explicit SharedMemory(MPI_Comm ranks)
+      : MpiGroup(ranks),
+        memory_(std::make_shared<NodeMemory>(ranks)),
+        meeting_(make_common_memory(ranks, Meeting::bytes_for(size())), size(), rank(),
+                 {.own_cores = have_own_cores(ranks), .look_around = [this] { receive_failure(); }}) {}
+
+  void number_members(std::vector<int> numbers) override {
+    meeting_.number_members(numbers);
+    MpiGroup::number_members(std::move(numbers));
+  }
+
+  std::string route() const override { return "shared-memory"; }
+  bool overlaps() const override { return false; }
+  double seconds_waited() const override { return meeting_.seconds_waited(); }
+  device::Buffer allocate(std::size_t bytes) override { return NodeMemory::allocate(memory_, bytes); }
+
+ protected:
+  void run_all_reduce(const Values& values, ReduceOp op) override {
+    at_meeting(meeting_, [&] {
+      if (bytes_of(values) <= Meeting::kNoteBytes) return reduce_notes(meeting_, values, op);
+      meeting_.meet(Call::all_reduce(values, op), memory_->place_of(values.data, bytes_of(values)));
+      if (all_are_shared())
+        direct_all_reduce_met(meeting_, *memory_, values, op);
+      else
+        reduce_in_pieces(values, op);
+    });
+  }
+
+  void run_reduce_scatter(const Values& values, ReduceOp op) override {
+    at_meeting(meeting_, [&] {
+      with_shared(Call::reduce_scatter(values, op), values, [&](const Values& shared) {
+        direct_reduce_scatter(meeting_, *memory_, shared, op, size());
+        meeting_.wait();
+      });
+    });
+  }
+
+  void run_gather_slices(const Values& values) override {
+    at_meeting(meeting_, [&] {
+      with_shared(Call::gather_slices(values), values,
+                  [&](const Values& shared) { direct_gather(meeting_, *memory_, shared, size()); });
+    });
+  }
+
+  const std::vector<Call>& compare(const Call& call) override {
+    at_meeting(meeting_, [&] { meeting_.meet(call); });
+    calls_.clear();
+    for (int member = 0; member < size(); ++member) calls_.push_back(meeting_.call(member));
+    return calls_;
+  }
+
+  void tell_failure(const Failure& failure) override { meeting_.fail(failure); }
+
+ private:
+  bool all_are_shared() const {
+    for (int member = 0; member < size(); ++member)
+      if (meeting_.place(member).segment == 0) return false;
+    return true;
+  }
+
+  void reduce_in_pieces(const Values& values, ReduceOp op) {
+    const std::size_t width = bytes_per_element(values.type);
+    const std::size_t piece = kPieceBytes / width;
+    for (std::size_t begin = 0; begin < values.count; begin += piece) {
+      const Values part{values.data + begin * width, std::min(piece, values.count - begin), values.type};
+      by_way_of_shared(part, [&](const Values& shared) { direct_all_reduce(meeting_, *memory_, shared, op); });
+    }
+  }
+
+  // Members need not all have their values in shared memory: each sees to its own.
+  template <typename Operation>
+  void with_shared(const Call& call, const Values& values, Operation operation) {
+    meeting_.meet(call);
+    by_way_of_shared(values, operation);
+  }
+
+  template <typename Operation>
+  void by_way_of_shared(const Values& values, Operation operation) {
+    if (memory_->place_of(values.data, bytes_of(values)).segment != 0) return operation(values);
+    if (scratch_.size() < bytes_of(values)) scratch_ = allocate(bytes_of(values));
+    const Values shared{static_cast<std::byte*>(scratch_.data()), values.count, values.type};
+    if (values.count > 0) std::memcpy(shared.data, values.data, bytes_of(values));
+    operation(shared);
+    if (values.count > 0) std::memcpy(values.data, shared.data, bytes_of(values));
+  }
+
+  std::shared_ptr<NodeMemory> memory_;
+  Meeting meeting_;
+  device::Buffer scratch_;
+  std::vector<Call> calls_;
+};
+
+}  // namespace
+
+std::shared_ptr<MpiGroup> make_shared_memory(MPI_Comm ranks) { return std::make_shared<SharedMemory>(ranks); }
+
+}  // namespace lockstep::allreduce

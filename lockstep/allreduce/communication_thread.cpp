@@ -1,0 +1,59 @@
+#include "lockstep/allreduce/communication_thread.h"
+
+#include <utility>
+
+#include "lockstep/base/process.h"
+
+namespace lockstep::allreduce {
+
+CommunicationThread::CommunicationThread() : thread_(start_thread("the reductions", [this] { work(); })) {}
+
+CommunicationThread::~CommunicationThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  given_.notify_one();
+  thread_.join();
+}
+
+void CommunicationThread::give(std::function<void()> operation) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    operations_.push_back(std::move(operation));
+  }
+  given_.notify_one();
+}
+
+void CommunicationThread::wait() {
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [this] { return operations_.empty(); });
+  if (error_) std::rethrow_exception(error_);
+}
+
+void CommunicationThread::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    given_.wait(lock, [this] { return ends_ || !operations_.empty(); });
+    if (operations_.empty()) return;
+    const std::function<void()>& operation = operations_.front();  // stays in place while others are added
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      operation();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error) {
+      error_ = std::move(error);
+      operations_.clear();
+    } else {
+      operations_.pop_front();
+    }
+    if (operations_.empty()) done_.notify_all();
+  }
+}
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,279 @@
+#include "lockstep/allreduce/gradient_buckets.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::vector<std::size_t> counts_between(std::span<const std::size_t> offsets, std::size_t end) {
+  std::vector<std::size_t> counts;
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    const std::size_t next = i + 1 < offsets.size() ? offsets[i + 1] : end;
+    LOCKSTEP_CHECK_OP(offsets[i], <=, next);
+    counts.push_back(next - offsets[i]);
+  }
+  return counts;
+}
+
+std::size_t largest_of(std::span<const BucketRange> buckets) {
+  std::size_t largest = 0;
+  for (const BucketRange& bucket : buckets) largest = std::max(largest, bucket.end - bucket.begin);
+  return largest;
+}
+
+}  // namespace
+
+std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const BucketOptions& options) {
+  std::vector<BucketRange> buckets;
+  BucketRange open;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    open.end += counts[i];
+    ++open.entries;
+    const std::size_t target = buckets.empty() ? options.first_bytes : options.bytes;
+    if ((open.end - open.begin) * sizeof(float) < target && i + 1 < counts.size()) continue;
+    buckets.push_back(open);
+    open = {open.end, open.end, 0};
+  }
+  return buckets;
+}
+
+GradientBuckets::GradientBuckets(Communicator group, std::span<float> gradients, std::span<const std::size_t> offsets,
+                                 const BucketOptions& options, std::size_t exact_entries, device::Stream* compute,
+                                 std::shared_ptr<CommunicationThread> thread)
+    : group_(std::move(group)),
+      gradients_(gradients),
+      options_(options),
+      counts_(counts_between(offsets, gradients.size())),
+      exact_entries_(exact_entries),
+      is_ready_(offsets.size()),
+      shared_thread_(std::move(thread)) {
+  LOCKSTEP_CHECK_OP(offsets.empty() ? gradients.size() : offsets[0], ==, 0U);
+  LOCKSTEP_CHECK_OP(exact_entries, <=, offsets.size());
+  if (compute != nullptr && compute->device().kind == device::DeviceKind::gpu)
+    streamed_ = std::make_unique<StreamedSum>(group_, *compute, options.wire);
+  plan();
+}
+
+// What is under way uses this object. If it failed, the group tells whoever uses it next.
+GradientBuckets::~GradientBuckets() {
+  try {
+    settle();
+  } catch (...) {
+    return;
+  }
+}
+
+// Also where all of this object's own reductions are done by the calling thread: a shared thread may still be in the
+// group for others.
+void GradientBuckets::settle() const {
+  if (shared_thread_)
+    shared_thread_->wait();
+  else if (thread_)
+    thread_->wait();
+}
+
+void GradientBuckets::set_bytes(std::size_t bytes) {
+  LOCKSTEP_CHECK(std::ranges::none_of(is_ready_, [](bool is_ready) { return is_ready; }));
+  options_.bytes = bytes;
+  options_.first_bytes = std::min(options_.first_bytes, bytes);
+  plan();
+}
+
+void GradientBuckets::plan() {
+  const bool narrow = options_.wire != WireType::float32;
+  const std::size_t together = narrow ? counts_.size() - exact_entries_ : counts_.size();
+  buckets_ = plan_buckets(std::span(counts_).first(together), options_);
+  first_exact_ = narrow ? buckets_.size() : 0;
+  if (narrow && exact_entries_ > 0)
+    buckets_.push_back({buckets_.empty() ? 0 : buckets_.back().end, gradients_.size(), exact_entries_});
+  bucket_of_.clear();
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
+    bucket_of_.insert(bucket_of_.end(), buckets_[bucket].entries, bucket);
+  if (narrow) reserve_wire(largest_of(std::span(buckets_).first(first_exact_)));
+  const bool needs_thread = !streamed_ || group_.moves_on_host();
+  if (!thread_ && needs_thread && group_.overlaps() && buckets_.size() > 1)
+    thread_ = shared_thread_ ? shared_thread_ : std::make_shared<CommunicationThread>();
+  start_step();
+}
+
+void GradientBuckets::reserve_wire(std::size_t values) {
+  if (streamed_)
+    streamed_->reserve(values);
+  else
+    wire_ = group_.allocate(values * sizeof(std::uint16_t));
+}
+
+void GradientBuckets::start_step() {
+  next_ = 0;
+  is_ready_.assign(is_ready_.size(), false);
+  missing_.clear();
+  for (const BucketRange& bucket : buckets_) missing_.push_back(bucket.entries);
+  squared_error_ = squared_norm_ = 0;
+  waits_.clear();
+}
+
+void GradientBuckets::ready(std::size_t parameter) {
+  LOCKSTEP_CHECK_OP(parameter, <, bucket_of_.size());
+  LOCKSTEP_CHECK(!is_ready_[parameter]);
+  is_ready_[parameter] = true;
+  if (group_.activity() != nullptr) group_.activity()->tick();
+  --missing_[bucket_of_[parameter]];
+  // Buckets go out in their order on every member, whatever the order in which parameters become ready. The last one
+  // is left to finish().
+  while (starts_early() && next_ + 1 < buckets_.size() && missing_[next_] == 0) aside([this] { launch_next(); });
+}
+
+void GradientBuckets::aside(std::function<void()> on_host) {
+  if (aside_) return aside_(std::move(on_host));
+  on_host();
+}
+
+void GradientBuckets::launch_next() {
+  const std::size_t bucket = next_++;
+  ++launched_;
+  if (!streamed_) return thread_->give([this, bucket] { reduce(bucket); });
+  const auto ready = std::make_shared<device::Event>(streamed_->mark());
+  if (!thread_) return reduce(bucket, ready.get());
+  thread_->give([this, bucket, ready] { reduce(bucket, ready.get()); });
+}
+
+void GradientBuckets::finish() {
+  aside([this] { launch_rest(); });
+}
+
+void GradientBuckets::launch_rest() {
+  const Clock::time_point begin = Clock::now();
+  settle();
+  for (; next_ < buckets_.size(); ++next_) {
+    ++launched_;
+    if (streamed_) {
+      const device::Event ready = streamed_->mark();
+      reduce(next_, &ready);
+    } else {
+      reduce(next_);
+    }
+  }
+  if (streamed_) streamed_->join();
+  const double exposed = std::chrono::duration<double>(Clock::now() - begin).count();
+  times_.exposed += exposed;
+  times_.waited += std::min(exposed, seconds_waited_since(begin));
+  if (measures_error_ && squared_norm_ > 0) wire_error_.relative = std::sqrt(squared_error_ / squared_norm_);
+  measures_error_ = false;
+  start_step();
+}
+
+void GradientBuckets::sum(std::span<float> values, device::Stream& stream) {
+  aside([this, values, &stream] { sum_now(values, stream); });
+}
+
+// On the thread of the buckets where there is one: of all members' threads only that one is then inside the group.
+void GradientBuckets::sum_now(std::span<float> values, device::Stream& stream) {
+  const Clock::time_point begin = Clock::now();
+  double waited = 0;
+  const auto operation = [&] {
+    const double waited_before = group_.seconds_waited();
+    group_.all_reduce(values, ReduceOp::sum, stream).wait(stream);
+    waited = group_.seconds_waited() - waited_before;
+  };
+  if (thread_) {
+    thread_->give(operation);
+    thread_->wait();
+  } else {
+    settle();
+    operation();
+  }
+  const double exposed = std::chrono::duration<double>(Clock::now() - begin).count();
+  times_.exposed += exposed;
+  times_.waited += std::min(exposed, waited);
+}
+
+// A member waits for the others at the beginning of a reduction.
+void GradientBuckets::reduce(std::size_t bucket, const device::Event* ready) {
+  const Clock::time_point begin = Clock::now();
+  const double waited_before = group_.seconds_waited();
+  if (streamed_)
+    reduce_on_gpu(bucket, *ready);
+  else
+    reduce_values(bucket);
+  waits_.push_back({begin, group_.seconds_waited() - waited_before});
+}
+
+double GradientBuckets::seconds_waited_since(Clock::time_point begin) const {
+  double seconds = 0;
+  for (const Wait& wait : waits_) {
+    const double before = std::chrono::duration<double>(begin - wait.begin).count();
+    seconds += std::max(0.0, wait.seconds - std::max(0.0, before));
+  }
+  return seconds;
+}
+
+std::span<float> GradientBuckets::values_of(std::size_t bucket) const {
+  return gradients_.subspan(buckets_[bucket].begin, buckets_[bucket].end - buckets_[bucket].begin);
+}
+
+void GradientBuckets::reduce_on_gpu(std::size_t bucket, const device::Event& ready) {
+  const std::span<float> values = values_of(bucket);
+  const Communicator group = group_.for_bucket(static_cast<int>(bucket));
+  if (bucket >= first_exact_) return streamed_->add_exact(group, values, ready);
+  if (!measures_error_) return streamed_->add(group, values, ready);
+  const StreamedSum::Both sums = streamed_->add_both_ways(group, values, ready);
+  add_error(sums.narrow, sums.exact);
+}
+
+void GradientBuckets::reduce_values(std::size_t bucket) {
+  const std::span<float> values = values_of(bucket);
+  const Communicator group = group_.for_bucket(static_cast<int>(bucket));
+  if (bucket >= first_exact_) return group.all_reduce(values).wait();
+  const bool measures = measures_error_;
+  std::vector<float> exact;
+  if (measures) {
+    exact.assign(values.begin(), values.end());
+    group.all_reduce(std::span(exact)).wait();
+  }
+  if (options_.wire == WireType::bfloat16)
+    reduce_as<BFloat16>(group, values);
+  else
+    reduce_as<Float16>(group, values);
+  if (measures) add_error(values, exact);
+}
+
+template <typename Half>
+void GradientBuckets::reduce_as(const Communicator& group, std::span<float> values) {
+  const std::span<Half> halves = wire_.as<Half>().first(values.size());
+  const float scale = std::is_same_v<Half, Float16> ? scale_for(group, values) : 1.0F;
+  if (scale != 1.0F)
+    for (float& value : values) value *= scale;
+  narrow(values, halves);
+  group.all_reduce(halves).wait();
+  widen(std::span<const Half>(halves), values);
+  if (scale != 1.0F)
+    for (float& value : values) value /= scale;
+}
+
+float GradientBuckets::scale_for(const Communicator& group, std::span<const float> values) {
+  std::uint32_t bits = 0;
+  for (const float value : values) bits = std::max(bits, magnitude_bits(value));
+  auto largest = std::bit_cast<float>(bits);
+  group.all_reduce(std::span(&largest, 1), ReduceOp::max).wait();
+  return wire_scale(largest, group.size());
+}
+
+void GradientBuckets::add_error(std::span<const float> narrow, std::span<const float> exact) {
+  for (std::size_t i = 0; i < narrow.size(); ++i) {
+    const double difference = std::abs(static_cast<double>(narrow[i]) - static_cast<double>(exact[i]));
+    squared_error_ += difference * difference;
+    squared_norm_ += static_cast<double>(exact[i]) * static_cast<double>(exact[i]);
+    wire_error_.largest = std::max(wire_error_.largest, difference);
+  }
+}
+
+}  // namespace lockstep::allreduce

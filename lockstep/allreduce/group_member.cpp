@@ -1,0 +1,93 @@
+#include "lockstep/allreduce/group_member.h"
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+std::string to_string(const Call& call) {
+  switch (call.kind) {
+    case Call::Kind::all_reduce:
+      return fmt::format("all_reduce({} {}, {})", call.count, name_of(call.type), name_of(call.op));
+    case Call::Kind::reduce_scatter:
+      return fmt::format("reduce_scatter({} {}, {})", call.count, name_of(call.type), name_of(call.op));
+    case Call::Kind::gather_slices:
+      return fmt::format("all_gather({} {})", call.count, name_of(call.type));
+    case Call::Kind::broadcast:
+      return fmt::format("broadcast({} bytes from {})", call.count, call.root);
+    case Call::Kind::all_gather:
+      return fmt::format("all_gather({} bytes)", call.count);
+    case Call::Kind::barrier:
+      return "barrier()";
+    case Call::Kind::any:
+      return "any()";
+  }
+  return "unknown";
+}
+
+std::string_view name_of(Call::Kind kind) {
+  switch (kind) {
+    case Call::Kind::all_reduce:
+      return "all_reduce";
+    case Call::Kind::reduce_scatter:
+      return "reduce_scatter";
+    case Call::Kind::broadcast:
+      return "broadcast";
+    case Call::Kind::gather_slices:
+    case Call::Kind::all_gather:
+      return "all_gather";
+    case Call::Kind::barrier:
+      return "barrier";
+    case Call::Kind::any:
+      return "any";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+Call Call::all_reduce(const Values& values, ReduceOp op) {
+  return {.kind = Kind::all_reduce, .type = values.type, .op = op, .count = values.count};
+}
+Call Call::reduce_scatter(const Values& values, ReduceOp op) {
+  return {.kind = Kind::reduce_scatter, .type = values.type, .op = op, .count = values.count};
+}
+Call Call::gather_slices(const Values& values) {
+  return {.kind = Kind::gather_slices, .type = values.type, .count = values.count};
+}
+Call Call::broadcast(std::size_t bytes, int root) { return {.kind = Kind::broadcast, .root = root, .count = bytes}; }
+Call Call::all_gather(std::size_t bytes) { return {.kind = Kind::all_gather, .count = bytes}; }
+Call Call::barrier() { return {.kind = Kind::barrier}; }
+Call Call::any(bool mine) { return {.kind = Kind::any, .flag = mine ? 1U : 0U}; }
+
+void Failure::raise() const { throw Error(ErrorCategory::communication, where, needed, given); }
+
+bool is_same(const Call& a, const Call& b) {
+  if (a.kind != b.kind) return false;
+  switch (a.kind) {
+    case Call::Kind::all_reduce:
+    case Call::Kind::reduce_scatter:
+      return a.type == b.type && a.op == b.op && a.count == b.count;
+    case Call::Kind::gather_slices:
+      return a.type == b.type && a.count == b.count;
+    case Call::Kind::broadcast:
+      return a.root == b.root && a.count == b.count;
+    case Call::Kind::all_gather:
+    case Call::Kind::barrier:
+    case Call::Kind::any:
+      return true;
+  }
+  return false;
+}
+
+std::optional<Failure> find_difference(std::span<const Call> calls, std::span<const int> numbers) {
+  for (std::size_t i = 1; i < calls.size(); ++i) {
+    if (is_same(calls[0], calls[i])) continue;
+    return Failure{std::string(name_of(calls[0].kind)), "needed the same call on all members",
+                   fmt::format("member {} called {} and member {} called {}", numbers[0], to_string(calls[0]),
+                               numbers[i], to_string(calls[i]))};
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,294 @@
+#include "lockstep/allreduce/groups.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "lockstep/allreduce/algorithm/hierarchical.h"
+#include "lockstep/allreduce/algorithm/in_gpu.h"
+#include "lockstep/allreduce/algorithm/in_process.h"
+#include "lockstep/allreduce/algorithm/mpi_library.h"
+#include "lockstep/allreduce/algorithm/multi_worker.h"
+#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/algorithm/one_member.h"
+#include "lockstep/allreduce/algorithm/ring.h"
+#include "lockstep/allreduce/algorithm/shared_memory.h"
+#include "lockstep/allreduce/algorithm/staged.h"
+#include "lockstep/allreduce/cuda/gpu_work.h"
+#include "lockstep/allreduce/group_member.h"
+#include "lockstep/allreduce/route.h"
+#include "lockstep/allreduce/transport/job_texts.h"
+#include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/device/gpu.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+std::shared_ptr<MpiGroup> make_between_ranks(MPI_Comm ranks, Route route) {
+  if (route == Route::nccl) require_nccl({});
+  if (route == Route::staged) require_gpus(route, {device::Device{}});
+  if (route == Route::mpi) return make_mpi_library(ranks);
+  if (route == Route::ring) return make_ring(ranks);
+  if (route == Route::in_process)
+    throw Error(ErrorCategory::input, "--allreduce",
+                "needed auto, shared-memory, ring, hierarchical or mpi between ranks",
+                fmt::format("got in-process for {} ranks", size_of(ranks)));
+  const Topology topology(ranks);
+  const Route chosen = route == Route::automatic ? topology.candidates().front() : route;
+  if (chosen == Route::ring) return make_ring(ranks);
+  if (chosen == Route::hierarchical) return make_hierarchical(ranks, topology.node());
+  if (topology.nodes() > 1)
+    throw Error(ErrorCategory::input, "--allreduce", "needed auto, ring, hierarchical or mpi between nodes",
+                "got shared-memory for ranks of several nodes");
+  return make_shared_memory(ranks);
+}
+
+std::vector<int> replicas_of_ranks(MPI_Comm ranks, int local_replicas) {
+  std::vector<int> replicas(static_cast<std::size_t>(size_of(ranks)));
+  const int status = MPI_Allgather(&local_replicas, 1, MPI_INT, replicas.data(), 1, MPI_INT, ranks);
+  if (status != MPI_SUCCESS)
+    throw Error(ErrorCategory::communication, "mpi", "needed the number of replicas of each rank",
+                fmt::format("MPI error {}", status));
+  return replicas;
+}
+
+std::vector<Communicator> handles(std::vector<std::shared_ptr<GroupMember>> members) {
+  std::vector<Communicator> group;
+  for (auto& member : members) group.emplace_back(std::move(member));
+  return group;
+}
+
+}  // namespace
+
+std::vector<Communicator> make_in_process_group(int size) {
+  LOCKSTEP_CHECK_OP(size, >, 0);
+  if (size == 1) return handles({make_one_member()});
+  return handles(make_in_process(size));
+}
+
+Communicator make_mpi_group(MPI_Comm ranks, Route route) {
+  if (size_of(ranks) == 1) return Communicator(make_one_member());
+  return Communicator(make_between_ranks(ranks, route));
+}
+
+std::vector<Communicator> make_multi_worker_group(MPI_Comm ranks, int local_replicas, Route route) {
+  LOCKSTEP_CHECK_OP(local_replicas, >, 0);
+  const std::vector<int> replicas = replicas_of_ranks(ranks, local_replicas);
+  if (replicas.size() == 1) return make_in_process_group(local_replicas);
+  auto between = make_between_ranks(ranks, route);
+  // A rank with one replica among others with one is a plain member; among others with more it must speak their
+  // protocol.
+  if (std::ranges::all_of(replicas, [](int count) { return count == 1; })) return {Communicator(std::move(between))};
+  return handles(make_multi_worker(std::move(between), replicas));
+}
+
+namespace {
+
+using device::Device;
+using device::DeviceKind;
+using Members = std::vector<std::shared_ptr<GroupMember>>;
+
+constexpr std::string_view kOption = "--allreduce";
+constexpr std::string_view kDevices = "devices";
+
+bool is_on_cpu(const Device& device) { return device.kind == DeviceKind::cpu; }
+
+std::string list_of(const std::vector<Device>& devices) {
+  std::string list;
+  for (const Device& device : devices) list += (list.empty() ? "" : ", ") + device::to_string(device);
+  return list;
+}
+
+Members members_of(const std::vector<Communicator>& group) {
+  Members members;
+  for (const Communicator& member : group) members.push_back(member.impl());
+  return members;
+}
+
+[[noreturn]] void refuse_mixture(const std::string& given) {
+  throw Error(ErrorCategory::input, kOption, "needed replicas that are all on the CPU or all on GPUs",
+              fmt::format("got {}", given));
+}
+
+void check_available(const std::vector<Device>& gpus) {
+  const int count = static_cast<int>(device::list_gpus().size());
+  for (const Device& gpu : gpus)
+    if (gpu.index >= count)
+      throw Error(ErrorCategory::device, "devices", fmt::format("needed {}", device::to_string(gpu)),
+                  count == 0 ? device::gpu_unavailable_reason() : fmt::format("this process sees {} GPUs", count));
+}
+
+void check_route_between_gpus(Route route, std::initializer_list<Route> possible, std::string_view names) {
+  if (std::ranges::find(possible, route) == possible.end())
+    throw Error(ErrorCategory::input, kOption, fmt::format("needed {}", names),
+                fmt::format("got {}", to_string(route)));
+}
+
+Members make_on_gpus(const Members& hosts, const std::vector<Device>& gpus) {
+  const std::set<Device> distinct(gpus.begin(), gpus.end());
+  if (distinct.size() == 1) {
+    if (gpus.size() > gpu::kMostMembers)
+      throw Error(ErrorCategory::input, kOption, fmt::format("needed at most {} replicas a GPU", gpu::kMostMembers),
+                  fmt::format("got {}", gpus.size()));
+    return make_in_gpu(hosts, gpus.front());
+  }
+  if (distinct.size() < gpus.size())
+    throw Error(ErrorCategory::input, kOption, "needed a GPU for each replica, or one GPU for all",
+                fmt::format("got {}", list_of(gpus)));
+  return make_nccl(hosts, gpus, MPI_COMM_NULL);
+}
+
+// What ranks tell each other of a replica. A GPU that two have has the same UUID, whatever number each sees it by.
+struct Place {
+  int rank = 0;
+  std::string device;  // "gpu:0"
+  std::string host;
+  std::string uuid;  // empty on the CPU
+
+  bool shares_gpu_with(const Place& other) const { return uuid == other.uuid && host == other.host; }
+};
+
+std::string describe(const std::vector<Device>& devices, const std::vector<device::GpuInfo>& gpus) {
+  std::string text;
+  for (const Device& device : devices)
+    text += fmt::format("{} {} {}\n", device::to_string(device), host_name(),
+                        is_on_cpu(device) ? "" : gpus[static_cast<std::size_t>(device.index)].uuid);
+  return text;
+}
+
+std::vector<Place> places_of(const std::vector<std::string>& texts) {
+  std::vector<Place> places;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    std::istringstream lines(texts[rank]);
+    for (std::string line; std::getline(lines, line);) {
+      Place& place = places.emplace_back();
+      place.rank = static_cast<int>(rank);
+      std::istringstream(line) >> place.device >> place.host >> place.uuid;
+    }
+  }
+  return places;
+}
+
+void check_available_on_all(MPI_Comm ranks, const std::vector<Device>& devices) {
+  std::optional<Failure> problem;
+  try {
+    std::vector<Device> gpus = devices;
+    std::erase_if(gpus, is_on_cpu);
+    check_available(gpus);
+  } catch (const Error& error) {
+    problem = Failure{"devices", fmt::format("needed the devices of rank {} on {}", rank_in(ranks), host_name()),
+                      error.what()};
+  }
+  raise_first(ranks, problem, ErrorCategory::device);
+}
+
+enum class Ground { cpu, gpus, shared_gpus };
+
+[[noreturn]] void refuse_accident(const Place& first, const Place& second) {
+  throw Error(ErrorCategory::device, kDevices,
+              "needed a GPU for each rank: let --devices auto choose, give each rank its own with --devices gpu:N or "
+              "CUDA_VISIBLE_DEVICES, or allow this with --share-gpus",
+              fmt::format("rank {} ({}) and rank {} ({}) on {} both have {}", first.rank, first.device, second.rank,
+                          second.device, first.host, first.uuid));
+}
+
+// What all replicas of the job are on.
+Ground find_ground(MPI_Comm ranks, const std::vector<Device>& devices, bool share_gpus) {
+  check_available_on_all(ranks, devices);
+  const std::vector<Place> places = places_of(gather_texts(ranks, describe(devices, device::list_gpus())));
+  const auto on_cpu =
+      static_cast<std::size_t>(std::ranges::count_if(places, [](const Place& place) { return place.uuid.empty(); }));
+  if (on_cpu == places.size()) return Ground::cpu;
+  if (on_cpu > 0) refuse_mixture(fmt::format("{} of {} on the CPU", on_cpu, places.size()));
+  Ground ground = Ground::gpus;
+  for (auto second = places.begin(); second != places.end(); ++second)
+    for (auto first = places.begin(); first != second; ++first) {
+      if (!first->shares_gpu_with(*second)) continue;
+      if (first->rank != second->rank && !share_gpus) refuse_accident(*first, *second);
+      ground = Ground::shared_gpus;
+    }
+  return ground;
+}
+
+bool has_one_replica_a_rank(MPI_Comm ranks, const Communicator& member) { return member.size() == size_of(ranks); }
+
+std::vector<Communicator> make_nccl_group(MPI_Comm ranks, const std::vector<Communicator>& hosts,
+                                          const std::vector<Device>& gpus, Route route) {
+  const Topology topology(ranks);
+  const bool can_be_hierarchical = has_one_replica_a_rank(ranks, hosts.front());
+  if (route == Route::hierarchical && !can_be_hierarchical)
+    throw Error(ErrorCategory::input, kOption, "needed one replica a rank for hierarchical between GPUs",
+                fmt::format("got {} replicas of {} ranks", hosts.front().size(), size_of(ranks)));
+  const bool is_hierarchical =
+      route == Route::hierarchical || (route == Route::automatic && can_be_hierarchical && topology.nodes() > 1);
+  if (!is_hierarchical) return handles(make_nccl(members_of(hosts), gpus, ranks));
+  const auto host = std::dynamic_pointer_cast<MpiGroup>(hosts.front().impl());
+  LOCKSTEP_CHECK(host != nullptr);
+  return {Communicator(make_nccl_hierarchical(host, gpus.front(), ranks, topology.node()))};
+}
+
+}  // namespace
+
+void require_nccl(const std::vector<Device>& devices) {
+  const auto refuse = [](const std::string& given) {
+    throw Error(ErrorCategory::input, kOption, "needed a build with NCCL and a GPU for each replica", given);
+  };
+  const std::string version = nccl_built_version();
+  if (version == "absent")
+    refuse("this one has no NCCL: install it beside the CUDA toolkit, configure and build again");
+  if (!device::gpu_is_available())
+    refuse(fmt::format("this one has NCCL {} and no GPU: {}", version, device::gpu_unavailable_reason()));
+  if (devices.empty() || std::ranges::any_of(devices, is_on_cpu))
+    refuse(fmt::format("this one has NCCL {}, and replicas on the CPU: name GPUs with --devices", version));
+}
+
+void require_gpus(Route route, const std::vector<Device>& devices) {
+  if (devices.empty() || std::ranges::any_of(devices, is_on_cpu))
+    throw Error(ErrorCategory::input, kOption, fmt::format("{} needs replicas on GPUs; use auto", to_string(route)),
+                fmt::format("got {}", devices.empty() ? "none" : list_of(devices)));
+}
+
+std::vector<Communicator> make_device_group(const std::vector<Device>& devices, Route route) {
+  LOCKSTEP_CHECK(!devices.empty());
+  if (route == Route::nccl) require_nccl(devices);
+  if (route == Route::staged) require_gpus(route, devices);
+  const auto on_cpu = std::ranges::count_if(devices, is_on_cpu);
+  const int size = static_cast<int>(devices.size());
+  if (on_cpu == size) {
+    check_route_between_gpus(route, {Route::automatic, Route::in_process}, "auto or in-process within one process");
+    return make_in_process_group(size);
+  }
+  if (on_cpu > 0) refuse_mixture(list_of(devices));
+  check_route_between_gpus(route, {Route::automatic, Route::in_process, Route::nccl, Route::staged},
+                           "auto, in-process, nccl or staged between GPUs of one process");
+  check_available(devices);
+  const Members hosts = members_of(make_in_process_group(size));
+  return handles(route == Route::staged ? make_staged(hosts, devices) : make_on_gpus(hosts, devices));
+}
+
+std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<Device>& devices, Route route,
+                                            bool share_gpus) {
+  LOCKSTEP_CHECK(!devices.empty());
+  if (ranks == MPI_COMM_NULL || size_of(ranks) == 1) {
+    const bool serves_one_rank = route == Route::nccl || route == Route::staged;
+    return make_device_group(devices, serves_one_rank ? route : Route::automatic);
+  }
+  const int local = static_cast<int>(devices.size());
+  const Ground ground = find_ground(ranks, devices, share_gpus);
+  if (ground == Ground::cpu) return make_multi_worker_group(ranks, local, route);
+  if (ground == Ground::shared_gpus)
+    check_route_between_gpus(route, {Route::automatic, Route::staged}, "auto or staged where replicas share a GPU");
+  check_route_between_gpus(route, {Route::automatic, Route::nccl, Route::hierarchical, Route::staged},
+                           "auto, nccl, hierarchical or staged between GPUs of several ranks");
+  const std::vector<Communicator> hosts = make_multi_worker_group(ranks, local, Route::automatic);
+  if (ground == Ground::shared_gpus || route == Route::staged) return handles(make_staged(members_of(hosts), devices));
+  return make_nccl_group(ranks, hosts, devices, route);
+}
+
+}  // namespace lockstep::allreduce

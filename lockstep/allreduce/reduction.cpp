@@ -1,0 +1,225 @@
+#include "lockstep/allreduce/reduction.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+
+#include "lockstep/allreduce/element.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/float16.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+struct WireName {
+  WireType type;
+  std::string_view name;
+};
+
+constexpr std::array<WireName, 3> kWireTypes = {
+    {{WireType::float32, "float32"}, {WireType::bfloat16, "bfloat16"}, {WireType::float16, "float16"}}};
+
+}  // namespace
+
+WireType parse_wire_type(std::string_view name) {
+  for (const WireName& known : kWireTypes)
+    if (known.name == name) return known.type;
+  throw Error(ErrorCategory::input, "--comm-dtype", "needed float32, bfloat16 or float16",
+              fmt::format("got \"{}\"", name));
+}
+
+std::string to_string(WireType type) {
+  for (const WireName& known : kWireTypes)
+    if (known.type == type) return std::string(known.name);
+  return "unknown";
+}
+
+namespace {
+
+constexpr std::size_t kCacheLine = 64;
+// Two blocks fit the first-level cache with room to spare: one that accumulates, one that streams in.
+constexpr std::size_t kBlockBytes = 4096;
+
+// How elements of type T lie in memory and are added up: as they are, but for 16-bit floats, which widen to float32.
+template <typename T>
+struct Elements {
+  using Total = T;
+  static const T* load(const T* from, std::size_t, T*) { return from; }
+  static void store(const T* from, T* to, std::size_t count) { std::memcpy(to, from, count * sizeof(T)); }
+};
+
+template <typename Half>
+struct HalfElements {
+  using Total = float;
+  static const float* load(const Half* from, std::size_t count, float* room) {
+    widen(std::span(from, count), std::span(room, count));
+    return room;
+  }
+  static void store(const float* from, Half* to, std::size_t count) {
+    narrow(std::span(from, count), std::span(to, count));
+  }
+};
+
+template <>
+struct Elements<Float16> : HalfElements<Float16> {};
+template <>
+struct Elements<BFloat16> : HalfElements<BFloat16> {};
+
+template <typename Op, typename T>
+void combine(T* __restrict into, const T* __restrict first, const T* __restrict second, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) into[i] = Op::apply(first[i], second[i]);
+}
+
+template <typename Op, typename T>
+void append(T* __restrict accumulated, const T* __restrict next, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) accumulated[i] = Op::apply(accumulated[i], next[i]);
+}
+
+// In place on few members, as the most common case: one pass, and nothing written that is not a result.
+template <typename Op, typename T, typename... Others>
+void reduce_everywhere(std::size_t count, T* __restrict first, Others* __restrict... others) {
+  for (std::size_t i = 0; i < count; ++i) {
+    T total = first[i];
+    ((total = Op::apply(total, others[i])), ...);
+    first[i] = total;
+    ((others[i] = total), ...);
+  }
+}
+
+template <typename Op, typename T>
+bool reduce_few(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice) {
+  if (members.size() > 4 || !std::ranges::equal(members, results)) return false;
+  const auto values_of = [&](std::size_t member) { return reinterpret_cast<T*>(results[member]) + slice.begin; };
+  const std::size_t count = slice.end - slice.begin;
+  if (members.size() == 2) reduce_everywhere<Op>(count, values_of(0), values_of(1));
+  if (members.size() == 3) reduce_everywhere<Op>(count, values_of(0), values_of(1), values_of(2));
+  if (members.size() == 4) reduce_everywhere<Op>(count, values_of(0), values_of(1), values_of(2), values_of(3));
+  return true;
+}
+
+template <typename Op, typename T>
+void reduce_slice_as(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice) {
+  using Total = typename Elements<T>::Total;
+  if constexpr (std::is_same_v<T, Total>)
+    if (reduce_few<Op, T>(members, results, slice)) return;
+  constexpr std::size_t kBlock = kBlockBytes / sizeof(Total);
+  alignas(kCacheLine) std::array<Total, kBlock> block;
+  alignas(kCacheLine) std::array<Total, kBlock> room;
+  alignas(kCacheLine) std::array<Total, kBlock> second_room;
+  const auto values_of = [&](std::size_t member) { return reinterpret_cast<const T*>(members[member]); };
+  for (std::size_t begin = slice.begin; begin < slice.end; begin += kBlock) {
+    const std::size_t count = std::min(kBlock, slice.end - begin);
+    combine<Op>(block.data(), Elements<T>::load(values_of(0) + begin, count, room.data()),
+                Elements<T>::load(values_of(1) + begin, count, second_room.data()), count);
+    for (std::size_t member = 2; member < members.size(); ++member)
+      append<Op>(block.data(), Elements<T>::load(values_of(member) + begin, count, room.data()), count);
+    for (std::byte* result : results) Elements<T>::store(block.data(), reinterpret_cast<T*>(result) + begin, count);
+  }
+}
+
+template <typename Op, typename T>
+void reduce_into_as(T* into, const T* from, std::size_t count) {
+  std::array<std::byte*, 1> result{reinterpret_cast<std::byte*>(into)};
+  const std::array<const std::byte*, 2> members{reinterpret_cast<const std::byte*>(from), result[0]};
+  reduce_slice_as<Op, T>(members, result, {0, count});
+}
+
+// Calls `run` with values of the operation's and the element's static types.
+template <typename Run>
+void dispatch(ElementType type, ReduceOp op, Run run) {
+  const auto with_op = [&](auto element) {
+    switch (op) {
+      case ReduceOp::sum:
+        return run(Sum{}, element);
+      case ReduceOp::max:
+        return run(Max{}, element);
+      case ReduceOp::min:
+        return run(Min{}, element);
+    }
+  };
+  switch (type) {
+    case ElementType::float32:
+      return with_op(float{});
+    case ElementType::float64:
+      return with_op(double{});
+    case ElementType::float16:
+      return with_op(Float16{});
+    case ElementType::bfloat16:
+      return with_op(BFloat16{});
+    case ElementType::int32:
+      return with_op(std::int32_t{});
+    case ElementType::int64:
+      return with_op(std::int64_t{});
+  }
+}
+
+}  // namespace
+
+std::size_t bytes_per_element(ElementType type) {
+  switch (type) {
+    case ElementType::float16:
+    case ElementType::bfloat16:
+      return 2;
+    case ElementType::float32:
+    case ElementType::int32:
+      return 4;
+    case ElementType::float64:
+    case ElementType::int64:
+      return 8;
+  }
+  return 0;
+}
+
+std::string_view name_of(ElementType type) {
+  switch (type) {
+    case ElementType::float32:
+      return "float32";
+    case ElementType::float64:
+      return "float64";
+    case ElementType::float16:
+      return "float16";
+    case ElementType::bfloat16:
+      return "bfloat16";
+    case ElementType::int32:
+      return "int32";
+    case ElementType::int64:
+      return "int64";
+  }
+  return "unknown";
+}
+
+std::string_view name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::max:
+      return "max";
+    case ReduceOp::min:
+      return "min";
+  }
+  return "unknown";
+}
+
+Slice slice_of(std::size_t count, ElementType type, int parts, int part) {
+  const std::size_t per_line = kCacheLine / bytes_per_element(type);
+  const std::size_t lines = (count + per_line - 1) / per_line;
+  const auto boundary = [&](std::size_t index) {
+    return std::min(count, lines * index / static_cast<std::size_t>(parts) * per_line);
+  };
+  return {boundary(static_cast<std::size_t>(part)), boundary(static_cast<std::size_t>(part) + 1)};
+}
+
+void reduce_into(std::byte* into, const std::byte* from, std::size_t count, ElementType type, ReduceOp op) {
+  dispatch(type, op, [&]<typename Op, typename T>(Op, T) {
+    reduce_into_as<Op>(reinterpret_cast<T*>(into), reinterpret_cast<const T*>(from), count);
+  });
+}
+
+void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice,
+                  ElementType type, ReduceOp op) {
+  if (members.size() < 2) return;
+  dispatch(type, op, [&]<typename Op, typename T>(Op, T) { reduce_slice_as<Op, T>(members, results, slice); });
+}
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,231 @@
+#include "lockstep/allreduce/transport/barrier.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/device/buffer.h"
+
+namespace lockstep::allreduce {
+
+static_assert(sizeof(FutexWord) == sizeof(std::uint32_t) && FutexWord::is_always_lock_free);
+
+void sleep_while(const FutexWord& word, std::uint32_t expected, std::chrono::nanoseconds longest) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(longest);
+  const timespec timeout{static_cast<std::time_t>(seconds.count()), static_cast<long>((longest - seconds).count())};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &timeout, nullptr, 0);
+}
+
+void wake_sleepers(const FutexWord& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kCacheLine = 64;
+constexpr int kLooks = 2000;  // some microseconds: what the others take who are under way
+// Replicas of a training step arrive within about this time of each other; to sleep and to be woken would cost them.
+constexpr auto kYieldFor = 2ms;
+// Where members share cores the one waited for may need ours.
+constexpr int kLooksOfSharers = 50;
+constexpr auto kYieldForOfSharers = 2us;
+constexpr auto kLongestSleep = 10ms;  // between two looks around
+
+constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
+
+// A piece of text in shared memory; cut where it is too long.
+template <std::size_t size>
+struct Text {
+  std::array<char, size> characters;
+
+  void write(std::string_view text) {
+    const std::size_t length = std::min(text.size(), size - 1);
+    std::copy_n(text.data(), length, characters.data());
+    characters[length] = '\0';
+  }
+  std::string read() const { return characters.data(); }
+};
+
+// The processes of a node that share memory share their numbers too.
+bool is_alive(std::uint32_t process) { return kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH; }
+
+}  // namespace
+
+// Everything that changes hands in one round, on one line. Two of them in turn: a member may write to the next while
+// others still read this one, and comes to the one after next only when all have come to the next, which is when they
+// are done with this one.
+struct alignas(kCacheLine) Meeting::Line {
+  FutexWord round;     // the last round that the member has come to here
+  FutexWord sleepers;  // members that may be asleep until it comes
+  Call call;
+  Place place;
+};
+
+struct alignas(kCacheLine) Meeting::Board {
+  static constexpr std::uint32_t kFine = 0;
+  static constexpr std::uint32_t kFailed = ~0U;
+
+  std::atomic<std::uint32_t> state;  // or the process that writes the failure
+  Text<128> where;
+  Text<1024> needed;
+  Text<2048> given;
+};
+
+std::size_t Meeting::bytes_for(int members) {
+  static_assert(sizeof(Line) == kCacheLine);
+  return round_up(sizeof(Board)) + static_cast<std::size_t>(members) * 2 * (sizeof(Line) + kNoteBytes);
+}
+
+// Zeroed memory is a board on which nothing has happened and lines of members who have not come yet.
+Meeting::Meeting(std::shared_ptr<std::byte> memory, int members, int member, MeetingOptions options)
+    : memory_(std::move(memory)),
+      board_(std::launder(reinterpret_cast<Board*>(memory_.get()))),
+      members_(members),
+      member_(member),
+      options_(std::move(options)) {
+  if (!options_.numbers.empty()) return;
+  options_.numbers.resize(static_cast<std::size_t>(members));
+  std::iota(options_.numbers.begin(), options_.numbers.end(), 0);
+}
+
+Meeting::Line& Meeting::line(int member, std::uint32_t round) const {
+  auto* lines = reinterpret_cast<Line*>(memory_.get() + round_up(sizeof(Board)));
+  return *std::launder(lines + 2 * static_cast<std::size_t>(member) + round % 2);
+}
+
+const Call& Meeting::call(int member) const { return line(member, round_).call; }
+const Place& Meeting::place(int member) const { return line(member, round_).place; }
+
+std::byte* Meeting::note_at(int member, std::uint32_t round) const {
+  const std::size_t lines = 2 * static_cast<std::size_t>(members_) * sizeof(Line);
+  return memory_.get() + round_up(sizeof(Board)) + lines +
+         (2 * static_cast<std::size_t>(member) + round % 2) * kNoteBytes;
+}
+
+void Meeting::meet(const Call& call, const Place& place) {
+  // After a failure nothing keeps members from writing to a line that others still read.
+  throw_if_failed();
+  Line& mine = line(member_, round_ + 1);
+  mine.call = call;
+  mine.place = place;
+  wait();
+  const Call& first = this->call(0);
+  for (int member = 1; member < members_; ++member) {
+    if (is_same(first, this->call(member))) continue;
+    std::vector<Call> calls;
+    for (int each = 0; each < members_; ++each) calls.push_back(this->call(each));
+    const auto difference = find_difference(calls, options_.numbers);
+    LOCKSTEP_CHECK(difference.has_value());
+    fail(*difference);
+    difference->raise();
+  }
+}
+
+void Meeting::wait() {
+  ++round_;
+  arrive();
+  for (int other = 1; other < members_; ++other) wait_for(line((member_ + other) % members_, round_));
+}
+
+void Meeting::arrive() {
+  Line& mine = line(member_, round_);
+  // Either we see the sleeper here, or the sleeper, who signs up before it looks a last time, sees us.
+  mine.round.store(round_, std::memory_order_seq_cst);
+  if (mine.sleepers.load(std::memory_order_seq_cst) != 0) wake_sleepers(mine.round);
+}
+
+// A member that has come to the round after this one has come to this one, but no member comes two rounds ahead.
+bool Meeting::has_arrived(const Line& line) const { return line.round.load(std::memory_order_acquire) == round_; }
+
+void Meeting::wait_for(Line& line) {
+  const int looks = options_.own_cores ? kLooks : kLooksOfSharers;
+  for (int look = 0; look < looks; ++look)
+    if (has_arrived(line)) return;
+  const Clock::time_point begin = Clock::now();
+  wait_long_for(line, begin);
+  waited_ += Clock::now() - begin;
+}
+
+void Meeting::wait_long_for(Line& line, std::chrono::steady_clock::time_point begin) const {
+  const auto deadline = begin + (options_.own_cores ? Clock::duration(kYieldFor) : kYieldForOfSharers);
+  do {
+    std::this_thread::yield();
+    if (has_arrived(line)) return;
+    throw_if_failed();
+  } while (Clock::now() < deadline);
+  while (!has_arrived(line)) {
+    finish_for_the_dead();
+    throw_if_failed();
+    if (options_.look_around) options_.look_around();
+    line.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t seen = line.round.load(std::memory_order_seq_cst);
+    if (seen != round_) sleep_while(line.round, seen, kLongestSleep);
+    line.sleepers.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+void Meeting::throw_if_failed() const {
+  if (board_->state.load(std::memory_order_acquire) == Board::kFailed) failure()->raise();
+}
+
+// A process that is killed while it writes a failure leaves the board to whoever finds that out.
+void Meeting::finish_for_the_dead() const {
+  const std::uint32_t writer = board_->state.load(std::memory_order_acquire);
+  if (writer == Board::kFine || writer == Board::kFailed || is_alive(writer)) return;
+  fail({"all_reduce", fmt::format("needed all {} members of the group", members_),
+        fmt::format("process {} ended while it reported a failure", writer)});
+}
+
+void Meeting::fail(const Failure& failure) const {
+  const auto me = static_cast<std::uint32_t>(getpid());
+  for (std::uint32_t now = Board::kFine; !board_->state.compare_exchange_strong(now, me);)
+    if (now == Board::kFailed || is_alive(now)) return;
+  board_->where.write(failure.where);
+  board_->needed.write(failure.needed);
+  board_->given.write(failure.given);
+  board_->state.store(Board::kFailed, std::memory_order_seq_cst);
+  for (int member = 0; member < members_; ++member)
+    for (std::uint32_t round : {0U, 1U}) wake_sleepers(line(member, round).round);
+}
+
+std::optional<Failure> Meeting::failure() const {
+  if (board_->state.load(std::memory_order_acquire) != Board::kFailed) return std::nullopt;
+  return Failure{board_->where.read(), board_->needed.read(), board_->given.read()};
+}
+
+std::vector<Meeting> make_meeting_of_threads(int members, int first_number) {
+  const auto buffer = std::make_shared<device::Buffer>(device::HostAllocator().allocate(Meeting::bytes_for(members)));
+  const std::shared_ptr<std::byte> memory(buffer, static_cast<std::byte*>(buffer->data()));
+  MeetingOptions options;
+  options.numbers.resize(static_cast<std::size_t>(members));
+  std::iota(options.numbers.begin(), options.numbers.end(), first_number);
+  options.own_cores = members <= available_cores();
+  std::vector<Meeting> seats;
+  for (int member = 0; member < members; ++member) seats.emplace_back(memory, members, member, options);
+  return seats;
+}
+
+bool any_flag(const Meeting& meeting) {
+  for (int member = 0; member < meeting.size(); ++member)
+    if (meeting.call(member).flag != 0) return true;
+  return false;
+}
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,226 @@
+#include "lockstep/allreduce/transport/gpu_member.h"
+
+#include <chrono>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "lockstep/allreduce/cuda/gpu_work.h"
+#include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/gpu.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+constexpr std::chrono::seconds kEndLimit{5};
+
+class GpuRequest final : public PendingOperation {
+ public:
+  GpuRequest(std::shared_ptr<GpuMember> member, device::Event event)
+      : member_(std::move(member)), event_(std::move(event)) {}
+
+  void wait() override { member_->wait_for(event_); }
+  bool test() override { return member_->has_come(event_); }
+
+  void wait(device::Stream& stream) override {
+    member_->throw_if_failed();
+    stream.wait(event_);
+  }
+
+ private:
+  std::shared_ptr<GpuMember> member_;
+  device::Event event_;
+};
+
+std::span<std::byte> bytes_in(const Values& values) { return {values.data, bytes_of(values)}; }
+
+}  // namespace
+
+GpuMember::GpuMember(std::shared_ptr<GroupMember> host, device::Device gpu)
+    : host_(std::move(host)), gpu_(gpu), stream_(gpu) {}
+
+// Where the group fails all its members have to hear of it, and nothing on a GPU may wait for those that have left.
+// What the group knows goes before what follows from it.
+template <typename Operation>
+auto GpuMember::guarded(Operation operation) -> decltype(operation()) {
+  try {
+    return operation();
+  } catch (const std::exception& error) {
+    give_up(error);
+    throw;
+  }
+}
+
+void GpuMember::give_up(const std::exception& error) {
+  const Failure failure{"all_reduce", fmt::format("needed all members to go on, but member {} failed", rank()),
+                        error.what()};
+  try {
+    host_->throw_if_failed();
+  } catch (const Error&) {
+    stop(failure);
+    await_end();
+    throw;
+  }
+  fail(failure);
+  await_end();
+}
+
+template <typename Condition>
+void GpuMember::wait_until(std::chrono::steady_clock::time_point deadline, Condition condition) {
+  Backoff backoff;
+  while (!condition() && std::chrono::steady_clock::now() < deadline) backoff.pause();
+}
+
+// The caller is free to give up its values once it has the error. A GPU may be so far gone that nothing on it ends.
+void GpuMember::await_end() noexcept {
+  const auto deadline = std::chrono::steady_clock::now() + kEndLimit;
+  may_put_ = false;
+  try {
+    for (const auto& local : local_members_) {
+      const std::shared_ptr<GpuMember> member = local.lock();
+      if (!member) continue;
+      wait_until(deadline, [&] { return !member->may_put_; });
+      const device::Event end = member->stream_.record();
+      wait_until(deadline, [&] { return end.is_complete(); });
+    }
+  } catch (const Error&) {
+    // The GPU has failed: no work is under way.
+  }
+}
+
+void GpuMember::fail(const Failure& failure) {
+  host_->fail(failure);
+  stop(failure);
+}
+
+void GpuMember::throw_if_failed() {
+  guarded([&] { look_around(); });
+}
+
+void GpuMember::look_around() {
+  check_progress();
+  host_->throw_if_failed();
+}
+
+void GpuMember::wait_for(const device::Event& event) {
+  guarded([&] {
+    Backoff backoff;
+    while (!event.is_complete())
+      if (backoff.pause()) look_around();
+    // Work that was stopped is complete too.
+    host_->throw_if_failed();
+  });
+}
+
+bool GpuMember::has_come(const device::Event& event) {
+  return guarded([&] {
+    const bool complete = event.is_complete();
+    look_around();
+    return complete;
+  });
+}
+
+device::Buffer GpuMember::allocate(std::size_t bytes) {
+  return device::make_gpu_allocator(gpu_.index)->allocate(bytes);
+}
+
+void GpuMember::start_after(device::Stream& stream) { after_ = stream.record(); }
+
+void GpuMember::copy(const std::byte* from, std::byte* to, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (!gpu::holds(from) && !gpu::holds(to)) return GroupMember::copy(from, to, bytes);
+  guarded([&] {
+    gpu::copy(from, to, bytes, stream_);
+    if (!gpu::holds(to)) wait_for(stream_.record());
+  });
+}
+
+bool GpuMember::compare(const Call& call) {
+  const std::vector<std::vector<std::byte>> all = host_->all_gather(std::as_bytes(std::span(&call, 1)));
+  std::vector<Call> calls(all.size());
+  std::vector<int> numbers(all.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  bool same_flag = true;
+  for (std::size_t member = 0; member < all.size(); ++member) {
+    LOCKSTEP_CHECK_OP(all[member].size(), ==, sizeof(Call));
+    std::memcpy(&calls[member], all[member].data(), sizeof(Call));
+    same_flag = same_flag && calls[member].flag == calls[0].flag;
+  }
+  if (const auto difference = find_difference(calls, numbers)) {
+    host_->fail(*difference);
+    difference->raise();
+  }
+  return same_flag;
+}
+
+void GpuMember::come(const Call& call, std::byte* /*data*/) { compare(call); }
+
+// Values in host memory are reduced by the host. Empty ones are nowhere, and all that happens is that calls are
+// compared.
+template <typename OnHost, typename OnGpu>
+std::unique_ptr<PendingOperation> GpuMember::run(const Call& call, std::span<std::byte> values, OnHost on_host,
+                                                 OnGpu on_gpu) {
+  return guarded([&]() -> std::unique_ptr<PendingOperation> {
+    may_put_ = true;  // until it is known that the group has failed, or all is put
+    host_->throw_if_failed();
+    const std::optional<device::Event> after = std::exchange(after_, std::nullopt);
+    if (!values.empty() && !gpu::holds(values.data())) {
+      may_put_ = false;
+      if (after) wait_for(*after);
+      return on_host();
+    }
+    if (after) stream_.wait(*after);
+    come(call, values.data());
+    if (!values.empty()) on_gpu();
+    may_put_ = false;
+    if (values.empty()) return nullptr;
+    return std::make_unique<GpuRequest>(shared_from_this(), stream_.record());
+  });
+}
+
+std::unique_ptr<PendingOperation> GpuMember::all_reduce(const Values& values, ReduceOp op) {
+  return run(
+      Call::all_reduce(values, op), bytes_in(values), [&] { return host_->all_reduce(values, op); },
+      [&] { put_all_reduce(values, op); });
+}
+
+std::unique_ptr<PendingOperation> GpuMember::reduce_scatter(const Values& values, ReduceOp op) {
+  return run(
+      Call::reduce_scatter(values, op), bytes_in(values), [&] { return host_->reduce_scatter(values, op); },
+      [&] { put_reduce_scatter(values, op); });
+}
+
+std::unique_ptr<PendingOperation> GpuMember::gather_slices(const Values& values) {
+  return run(
+      Call::gather_slices(values), bytes_in(values), [&] { return host_->gather_slices(values); },
+      [&] { put_gather_slices(values); });
+}
+
+void GpuMember::broadcast(std::span<std::byte> values, int root) {
+  const auto on_host = [&]() -> std::unique_ptr<PendingOperation> {
+    host_->broadcast(values, root);
+    return nullptr;
+  };
+  const auto request = run(Call::broadcast(values.size(), root), values, on_host, [&] { put_broadcast(values, root); });
+  if (request) request->wait();
+}
+
+std::vector<std::vector<std::byte>> GpuMember::all_gather(std::span<const std::byte> mine) {
+  return guarded([&] { return host_->all_gather(mine); });
+}
+
+void GpuMember::barrier() {
+  guarded([&] { host_->barrier(); });
+}
+
+bool GpuMember::any(bool mine) {
+  return guarded([&] { return host_->any(mine); });
+}
+
+std::vector<std::shared_ptr<GroupMember>> acquainted(const std::vector<std::shared_ptr<GpuMember>>& members) {
+  for (const auto& member : members) member->know({members.begin(), members.end()});
+  return {members.begin(), members.end()};
+}
+
+}  // namespace lockstep::allreduce

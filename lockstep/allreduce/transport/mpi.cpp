@@ -1,0 +1,31 @@
+#include "lockstep/allreduce/transport/mpi.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace lockstep::allreduce {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kLooksWithoutYield = 100;
+// A wire takes longer than this, and the cores have better things to do meanwhile.
+constexpr auto kYieldFor = 200us;
+constexpr auto kSleep = 20us;
+constexpr auto kLongestSleep = 1000us;
+
+}  // namespace
+
+bool Backoff::pause() {
+  if (looks_++ < kLooksWithoutYield) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (looks_ == kLooksWithoutYield + 1) begin_ = now;
+  const auto waited = now - begin_;
+  if (waited < kYieldFor)
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(std::clamp<std::chrono::nanoseconds>(waited / 20, kSleep, kLongestSleep));
+  return waited >= kYieldFor;
+}
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,347 @@
+#include "lockstep/allreduce/transport/mpi_group.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <climits>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+
+#include "lockstep/allreduce/algorithm/ring_reduction.h"
+#include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+constexpr int kTag = 0;
+constexpr std::size_t kLongestNotice = 2000;                 // short enough to be sent without waiting for a receiver
+constexpr std::size_t kLargestPiece = std::size_t{1} << 26;  // of a broadcast
+
+/// What a collective of MPI works on. It cannot be cancelled: where it fails, its memory is left to it for ever, since
+/// it may still write there.
+template <typename Memory>
+class Lent {
+ public:
+  Lent() : memory_(std::make_unique<Memory>()) {}
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  ~Lent() {
+    if (!is_back_) static_cast<void>(memory_.release());
+  }
+  Memory* operator->() const { return memory_.get(); }
+  void give_back() { is_back_ = true; }
+
+ private:
+  std::unique_ptr<Memory> memory_;
+  bool is_back_ = false;
+};
+
+struct Gathering {
+  std::vector<std::byte> mine;
+  std::vector<int> counts;
+  std::vector<int> offsets;
+  std::vector<std::byte> all;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+/// MPI counts in int. All ranks know the counts of all, so all throw the same.
+void check_gather_size(const std::vector<Call>& calls) {
+  std::size_t total = 0;
+  for (const Call& call : calls) total += call.count;
+  if (total > static_cast<std::size_t>(INT_MAX))
+    throw Error(ErrorCategory::input, "all-gather",
+                fmt::format("expected at most {} bytes over all ranks together; gather in pieces", INT_MAX),
+                fmt::format("got {}", total));
+}
+
+struct Piece {
+  std::vector<std::byte> bytes;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+std::string pack(const Failure& failure) {
+  return fmt::format("{}\n{}\n{}", failure.where, failure.needed, failure.given).substr(0, kLongestNotice);
+}
+
+Failure unpack(const std::string& text) {
+  const std::size_t first = text.find('\n');
+  const std::size_t second = text.find('\n', first + 1);
+  return {text.substr(0, first), text.substr(first + 1, second - first - 1), text.substr(second + 1)};
+}
+
+bool mpi_is_over() {
+  int over = 0;
+  MPI_Finalized(&over);
+  return over != 0;
+}
+
+MPI_Comm duplicate(MPI_Comm ranks) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  const int status = MPI_Comm_dup(ranks, &copy);
+  if (status != MPI_SUCCESS)
+    throw Error(ErrorCategory::communication, "mpi", "needed a communicator", fmt::format("MPI error {}", status));
+  MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+  return copy;
+}
+
+}  // namespace
+
+std::timed_mutex& mpi_turn() {
+  static std::timed_mutex turn;
+  return turn;
+}
+
+/// Failures that a thread could not tell the other ranks itself, because another one was in MPI. Of all groups of the
+/// process: the thread that is in MPI may be so for another group.
+class MpiGroup::LeftOver {
+ public:
+  static LeftOver& of_process() {
+    static LeftOver& all = *new LeftOver;  // for groups that end after static objects
+    return all;
+  }
+
+  void add(MpiGroup& group, const Failure& failure) {
+    const std::lock_guard lock(mutex_);
+    failures_.emplace_back(&group, failure);
+    has_any_.store(true, std::memory_order_release);
+  }
+  void forget(const MpiGroup& group) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(failures_, [&](const auto& one) { return one.first == &group; });
+  }
+  /// By the thread whose turn it is to call MPI.
+  void spread() {
+    if (!has_any_.load(std::memory_order_acquire)) return;
+    const std::lock_guard lock(mutex_);
+    has_any_.store(false, std::memory_order_release);
+    // In their order: of those of one group the first stays.
+    for (const auto& [group, failure] : failures_) group->spread(failure);
+    failures_.clear();
+  }
+  /// By any thread that is not in MPI.
+  void spread_if_nobody_is_inside() {
+    if (!has_any_.load(std::memory_order_acquire)) return;
+    const std::unique_lock turn(mpi_turn(), std::try_to_lock);
+    if (turn.owns_lock()) spread();
+  }
+
+ private:
+  std::atomic<bool> has_any_{false};
+  std::mutex mutex_;
+  std::vector<std::pair<MpiGroup*, Failure>> failures_;
+};
+
+MpiGroup::MpiGroup(MPI_Comm ranks) : comm_(duplicate(ranks)), failures_(duplicate(ranks)) {
+  MPI_Comm_rank(comm_, &rank_);
+  MPI_Comm_size(comm_, &size_);
+  numbers_.resize(static_cast<std::size_t>(size_));
+  std::iota(numbers_.begin(), numbers_.end(), 0);
+  calls_ = std::make_unique<std::vector<Call>>(numbers_.size());
+}
+
+MpiGroup::~MpiGroup() {
+  LeftOver::of_process().spread_if_nobody_is_inside();
+  LeftOver::of_process().forget(*this);
+  if (exchange_ != MPI_REQUEST_NULL) static_cast<void>(calls_.release());
+  // Freeing is collective: after a failure the others may not come to it.
+  if (!is_usable()) return;
+  const std::lock_guard turn(mpi_turn());
+  MPI_Comm_free(&failures_);
+  MPI_Comm_free(&comm_);
+}
+
+bool MpiGroup::is_usable() const { return !failure_ && !mpi_is_over(); }
+
+void MpiGroup::check(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
+  int length = 0;
+  MPI_Error_string(status, text.data(), &length);
+  raise({"mpi", fmt::format("needed {} to succeed on rank {}", call, rank_), text.data()});
+}
+
+void MpiGroup::raise(const Failure& failure) {
+  spread(failure);
+  failure_->raise();
+}
+
+class MpiGroup::Operation {
+ public:
+  Operation() : turn_(mpi_turn()) { LeftOver::of_process().spread(); }
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  ~Operation() {
+    turn_.unlock();
+    // One that was left to this operation after its last look.
+    LeftOver::of_process().spread_if_nobody_is_inside();
+  }
+
+ private:
+  std::unique_lock<std::timed_mutex> turn_;
+};
+
+void MpiGroup::fail(const Failure& failure) {
+  LeftOver::of_process().add(*this, failure);
+  LeftOver::of_process().spread_if_nobody_is_inside();
+}
+
+void MpiGroup::spread(const Failure& failure) {
+  if (failure_) return;
+  failure_ = failure;
+  tell_failure(failure);
+  const std::string& notice = *new std::string(pack(failure));  // left to MPI, which may still send it
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_) continue;
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (MPI_Isend(notice.data(), static_cast<int>(notice.size()), MPI_BYTE, rank, kTag, failures_, &request) ==
+        MPI_SUCCESS)
+      MPI_Request_free(&request);
+  }
+}
+
+void MpiGroup::receive_failure() {
+  LeftOver::of_process().spread();
+  if (failure_) failure_->raise();
+  int arrived = 0;
+  MPI_Status status;
+  check(MPI_Iprobe(MPI_ANY_SOURCE, kTag, failures_, &arrived, &status), "MPI_Iprobe");
+  if (arrived == 0) return;
+  int length = 0;
+  MPI_Get_count(&status, MPI_BYTE, &length);
+  std::string text(static_cast<std::size_t>(length), ' ');
+  MPI_Recv(text.data(), length, MPI_BYTE, status.MPI_SOURCE, kTag, failures_, MPI_STATUS_IGNORE);
+  // Whoever failed has told everyone: passing it on would only repeat it.
+  failure_ = unpack(text);
+  tell_failure(*failure_);
+  failure_->raise();
+}
+
+void MpiGroup::raise_known(Failure failure) {
+  if (!failure_) failure_ = std::move(failure);
+  failure_->raise();
+}
+
+const std::vector<Call>& MpiGroup::compare(const Call& call) {
+  announce(call);
+  return agree();
+}
+
+void MpiGroup::announce(const Call& call) {
+  if (failure_) failure_->raise();
+  (*calls_)[static_cast<std::size_t>(rank_)] = call;
+  announced_ = std::chrono::steady_clock::now();
+  check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, calls_->data(), sizeof(Call), MPI_BYTE, comm_, &exchange_),
+        "MPI_Iallgather");
+}
+
+bool MpiGroup::agreed() {
+  if (exchange_ == MPI_REQUEST_NULL) return true;
+  int complete = 0;
+  check(MPI_Test(&exchange_, &complete, MPI_STATUS_IGNORE), "MPI_Test");
+  if (complete == 0) return false;
+  waited_ += std::chrono::steady_clock::now() - announced_;
+  // All members find the same difference, by themselves.
+  if (auto difference = find_difference(*calls_, numbers_)) raise_known(*std::move(difference));
+  return true;
+}
+
+const std::vector<Call>& MpiGroup::agree() {
+  wait_until_done([this] { return agreed() ? Progress::done : Progress::none; });
+  return *calls_;
+}
+
+void MpiGroup::wait(MPI_Request& request) {
+  wait_until_done([&] {
+    int complete = 0;
+    check(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), "MPI_Test");
+    return complete != 0 ? Progress::done : Progress::none;
+  });
+}
+
+void MpiGroup::carry(RingReduction& reduction) {
+  const Operation operation;
+  wait_until_done([&] {
+    const bool moved = reduction.advance();
+    if (reduction.is_done()) return Progress::done;
+    return moved ? Progress::some : Progress::none;
+  });
+  check(reduction.status(), "a message between ranks");
+}
+
+void MpiGroup::throw_if_failed() {
+  const Operation operation;
+  receive_failure();
+}
+
+std::unique_ptr<PendingOperation> MpiGroup::all_reduce(const Values& values, ReduceOp op) {
+  const Operation operation;
+  run_all_reduce(values, op);
+  return nullptr;
+}
+
+std::unique_ptr<PendingOperation> MpiGroup::reduce_scatter(const Values& values, ReduceOp op) {
+  const Operation operation;
+  run_reduce_scatter(values, op);
+  return nullptr;
+}
+
+std::unique_ptr<PendingOperation> MpiGroup::gather_slices(const Values& values) {
+  const Operation operation;
+  run_gather_slices(values);
+  return nullptr;
+}
+
+void MpiGroup::broadcast(std::span<std::byte> values, int root) {
+  const Operation operation;
+  compare(Call::broadcast(values.size(), root));
+  for (std::size_t begin = 0; begin < values.size(); begin += kLargestPiece) {
+    const auto part = values.subspan(begin, std::min(kLargestPiece, values.size() - begin));
+    Lent<Piece> piece;
+    piece->bytes.assign(part.begin(), part.end());
+    check(MPI_Ibcast(piece->bytes.data(), static_cast<int>(part.size()), MPI_BYTE, root, comm_, &piece->request),
+          "MPI_Ibcast");
+    wait(piece->request);
+    piece.give_back();
+    std::ranges::copy(piece->bytes, part.begin());
+  }
+}
+
+std::vector<std::vector<std::byte>> MpiGroup::all_gather(std::span<const std::byte> mine) {
+  const Operation operation;
+  const std::vector<Call>& calls = compare(Call::all_gather(mine.size()));
+  check_gather_size(calls);
+  Lent<Gathering> gathering;
+  gathering->mine.assign(mine.begin(), mine.end());
+  std::size_t total = 0;
+  for (const Call& call : calls) {
+    gathering->offsets.push_back(static_cast<int>(total));
+    gathering->counts.push_back(static_cast<int>(call.count));
+    total += call.count;
+  }
+  gathering->all.resize(total);
+  check(MPI_Iallgatherv(gathering->mine.data(), static_cast<int>(mine.size()), MPI_BYTE, gathering->all.data(),
+                        gathering->counts.data(), gathering->offsets.data(), MPI_BYTE, comm_, &gathering->request),
+        "MPI_Iallgatherv");
+  wait(gathering->request);
+  gathering.give_back();
+  std::vector<std::vector<std::byte>> all;
+  for (std::size_t rank = 0; rank < calls.size(); ++rank) {
+    const auto begin = gathering->all.begin() + gathering->offsets[rank];
+    all.emplace_back(begin, begin + gathering->counts[rank]);
+  }
+  return all;
+}
+
+void MpiGroup::barrier() {
+  const Operation operation;
+  compare(Call::barrier());
+}
+
+bool MpiGroup::any(bool mine) {
+  const Operation operation;
+  return std::ranges::any_of(compare(Call::any(mine)), [](const Call& call) { return call.flag != 0; });
+}
+
+}  // namespace lockstep::allreduce

@@ -1,0 +1,168 @@
+#include "lockstep/allreduce/watchdog/coordinator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace lockstep::allreduce {
+namespace {
+
+using Kind = Message::Kind;
+using Link = RankView::Link;
+
+constexpr double kHelloPatience = 5;  // seconds to say who one is
+
+std::optional<Finding> loud(const std::optional<Verdict>& verdict) {
+  if (!verdict) return std::nullopt;
+  return Finding{.text = verdict->text};
+}
+
+}  // namespace
+
+Center::Center(int ranks, std::string host, double stall_timeout, double heartbeat,
+               const std::vector<std::string>& addresses)
+    : peers_(static_cast<std::size_t>(ranks)), views_(static_cast<std::size_t>(ranks)) {
+  views_.front().host = host;
+  for (RankView& view : std::span(views_).subspan(1)) view.host = "?";
+  const auto secret = net::JobSecret::draw();
+  invitation_ = {
+      .secret = secret.text(), .host = std::move(host), .stall_timeout = stall_timeout, .heartbeat = heartbeat};
+  if (ranks == 1) return;
+  std::vector<net::Listener> listeners;
+  for (const std::string& address : addresses) {
+    listeners.emplace_back(address, std::uint16_t{0});
+    invitation_.endpoints.push_back({.address = address, .port = listeners.back().port()});
+  }
+  if (addresses.empty()) {
+    listeners.emplace_back();
+    for (const std::string& address : net::host_addresses())
+      if (!net::is_loopback(address))
+        invitation_.endpoints.push_back({.address = address, .port = listeners.back().port()});
+  }
+  pending_.emplace(std::move(listeners), secret, net::kWatchPurpose);
+}
+
+int Center::reported() const {
+  const auto others = std::span(views_).subspan(1);
+  return static_cast<int>(std::ranges::count_if(others, [](const RankView& view) { return !view.replicas.empty(); }));
+}
+
+void Center::add_interests(std::vector<pollfd>& interests) const {
+  if (pending_) pending_->add_interests(interests, now_);
+  for (const Newcomer& newcomer : newcomers_) interests.push_back(newcomer.connection.interest());
+  for (const Peer& peer : peers_)
+    if (peer.connection) interests.push_back(peer.connection->interest());
+}
+
+std::optional<Finding> Center::receive(double now) {
+  now_ = now;
+  greet(now);
+  bool lost = false;
+  for (std::size_t rank = 1; rank < peers_.size(); ++rank)
+    if (hear(static_cast<int>(rank), now)) lost = true;
+  return lost ? signs_of_life() : std::nullopt;
+}
+
+void Center::greet(double now) {
+  if (!pending_) return;
+  for (net::FileDescriptor& socket : pending_->advance(now))
+    newcomers_.push_back({.connection = Connection(std::move(socket)), .since = now});
+  std::erase_if(newcomers_, [&](Newcomer& newcomer) {
+    return admit(newcomer, now) || !newcomer.connection.is_open() || now - newcomer.since > kHelloPatience;
+  });
+}
+
+/// Whether the newcomer was a rank that is missing, and is a newcomer no more.
+bool Center::admit(Newcomer& newcomer, double now) {
+  const std::vector<Message> messages = newcomer.connection.receive();
+  if (messages.empty()) return false;
+  const auto hello = messages.front().kind == Kind::hello ? read_hello(messages.front().body) : std::nullopt;
+  const auto rank = hello ? static_cast<std::size_t>(hello->rank) : 0;
+  if (!hello || rank < 1 || rank >= peers_.size() || views_[rank].link != Link::connected ||
+      !views_[rank].replicas.empty()) {
+    newcomer.connection.close("no rank that is missing");
+    return false;
+  }
+  // A rank that has not reported yet may come again, over another address.
+  Peer& peer = peers_[rank];
+  peer.connection.emplace(std::move(newcomer.connection));
+  peer.connection->send({.kind = Kind::welcome});
+  peer.connection->send({.kind = Kind::beat, .body = write_beat(views_.front().replicas)});
+  views_[rank].host = hello->host;
+  for (std::size_t i = 1; i < messages.size(); ++i) take(static_cast<int>(rank), messages[i], now);
+  return true;
+}
+
+/// Reads from a rank. Whether it was lost just now.
+bool Center::hear(int rank, double now) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  RankView& view = views_[static_cast<std::size_t>(rank)];
+  if (!peer.connection) return false;
+  peer.connection->flush();
+  for (const Message& message : peer.connection->receive()) take(rank, message, now);
+  const bool closed = !peer.connection->is_open();
+  const std::string reason = peer.connection->reason();
+  if (closed || view.link != Link::connected) peer.connection.reset();
+  if (!closed || view.link != Link::connected || view.replicas.empty()) return false;
+  view.reason = reason;
+  view.silent_seconds = now - peer.heard_at;
+  view.link = is_ending(now) ? Link::failed : Link::gone;
+  return view.link == Link::gone;
+}
+
+void Center::take(int rank, const Message& message, double now) {
+  RankView& view = views_[static_cast<std::size_t>(rank)];
+  peers_[static_cast<std::size_t>(rank)].heard_at = now;
+  if (message.kind == Kind::beat) {
+    if (auto replicas = read_beat(message.body)) view.replicas = std::move(*replicas);
+  } else if (message.kind == Kind::goodbye) {
+    const bool after_error = read_goodbye(message.body);
+    view.link = after_error ? Link::failed : Link::left;
+    if (after_error) announce_error(now);
+  } else if (message.kind == Kind::ending) {
+    announce_error(now);
+  }
+}
+
+std::optional<Finding> Center::beat(double now, const std::vector<ReplicaView>& mine,
+                                    const std::vector<std::string>& buckets) {
+  buckets_ = buckets;
+  views_.front().replicas = mine;
+  for (std::size_t rank = 1; rank < peers_.size(); ++rank) {
+    Peer& peer = peers_[rank];
+    views_[rank].silent_seconds = now - peer.heard_at;
+    // To one who does not read, beats would only pile up.
+    if (peer.connection && peer.connection->is_flushed())
+      peer.connection->send({.kind = Kind::beat, .body = write_beat(mine)});
+  }
+  if (auto finding = signs_of_life()) return finding;
+  return loud(judge_progress(views_, invitation_.stall_timeout, buckets_));
+}
+
+std::optional<Finding> Center::signs_of_life() const {
+  return loud(judge_signs_of_life(views_, invitation_.stall_timeout, buckets_));
+}
+
+std::vector<Connection*> Center::connections() {
+  std::vector<Connection*> all;
+  for (Peer& peer : peers_)
+    if (peer.connection && peer.connection->is_open()) all.push_back(&*peer.connection);
+  return all;
+}
+
+void Center::spread(const std::string& text, std::chrono::milliseconds limit) {
+  send_last_words(connections(), {.kind = Kind::verdict, .body = text}, limit);
+}
+
+void Center::announce_error(double now) {
+  ending_until_ = now + kEndingSeconds;
+  for (Connection* connection : connections()) connection->send({.kind = Kind::ending});
+}
+
+void Center::say_goodbye(bool after_error, std::chrono::milliseconds limit) {
+  send_last_words(connections(), {.kind = Kind::goodbye, .body = write_goodbye(after_error)}, limit);
+}
+
+}  // namespace lockstep::allreduce

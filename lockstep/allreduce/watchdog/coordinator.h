@@ -1,0 +1,65 @@
+// Rank 0's part in the watch: hears all ranks and judges.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/allreduce/watchdog/connection.h"
+#include "lockstep/allreduce/watchdog/post.h"
+#include "lockstep/allreduce/watchdog/verdict.h"
+#include "lockstep/net/authentication.h"
+
+namespace lockstep::allreduce {
+
+class Center final : public Post {
+ public:
+  /// `ranks` of the job, itself included; 1: nobody else, and no connection. `addresses`: of this host, numeric, where
+  /// it listens; none: at all. Throws Error (communication) where it cannot listen.
+  Center(int ranks, std::string host, double stall_timeout, double heartbeat,
+         const std::vector<std::string>& addresses = {"127.0.0.1"});
+
+  /// For the other ranks.
+  const Invitation& invitation() const { return invitation_; }
+  /// Ranks that have come and reported, itself not counted.
+  int reported() const;
+
+  int rank() const override { return 0; }
+  void add_interests(std::vector<pollfd>& interests) const override;
+  std::optional<Finding> receive(double now) override;
+  std::optional<Finding> beat(double now, const std::vector<ReplicaView>& mine,
+                              const std::vector<std::string>& buckets) override;
+  void spread(const std::string& text, std::chrono::milliseconds limit) override;
+  void announce_error(double now) override;
+  void say_goodbye(bool after_error, std::chrono::milliseconds limit) override;
+
+ private:
+  /// Somebody who knows the job's secret, and has not said which rank it is.
+  struct Newcomer {
+    Connection connection;
+    double since = 0;
+  };
+  struct Peer {
+    std::optional<Connection> connection;
+    double heard_at = 0;
+  };
+
+  void greet(double now);
+  bool admit(Newcomer& newcomer, double now);
+  bool hear(int rank, double now);
+  void take(int rank, const Message& message, double now);
+  std::optional<Finding> signs_of_life() const;
+  std::vector<Connection*> connections();
+  bool is_ending(double now) const { return now < ending_until_; }
+
+  Invitation invitation_;
+  std::optional<net::PendingConnections> pending_;
+  double now_ = 0;  // of the last call
+  std::vector<Newcomer> newcomers_;
+  std::vector<Peer> peers_;      // element r is for rank r; that of rank 0 stays empty
+  std::vector<RankView> views_;  // of all ranks
+  std::vector<std::string> buckets_;
+  double ending_until_ = 0;
+};
+
+}  // namespace lockstep::allreduce

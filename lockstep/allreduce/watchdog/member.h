@@ -1,0 +1,48 @@
+// The part of every rank but 0 in the watch: reports to rank 0, obeys its verdicts, and watches rank 0 itself. Once
+// rank 0 has left, this rank watches itself.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/allreduce/watchdog/connection.h"
+#include "lockstep/allreduce/watchdog/post.h"
+#include "lockstep/allreduce/watchdog/verdict.h"
+
+namespace lockstep::allreduce {
+
+class Member final : public Post {
+ public:
+  /// Connects, trying rank 0's addresses in turn. Rank 0's part must be running. Throws Error (communication) that
+  /// lists what was tried. `host`: of this rank.
+  Member(int rank, std::string host, const Invitation& invitation);
+
+  int rank() const override { return rank_; }
+  void add_interests(std::vector<pollfd>& interests) const override;
+  std::optional<Finding> receive(double now) override;
+  std::optional<Finding> beat(double now, const std::vector<ReplicaView>& mine,
+                              const std::vector<std::string>& buckets) override;
+  void spread(const std::string& text, std::chrono::milliseconds limit) override;
+  void announce_error(double now) override;
+  void say_goodbye(bool after_error, std::chrono::milliseconds limit) override;
+
+ private:
+  std::optional<Finding> take(const Message& message, double now);
+  std::optional<Finding> lost_rank_zero() const;
+  std::optional<Finding> stuck_without_rank_zero(const std::vector<ReplicaView>& mine) const;
+  Finding found_by_all(std::string text) const;
+
+  int rank_;
+  std::string host_;
+  std::string job_;
+  double stall_timeout_;
+  double grace_;
+  std::optional<Connection> connection_;  // none once rank 0 has left
+  RankView rank_zero_;
+  double heard_at_ = 0;
+  double ending_until_ = 0;
+  std::vector<std::string> buckets_;
+};
+
+}  // namespace lockstep::allreduce

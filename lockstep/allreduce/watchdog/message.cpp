@@ -1,0 +1,166 @@
+#include "lockstep/allreduce/watchdog/message.h"
+
+#include <cstring>
+#include <type_traits>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+class Writer {
+ public:
+  template <typename T>
+  Writer& value(const T& value) {
+    static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T>);
+    text_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+    return *this;
+  }
+  Writer& text(std::string_view text) {
+    value(static_cast<std::uint32_t>(text.size()));
+    text_.append(text);
+    return *this;
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+/// Reads in the order of writing. After a value that is not there all that follow are empty, and whole() is false.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+
+  template <typename T>
+  T value() {
+    T value{};
+    if (rest_.size() < sizeof(T)) {
+      failed_ = true;
+      rest_ = {};
+      return value;
+    }
+    std::memcpy(&value, rest_.data(), sizeof(T));
+    rest_.remove_prefix(sizeof(T));
+    return value;
+  }
+  std::string text() {
+    const auto size = value<std::uint32_t>();
+    if (rest_.size() < size) {
+      failed_ = true;
+      rest_ = {};
+      return "";
+    }
+    std::string text(rest_.substr(0, size));
+    rest_.remove_prefix(size);
+    return text;
+  }
+  bool failed() const { return failed_; }
+  /// Whether all was there and nothing is left over.
+  bool whole() const { return !failed_ && rest_.empty(); }
+
+ private:
+  std::string_view rest_;
+  bool failed_ = false;
+};
+
+constexpr std::size_t kHeader = sizeof(std::uint32_t) + sizeof(Message::Kind);
+
+void write_replica(Writer& out, const ReplicaView& view) {
+  const ActivityState& state = view.state;
+  out.value(state.step).value(state.phase).value(state.entered).value(state.left).text(state.operation);
+  out.value(state.bucket).value(state.changes).value(view.still_seconds).value(view.collective_seconds);
+}
+
+ReplicaView read_replica(Reader& in) {
+  ReplicaView view;
+  view.state.step = in.value<std::int64_t>();
+  view.state.phase = in.value<Phase>();
+  view.state.entered = in.value<std::uint64_t>();
+  view.state.left = in.value<std::uint64_t>();
+  view.state.operation = in.text();
+  view.state.bucket = in.value<std::int32_t>();
+  view.state.changes = in.value<std::uint64_t>();
+  view.still_seconds = in.value<double>();
+  view.collective_seconds = in.value<double>();
+  return view;
+}
+
+}  // namespace
+
+std::string frame(const Message& message) {
+  LOCKSTEP_CHECK_OP(message.body.size(), <=, kLongestBody);
+  return Writer().value(static_cast<std::uint32_t>(message.body.size())).value(message.kind).take() + message.body;
+}
+
+std::optional<Message> MessageReader::next() {
+  const std::string_view rest = std::string_view(bytes_).substr(begin_);
+  if (!broken_ && rest.size() >= kHeader) {
+    Reader header(rest);
+    const std::size_t size = header.value<std::uint32_t>();
+    const auto kind = header.value<Message::Kind>();
+    broken_ = size > kLongestBody || kind > Message::Kind::goodbye;
+    if (!broken_ && rest.size() >= kHeader + size) {
+      Message message{.kind = kind, .body = std::string(rest.substr(kHeader, size))};
+      begin_ += kHeader + size;
+      return message;
+    }
+  }
+  // Moved to the front once for all the messages that came out, not once for each.
+  bytes_.erase(0, begin_);
+  begin_ = 0;
+  return std::nullopt;
+}
+
+std::string write_hello(const Hello& hello) { return Writer().value(hello.rank).text(hello.host).take(); }
+
+std::optional<Hello> read_hello(std::string_view body) {
+  Reader in(body);
+  Hello hello;
+  hello.rank = in.value<std::int32_t>();
+  hello.host = in.text();
+  return in.whole() ? std::optional(std::move(hello)) : std::nullopt;
+}
+
+std::string write_beat(std::span<const ReplicaView> replicas) {
+  Writer out;
+  out.value(static_cast<std::uint32_t>(replicas.size()));
+  for (const ReplicaView& view : replicas) write_replica(out, view);
+  return out.take();
+}
+
+std::optional<std::vector<ReplicaView>> read_beat(std::string_view body) {
+  Reader in(body);
+  std::vector<ReplicaView> replicas;
+  for (auto count = in.value<std::uint32_t>(); count > 0 && !in.failed(); --count) replicas.push_back(read_replica(in));
+  return in.whole() ? std::optional(std::move(replicas)) : std::nullopt;
+}
+
+std::string write_goodbye(bool after_error) { return after_error ? "e" : ""; }
+bool read_goodbye(std::string_view body) { return !body.empty(); }
+
+std::string write_invitation(const Invitation& invitation) {
+  Writer out;
+  out.text(invitation.secret).text(invitation.host);
+  out.value(invitation.stall_timeout).value(invitation.heartbeat);
+  out.value(static_cast<std::uint32_t>(invitation.endpoints.size()));
+  for (const Endpoint& endpoint : invitation.endpoints) out.text(endpoint.address).value(endpoint.port);
+  return out.take();
+}
+
+std::optional<Invitation> read_invitation(std::string_view body) {
+  Reader in(body);
+  Invitation invitation;
+  invitation.secret = in.text();
+  invitation.host = in.text();
+  invitation.stall_timeout = in.value<double>();
+  invitation.heartbeat = in.value<double>();
+  for (auto count = in.value<std::uint32_t>(); count > 0 && !in.failed(); --count) {
+    Endpoint endpoint{.address = in.text()};
+    endpoint.port = in.value<std::uint16_t>();
+    invitation.endpoints.push_back(std::move(endpoint));
+  }
+  return in.whole() ? std::optional(std::move(invitation)) : std::nullopt;
+}
+
+}  // namespace lockstep::allreduce

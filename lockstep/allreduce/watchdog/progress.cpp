@@ -1,0 +1,52 @@
+#include "lockstep/allreduce/watchdog/progress.h"
+
+#include <ctime>
+#include <fstream>
+#include <string>
+
+namespace lockstep::allreduce {
+namespace {
+
+constexpr double kShare = 0.02;            // of one processor: what a thread that only looks now and then does not take
+constexpr std::uint64_t kBytes = 1 << 14;  // the calling thread's own look at /proc stays far below
+
+double seconds_of(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// Read and written by system calls.
+std::uint64_t bytes_moved() {
+  std::ifstream io("/proc/self/io");
+  std::uint64_t sum = 0;
+  std::string name;
+  for (std::uint64_t bytes = 0; io >> name >> bytes;)
+    if (name == "rchar:" || name == "wchar:") sum += bytes;
+  return sum;
+}
+
+}  // namespace
+
+bool ProcessProgress::moved() {
+  const Clock::time_point now = Clock::now();
+  const double seconds = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  const std::uint64_t bytes = bytes_moved();
+  const double elapsed = std::chrono::duration<double>(now - looked_at_).count();
+  const bool moved = seconds - seconds_ > kShare * elapsed || bytes - bytes_ > kBytes;
+  looked_at_ = now;
+  seconds_ = seconds;
+  bytes_ = bytes;
+  return moved;
+}
+
+ReplicaView ActivityAge::look(const ActivityState& state, double now) {
+  const bool moved = !seen_ || state.entered != last_.entered || state.left != last_.left;
+  if (moved) collective_changed_at_ = now;
+  if (moved || state.changes != last_.changes) changed_at_ = now;
+  seen_ = true;
+  last_ = state;
+  return {.state = state, .still_seconds = now - changed_at_, .collective_seconds = now - collective_changed_at_};
+}
+
+}  // namespace lockstep::allreduce

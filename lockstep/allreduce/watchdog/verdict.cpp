@@ -1,0 +1,290 @@
+#include "lockstep/allreduce/watchdog/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace lockstep::allreduce {
+namespace {
+
+using Link = RankView::Link;
+using Kind = Verdict::Kind;
+
+constexpr std::size_t kMostNamed = 4;  // one line has to stay readable
+
+// "a; b; c; d; and 12 more"
+std::string join(const std::vector<std::string>& parts) {
+  std::string text =
+      fmt::format("{}", fmt::join(parts.begin(), parts.begin() + std::min(parts.size(), kMostNamed), "; "));
+  if (parts.size() > kMostNamed) text += fmt::format("; and {} more", parts.size() - kMostNamed);
+  return text;
+}
+
+std::vector<int> ranks_of(std::span<const ReplicaPlace> places) {
+  std::vector<int> ranks;
+  for (const ReplicaPlace& place : places)
+    if (ranks.empty() || ranks.back() != place.rank) ranks.push_back(place.rank);
+  return ranks;
+}
+
+/// Replicas of the ranks that are still watched, in order.
+std::vector<ReplicaPlace> watched_replicas(std::span<const RankView> ranks) {
+  std::vector<ReplicaPlace> places;
+  int number = 0;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (const ReplicaView& view : ranks[r].replicas) {
+      if (ranks[r].link == Link::connected)
+        places.push_back({.rank = static_cast<int>(r), .replica = number, .view = &view});
+      ++number;
+    }
+  }
+  return places;
+}
+
+template <typename Keep>
+std::vector<ReplicaPlace> select(std::span<const ReplicaPlace> places, Keep keep) {
+  std::vector<ReplicaPlace> kept;
+  std::ranges::copy_if(places, std::back_inserter(kept), [&](const ReplicaPlace& place) { return keep(*place.view); });
+  return kept;
+}
+
+/// `when`: "0.4 s before", of its last report.
+std::string last_known(const RankView& rank, const std::string& when, const Words& words) {
+  if (rank.replicas.empty()) return "it had not reported yet";
+  return fmt::format("{} it was {}", when, words.whereabouts(rank.replicas.front().state));
+}
+
+std::optional<Verdict> find_gone(std::span<const RankView> ranks, const Words& words) {
+  Verdict verdict{.kind = Kind::gone};
+  std::vector<std::string> parts;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (ranks[r].link != Link::gone) continue;
+    verdict.ranks.push_back(static_cast<int>(r));
+    const std::string when = fmt::format("{:.1f} s before", ranks[r].silent_seconds);
+    parts.push_back(fmt::format("{}, is gone ({}); {}", words.rank(static_cast<int>(r)), ranks[r].reason,
+                                last_known(ranks[r], when, words)));
+  }
+  if (parts.empty()) return std::nullopt;
+  verdict.text = fmt::format("[watchdog] needed every rank to stay; {}", join(parts));
+  return verdict;
+}
+
+std::optional<Verdict> find_silent(std::span<const RankView> ranks, double timeout, const Words& words) {
+  const auto is_silent_for = [](double seconds) {
+    return [seconds](const RankView& rank) { return rank.link == Link::connected && rank.silent_seconds >= seconds; };
+  };
+  if (std::ranges::none_of(ranks, is_silent_for(timeout))) return std::nullopt;
+  // Ranks of a host that is cut off were last heard of within one heartbeat of each other: all of them are named.
+  const auto is_silent = is_silent_for(timeout / 2);
+  Verdict verdict{.kind = Kind::silent};
+  std::vector<std::string> parts;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (!is_silent(ranks[r])) continue;
+    verdict.ranks.push_back(static_cast<int>(r));
+    parts.push_back(fmt::format("{}, has not been heard of for {:.0f} s (stopped, or its host is out of reach); {}",
+                                words.rank(static_cast<int>(r)), ranks[r].silent_seconds,
+                                last_known(ranks[r], "before that", words)));
+  }
+  verdict.text =
+      fmt::format("[watchdog] needed a sign of life from every rank within {:g} s; {}", timeout, join(parts));
+  return verdict;
+}
+
+/// What the absent ones, who have entered `entered` collectives, come to next, as one who is in it calls it.
+std::string awaited(std::uint64_t entered, std::span<const ReplicaPlace> in_it, const ActivityState& absent,
+                    const Words& words) {
+  for (const ReplicaPlace& place : in_it) {
+    const ActivityState& state = place.view->state;
+    if (state.entered != entered + 1) continue;
+    return state.bucket < 0 ? state.operation : words.bucket(state.bucket);
+  }
+  const std::string next = words.next_bucket(absent);
+  return next.empty() ? "the next collective" : next;
+}
+
+std::string describe_absent(const ReplicaPlace& place, const std::string& next, const Words& words) {
+  const ActivityState& state = place.view->state;
+  const std::string step = state.step < 0 ? "before the first step" : fmt::format("step {}", state.step);
+  return fmt::format("{}, {}, waiting before {} for {:.0f} s in {}", words.replica(place), step, next,
+                     place.view->still_seconds, to_string(state.phase));
+}
+
+std::optional<Verdict> find_absent(std::span<const ReplicaPlace> all, double timeout, const Words& words) {
+  const auto waiting = select(
+      all, [&](const ReplicaView& view) { return view.state.in_collective() && view.collective_seconds >= timeout; });
+  std::uint64_t furthest = 0;
+  for (const ReplicaPlace& place : waiting) furthest = std::max(furthest, place.view->state.entered);
+  const auto behind = select(
+      all, [&](const ReplicaView& view) { return !view.state.in_collective() && view.state.entered < furthest; });
+  // Who still moves may be what the other absent ones depend on (a thread of the same rank): nobody is named before.
+  if (behind.empty() ||
+      !std::ranges::all_of(behind, [&](const auto& place) { return place.view->still_seconds >= timeout; }))
+    return std::nullopt;
+
+  const std::uint64_t last = std::ranges::min_element(behind, {}, [](const auto& place) {
+                               return place.view->state.entered;
+                             })->view->state.entered;
+  const auto absent = select(behind, [&](const ReplicaView& view) { return view.state.entered == last; });
+  const auto in_it =
+      select(all, [&](const ReplicaView& view) { return view.state.in_collective() && view.state.entered > last; });
+  const std::string next = awaited(last, in_it, absent.front().view->state, words);
+  std::vector<std::string> parts;
+  for (const ReplicaPlace& place : absent) parts.push_back(describe_absent(place, next, words));
+  std::string text = fmt::format("[watchdog] needed progress within {:g} s; {}; {} in it", timeout, join(parts),
+                                 words.replicas_are(in_it));
+  if (const auto left = words.who_left(); !left.empty()) text += "; " + join(left);
+  return Verdict{.kind = Kind::absent, .ranks = ranks_of(absent), .text = std::move(text)};
+}
+
+/// "all ranks are at step 3, in x", or "ranks 0,1 at step 3, in x; rank 2 at step 3, in y".
+std::string positions(std::span<const ReplicaPlace> all, const Words& words) {
+  std::vector<std::string> places;
+  std::vector<std::vector<ReplicaPlace>> groups;
+  for (const ReplicaPlace& place : all) {
+    const std::string where = words.whereabouts(place.view->state);
+    const auto found = static_cast<std::size_t>(std::ranges::find(places, where) - places.begin());
+    if (found == places.size()) {
+      places.push_back(where);
+      groups.emplace_back();
+    }
+    groups[found].push_back(place);
+  }
+  if (groups.size() == 1) return fmt::format("{} {}", words.replicas_are(groups.front()), places.front());
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    parts.push_back(fmt::format("{} {}", words.replicas(groups[i]), places[i]));
+  return join(parts);
+}
+
+std::optional<Verdict> find_standstill(std::span<const ReplicaPlace> all, double timeout, const Words& words) {
+  if (all.empty() || !std::ranges::all_of(all, [&](const auto& place) { return place.view->still_seconds >= timeout; }))
+    return std::nullopt;
+  const bool anyone_waits =
+      std::ranges::any_of(all, [](const auto& place) { return place.view->state.in_collective(); });
+  const bool someone_is_free = std::ranges::any_of(all, [](const auto& place) {
+    return place.view->state.phase == Phase::idle || place.view->state.phase == Phase::starting;
+  });
+  if (!anyone_waits && someone_is_free) return std::nullopt;
+
+  const double still = std::ranges::min_element(all, {}, [](const auto& place) {
+                         return place.view->still_seconds;
+                       })->view->still_seconds;
+  const auto left = words.who_left();
+  std::string text = fmt::format("[watchdog] needed progress within {:g} s; ", timeout);
+  if (!left.empty()) text += fmt::format("{}; ", join(left));
+  text += fmt::format("nobody{} has moved for {:.0f} s: {}", left.empty() ? "" : " else", still, positions(all, words));
+  if (anyone_waits && left.empty()) text += "; nobody is missing, so a connection between them may be broken";
+  return Verdict{.kind = anyone_waits ? Kind::stuck : Kind::still, .ranks = {}, .text = std::move(text)};
+}
+
+}  // namespace
+
+bool RankView::waits_for_end() const {
+  const auto waits = [](const ReplicaView& view) {
+    return view.state.phase == Phase::ending && view.state.in_collective();
+  };
+  return link == Link::connected && !replicas.empty() && std::ranges::all_of(replicas, waits);
+}
+
+std::optional<Verdict> judge_signs_of_life(std::span<const RankView> ranks, double stall_timeout,
+                                           std::span<const std::string> buckets) {
+  const Words words(ranks, buckets);
+  if (auto gone = find_gone(ranks, words)) return gone;
+  return find_silent(ranks, stall_timeout, words);
+}
+
+std::optional<Verdict> judge_progress(std::span<const RankView> ranks, double stall_timeout,
+                                      std::span<const std::string> buckets) {
+  const Words words(ranks, buckets);
+  const auto all = watched_replicas(ranks);
+  if (auto absent = find_absent(all, stall_timeout, words)) return absent;
+  // Whom the others wait for in vain has come to its end without them.
+  std::vector<ReplicaPlace> at_work = all;
+  std::erase_if(at_work,
+                [&](const ReplicaPlace& place) { return ranks[static_cast<std::size_t>(place.rank)].waits_for_end(); });
+  return find_standstill(at_work.empty() ? all : at_work, stall_timeout, words);
+}
+
+namespace {
+
+constexpr std::size_t kShortestRun = 4;
+
+std::string step_of(const ActivityState& state) {
+  return state.step < 0 ? "before the first step" : fmt::format("at step {}", state.step);
+}
+
+}  // namespace
+
+std::string list_of(std::span<const int> numbers) {
+  std::string list;
+  for (std::size_t begin = 0; begin < numbers.size();) {
+    std::size_t end = begin + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    if (end - begin < kShortestRun) end = begin + 1;
+    if (!list.empty()) list += ',';
+    list += std::to_string(numbers[begin]);
+    if (end - begin >= kShortestRun) list += fmt::format("-{}", numbers[end - 1]);
+    begin = end;
+  }
+  return list;
+}
+
+Words::Words(std::span<const RankView> ranks, std::span<const std::string> buckets)
+    : ranks_(ranks),
+      buckets_(buckets),
+      several_replicas_(std::ranges::any_of(ranks, [](const RankView& rank) { return rank.replicas.size() > 1; })) {}
+
+std::string Words::rank(int rank) const {
+  return fmt::format("rank {}, host {}", rank, ranks_[static_cast<std::size_t>(rank)].host);
+}
+
+std::string Words::replica(const ReplicaPlace& place) const {
+  if (!several_replicas_) return rank(place.rank);
+  return fmt::format("replica {} ({})", place.replica, rank(place.rank));
+}
+
+std::string Words::replicas(std::span<const ReplicaPlace> places) const {
+  std::vector<int> numbers;
+  for (const ReplicaPlace& place : places) numbers.push_back(several_replicas_ ? place.replica : place.rank);
+  return fmt::format("{}{} {}", several_replicas_ ? "replica" : "rank", numbers.size() == 1 ? "" : "s",
+                     list_of(numbers));
+}
+
+std::string Words::replicas_are(std::span<const ReplicaPlace> places) const {
+  return replicas(places) + (places.size() == 1 ? " is" : " are");
+}
+
+std::string Words::bucket(int number) const {
+  const auto index = static_cast<std::size_t>(number);
+  if (index >= buckets_.size() || buckets_[index].empty()) return fmt::format("bucket {}", number);
+  return fmt::format("bucket {} (layers {})", number, buckets_[index]);
+}
+
+std::string Words::collective(const std::string& operation, int bucket_number) const {
+  return bucket_number < 0 ? operation : fmt::format("{} of {}", operation, bucket(bucket_number));
+}
+
+std::string Words::next_bucket(const ActivityState& state) const {
+  if (buckets_.empty() || state.bucket < 0) return "";
+  return bucket((state.bucket + 1) % static_cast<int>(buckets_.size()));
+}
+
+std::string Words::whereabouts(const ActivityState& state) const {
+  if (state.in_collective()) return fmt::format("{}, in {}", step_of(state), collective(state.operation, state.bucket));
+  const std::string next = next_bucket(state);
+  return fmt::format("{}, in {}{}", step_of(state), to_string(state.phase), next.empty() ? "" : ", before " + next);
+}
+
+std::vector<std::string> Words::who_left() const {
+  std::vector<std::string> clauses;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    const RankView::Link link = ranks_[r].link;
+    if (link != RankView::Link::left && link != RankView::Link::failed && !ranks_[r].waits_for_end()) continue;
+    const char* error = link == RankView::Link::failed ? " after an error" : "";
+    clauses.push_back(fmt::format("{}, has left{}", rank(static_cast<int>(r)), error));
+  }
+  return clauses;
+}
+
+}  // namespace lockstep::allreduce

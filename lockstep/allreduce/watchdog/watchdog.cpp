@@ -1,0 +1,316 @@
+#include "lockstep/allreduce/watchdog/watchdog.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "lockstep/allreduce/watchdog/coordinator.h"
+#include "lockstep/allreduce/watchdog/final_message.h"
+#include "lockstep/allreduce/watchdog/member.h"
+#include "lockstep/allreduce/watchdog/progress.h"
+#include "lockstep/allreduce/watchdog/rendezvous.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/process.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFarewell{1000};        // for one attempt to be heard: by people, or by the other ranks
+constexpr milliseconds kHoldsVoice{2000};      // longer than ranks of a host differ in finding the same
+constexpr double kSuspension = 2;              // seconds: below it is a busy machine
+constexpr double kSecondsAfterSuspension = 5;  // in which a finding may be a consequence of it
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+WatchdogOptions complete(WatchdogOptions options) {
+  if (!(options.stall_timeout >= 0) || !std::isfinite(options.stall_timeout))
+    throw Error(ErrorCategory::input, "watchdog", "needed a stall timeout of 0 (off) or more seconds",
+                fmt::format("{}", options.stall_timeout));
+  if (options.heartbeat <= 0) options.heartbeat = std::clamp(options.stall_timeout / 5, 0.02, 1.0);
+  if (options.host.empty()) options.host = net::host_name();
+  return options;
+}
+
+/// Keeps all signals from the calling thread, and from those that it starts.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+/// Starts a thread that no signal interrupts: they are for the threads of the program.
+template <typename Body>
+std::thread start_quiet_thread(Body body) {
+  const SignalsBlocked blocked;
+  return start_thread("the watchdog", std::move(body));
+}
+
+/// Lets the calling thread run as soon as it has something to do, however busy the processors are. Only a process with
+/// the right to it can; the thread sleeps most of the time.
+void run_before_others() {
+  const sched_param first{.sched_priority = sched_get_priority_min(SCHED_RR)};
+  pthread_setschedparam(pthread_self(), SCHED_RR | SCHED_RESET_ON_FORK, &first);
+}
+
+/// Not owned: the caller keeps it alive.
+std::vector<std::shared_ptr<const Activity>> unowned(const std::vector<const Activity*>& replicas) {
+  std::vector<std::shared_ptr<const Activity>> all;
+  for (const Activity* replica : replicas) all.emplace_back(std::shared_ptr<const Activity>(), replica);
+  return all;
+}
+
+}  // namespace
+
+class Watchdog::Thread {
+ public:
+  Thread(std::unique_ptr<Post> post, std::vector<std::shared_ptr<const Activity>> replicas, WatchdogOptions options);
+  ~Thread();
+  Thread(const Thread&) = delete;
+  Thread& operator=(const Thread&) = delete;
+
+  void watch(std::vector<std::shared_ptr<const Activity>> replicas);
+  void announce_error();
+
+ private:
+  void run() noexcept;
+  void watch_until_the_end();
+  void wait_until(double time) const;
+  std::vector<ReplicaView> look(double now);
+  std::vector<std::string> buckets();
+  bool is_to_speak(const Finding& finding);
+  std::string text_of(const Finding& finding) const;
+  void conclude(const Finding& finding);
+
+  std::unique_ptr<Post> post_;
+  std::mutex replicas_mutex_;
+  std::vector<std::shared_ptr<const Activity>> replicas_;
+  std::vector<ActivityAge> ages_;
+  WatchdogOptions options_;
+  AwakeClock clock_;
+  net::FileDescriptor wake_;
+  net::FileDescriptor voice_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> error_is_coming_{false};
+  std::uint64_t moved_ = 0;  // times that options_.moves said so
+  int exceptions_at_start_ = std::uncaught_exceptions();
+  bool after_error_ = false;  // written before stopping_
+  std::thread thread_;
+};
+
+Watchdog::Thread::Thread(std::unique_ptr<Post> post, std::vector<std::shared_ptr<const Activity>> replicas,
+                         WatchdogOptions options)
+    : post_(std::move(post)),
+      replicas_(std::move(replicas)),
+      ages_(replicas_.size()),
+      options_(std::move(options)),
+      // Three missed beats are lateness; more is a suspended process.
+      clock_(seconds_now(), 3 * options_.heartbeat),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  // Rank 0 takes a rank for lost from its first report on. The thread may come to that late on a busy machine, when the
+  // rank is gone already.
+  if (post_->rank() != 0) static_cast<void>(post_->beat(0, look(0), buckets()));
+  thread_ = start_quiet_thread([this] { run(); });
+}
+
+Watchdog::Thread::~Thread() {
+  after_error_ = std::uncaught_exceptions() > exceptions_at_start_;
+  stopping_.store(true);
+  eventfd_write(wake_.get(), 1);
+  thread_.join();
+}
+
+void Watchdog::Thread::watch(std::vector<std::shared_ptr<const Activity>> replicas) {
+  const std::lock_guard lock(replicas_mutex_);
+  replicas_ = std::move(replicas);
+  ages_.assign(replicas_.size(), {});
+}
+
+void Watchdog::Thread::announce_error() {
+  error_is_coming_.store(true);
+  eventfd_write(wake_.get(), 1);
+}
+
+// Without a watchdog a rank is one that the others have lost.
+void Watchdog::Thread::run() noexcept {
+  try {
+    run_before_others();
+    watch_until_the_end();
+  } catch (const std::exception& error) {
+    std::array<char, 512> line{};
+    const auto end = fmt::format_to_n(line.data(), line.size(),
+                                      "lockstep: error: [watchdog] expected to watch over rank {}; got {}\n",
+                                      post_ ? post_->rank() : 0, error.what());
+    print_error({line.data(), std::min(end.size, line.size())}, kFarewell);
+    std::_Exit(exit_status(ErrorCategory::communication));
+  }
+}
+
+void Watchdog::Thread::watch_until_the_end() {
+  for (double next_beat = seconds_now();; wait_until(next_beat)) {
+    if (error_is_coming_.exchange(false)) {
+      eventfd_t count = 0;
+      eventfd_read(wake_.get(), &count);
+      post_->announce_error(clock_.advance(seconds_now()));
+    }
+    if (stopping_.load()) {
+      post_->say_goodbye(after_error_, kFarewell);
+      break;
+    }
+    const double real = seconds_now();
+    const double now = clock_.advance(real);
+    auto finding = post_->receive(now);
+    if (!finding && real >= next_beat) {
+      finding = post_->beat(now, look(now), buckets());
+      next_beat = real + options_.heartbeat;
+    }
+    if (finding) {
+      conclude(*finding);
+      break;
+    }
+  }
+  post_.reset();
+}
+
+void Watchdog::Thread::wait_until(double time) const {
+  std::vector<pollfd> interests = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
+  post_->add_interests(interests);
+  const double left = std::max(0.0, time - seconds_now());
+  poll(interests.data(), interests.size(), static_cast<int>(std::ceil(left * 1000)));
+}
+
+std::vector<ReplicaView> Watchdog::Thread::look(double now) {
+  if (options_.moves && options_.moves()) ++moved_;
+  const std::lock_guard lock(replicas_mutex_);
+  std::vector<ReplicaView> views;
+  for (std::size_t i = 0; i < replicas_.size(); ++i) {
+    ActivityState state = replicas_[i]->state();
+    if (!state.in_collective()) state.changes += moved_;
+    views.push_back(ages_[i].look(state, now));
+  }
+  return views;
+}
+
+std::vector<std::string> Watchdog::Thread::buckets() {
+  const std::lock_guard lock(replicas_mutex_);
+  for (const auto& replica : replicas_)
+    if (auto contents = replica->bucket_contents(); !contents.empty()) return contents;
+  return {};
+}
+
+bool Watchdog::Thread::is_to_speak(const Finding& finding) {
+  if (finding.voice != Finding::Voice::one_a_host) return finding.voice == Finding::Voice::loud;
+  std::this_thread::sleep_for(finding.patience);
+  voice_ = claim_voice(finding.job);
+  return voice_.is_open();
+}
+
+std::string Watchdog::Thread::text_of(const Finding& finding) const {
+  std::string text = finding.text;
+  // Others may have given this rank up in the meantime, and be gone because of it.
+  if (const double suspension = clock_.recent_suspension(kSecondsAfterSuspension); suspension >= kSuspension)
+    text += fmt::format("; rank {}, host {}, was itself suspended for {:.0f} s until just now", post_->rank(),
+                        options_.host, suspension);
+  if (!options_.advice.empty()) text += "; " + options_.advice;
+  return text;
+}
+
+void Watchdog::Thread::conclude(const Finding& finding) {
+  const WatchdogReport report{.text = text_of(finding), .speaks = is_to_speak(finding)};
+  if (report.speaks && !options_.on_failure) {
+    const char* fresh_line = isatty(STDERR_FILENO) == 1 ? "\n" : "";
+    print_error(fmt::format("{}lockstep: error: {}\n", fresh_line, report.text), kFarewell);
+  }
+  post_->spread(finding.text, kFarewell);
+  if (!options_.on_failure) {
+    if (voice_.is_open()) std::this_thread::sleep_for(kHoldsVoice);
+    std::_Exit(exit_status(ErrorCategory::communication));
+  }
+  options_.on_failure(report);
+}
+
+Watchdog::Watchdog(std::unique_ptr<Post> post, std::vector<const Activity*> replicas, WatchdogOptions options)
+    : thread_(std::make_unique<Thread>(std::move(post), unowned(replicas), complete(std::move(options)))) {}
+
+Watchdog::Watchdog(std::vector<const Activity*> replicas, WatchdogOptions options) {
+  options = complete(std::move(options));
+  if (options.stall_timeout == 0) return;
+  auto post = std::make_unique<Center>(1, options.host, options.stall_timeout, options.heartbeat);
+  thread_ = std::make_unique<Thread>(std::move(post), unowned(replicas), std::move(options));
+}
+
+Watchdog::Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, WatchdogOptions options) {
+  options = complete(std::move(options));
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(ranks, &rank);
+  MPI_Comm_size(ranks, &size);
+
+  std::unique_ptr<Center> center;
+  std::string error;
+  std::string mine;
+  const std::vector<std::string> addresses = addresses_for_ranks(ranks);
+  try {
+    if (rank == 0) {
+      center = std::make_unique<Center>(size, options.host, options.stall_timeout, options.heartbeat, addresses);
+      mine = write_invitation(center->invitation());
+    }
+  } catch (const Error& caught) {
+    error = caught.what();
+  }
+  throw_first_error(ranks, error);
+  const auto invitation = read_invitation(share_of_rank_zero(ranks, std::move(mine)));
+  LOCKSTEP_CHECK(invitation.has_value());
+  if (invitation->stall_timeout == 0) return;
+
+  options.heartbeat = invitation->heartbeat;
+  try {
+    std::unique_ptr<Post> post = std::move(center);
+    if (!post) post = std::make_unique<Member>(rank, options.host, *invitation);
+    thread_ = std::make_unique<Thread>(std::move(post), unowned(replicas), std::move(options));
+  } catch (const Error& caught) {
+    error = caught.what();
+  }
+  // Nobody trains unwatched because of another rank: those that did connect give their watch up again.
+  throw_first_error(ranks, error);
+}
+
+Watchdog::~Watchdog() = default;
+
+void Watchdog::watch(std::vector<std::shared_ptr<const Activity>> replicas) {
+  if (thread_) thread_->watch(std::move(replicas));
+}
+
+void Watchdog::announce_error() {
+  if (thread_) thread_->announce_error();
+}
+
+}  // namespace lockstep::allreduce

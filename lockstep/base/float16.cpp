@@ -1,0 +1,36 @@
+#include "lockstep/base/float16.h"
+
+#include <Eigen/Core>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+template <typename From, typename To, typename EigenFrom, typename EigenTo>
+void convert(std::span<const From> from, std::span<To> to) {
+  static_assert(sizeof(From) == sizeof(EigenFrom) && sizeof(To) == sizeof(EigenTo));
+  LOCKSTEP_CHECK_OP(from.size(), ==, to.size());
+  const auto size = static_cast<Eigen::Index>(from.size());
+  const Eigen::Map<const Eigen::Array<EigenFrom, Eigen::Dynamic, 1>> source(
+      reinterpret_cast<const EigenFrom*>(from.data()), size);
+  Eigen::Map<Eigen::Array<EigenTo, Eigen::Dynamic, 1>>(reinterpret_cast<EigenTo*>(to.data()), size) =
+      source.template cast<EigenTo>();
+}
+
+}  // namespace
+
+void widen(std::span<const Float16> from, std::span<float> to) {
+  convert<Float16, float, Eigen::half, float>(from, to);
+}
+void widen(std::span<const BFloat16> from, std::span<float> to) {
+  convert<BFloat16, float, Eigen::bfloat16, float>(from, to);
+}
+void narrow(std::span<const float> from, std::span<Float16> to) {
+  convert<float, Float16, float, Eigen::half>(from, to);
+}
+void narrow(std::span<const float> from, std::span<BFloat16> to) {
+  convert<float, BFloat16, float, Eigen::bfloat16>(from, to);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,94 @@
+#include "lockstep/base/input_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+[[noreturn]] void throw_unreadable(const std::filesystem::path& path, int error,
+                                   ErrorCategory category = ErrorCategory::data) {
+  throw Error(category, path.string(), "needed a file that can be read", std::generic_category().message(error));
+}
+
+std::string_view kind_of(const struct stat& status) {
+  if (S_ISFIFO(status.st_mode)) return "a pipe or FIFO";
+  return S_ISSOCK(status.st_mode) ? "a socket" : "a device";
+}
+
+FileStamp stamp_of(const struct stat& status) {
+  return {static_cast<std::int64_t>(status.st_size),
+          static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
+}  // namespace
+
+FileStamp file_stamp(const std::filesystem::path& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0) throw_unreadable(path, errno);
+  return stamp_of(status);
+}
+
+InputFile::InputFile(std::filesystem::path path, ErrorCategory category) : path_(std::move(path)), category_(category) {
+  // O_NONBLOCK: opening a FIFO would wait for a writer. It does nothing to a regular file.
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor_ < 0) throw_unreadable(path_, errno, category_);
+  struct stat status = {};
+  const int error = ::fstat(descriptor_, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
+  if (error == 0 && S_ISREG(status.st_mode)) return;
+  close();
+  if (error != 0) throw_unreadable(path_, error, category_);
+  // Files are read by position, and their size is known before: a pipe can do neither.
+  throw Error(category_, path_.string(), "expected a regular file", fmt::format("got {}", kind_of(status)));
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), category_(other.category_), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(category_, other.category_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+InputFile::~InputFile() { close(); }
+
+void InputFile::close() noexcept {
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
+
+FileStamp InputFile::stamp() const {
+  struct stat status = {};
+  if (::fstat(descriptor_, &status) != 0) throw_unreadable(path_, errno, category_);
+  return stamp_of(status);
+}
+
+std::size_t InputFile::read_at(std::uint64_t offset, char* into, std::size_t count) const {
+  std::size_t done = 0;
+  while (done < count) {
+    const ssize_t got = ::pread(descriptor_, into + done, count - done, static_cast<off_t>(offset + done));
+    if (got == 0) break;
+    if (got > 0) {
+      done += static_cast<std::size_t>(got);
+    } else if (errno != EINTR) {
+      throw_unreadable(path_, errno, category_);
+    }
+  }
+  return done;
+}
+
+void InputFile::will_need(std::uint64_t offset, std::uint64_t count) const {
+  ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(count), POSIX_FADV_WILLNEED);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+#include "lockstep/base/loaded_library.h"
+
+#include <dlfcn.h>
+
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+// RTLD_LOCAL: what the library defines is found by asking it alone, never in the place of what others define.
+void* open(const std::string& file) { return dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL); }
+
+std::string loader_words() {
+  const char* words = dlerror();
+  return fmt::format("\"{}\"", words == nullptr ? "nothing" : words);
+}
+
+}  // namespace
+
+LoadedLibrary::LoadedLibrary(LibraryWanted wanted) : wanted_(std::move(wanted)), handle_(open(wanted_.file)) {
+  if (handle_ != nullptr) return;
+  std::string words = loader_words();
+  if (!wanted_.folder.empty()) {
+    handle_ = open(wanted_.folder + "/" + wanted_.file);
+    if (handle_ != nullptr) return;
+    words += " and " + loader_words();
+  }
+  throw Error(ErrorCategory::device, wanted_.name, fmt::format("needed {} for {}", wanted_.file, wanted_.use),
+              fmt::format("the loader said {}: {}, or name its folder in LD_LIBRARY_PATH", words, wanted_.advice));
+}
+
+void* LoadedLibrary::find(const char* name) const {
+  if (void* found = dlsym(handle_, name)) return found;
+  throw Error(ErrorCategory::device, wanted_.name, fmt::format("needed {} of {}", name, wanted_.file),
+              fmt::format("the loader said {}: {}", loader_words(), wanted_.advice));
+}
+
+void LoadedLibrary::check_major_version(int loaded, int needed) const {
+  if (loaded >= needed) return;
+  throw Error(ErrorCategory::device, wanted_.name, fmt::format("needed version {} for {}", needed, wanted_.use),
+              fmt::format("{} is version {}: {}", wanted_.file, loaded, wanted_.advice));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+#include "lockstep/base/log.h"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/null_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+namespace lockstep {
+
+std::shared_ptr<Logger> make_logger(const LogOptions& options) {
+  auto logger = std::make_shared<Logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  const std::string rank = options.ranks > 1 ? fmt::format("[rank {}] ", options.rank) : "";
+  logger->set_pattern("lockstep: " + rank + "%v");
+  logger->set_level(options.quiet ? spdlog::level::warn : spdlog::level::info);
+  logger->flush_on(spdlog::level::info);
+  return logger;
+}
+
+std::shared_ptr<Logger> make_silent_logger() {
+  return std::make_shared<Logger>("silent", std::make_shared<spdlog::sinks::null_sink_mt>());
+}
+
+}  // namespace lockstep

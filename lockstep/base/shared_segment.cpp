@@ -1,0 +1,145 @@
+#include "lockstep/base/shared_segment.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+namespace {
+
+// At the end of the memory. Who opens it compares this before the memory is mapped.
+struct Label {
+  std::array<std::uint64_t, 2> nonce{};
+  std::uint64_t serial = 0;
+  std::uint64_t bytes = 0;  // in front of the label, without what aligns it
+};
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+std::uint64_t label_offset(std::uint64_t bytes) { return (bytes + sizeof(Label) - 1) / sizeof(Label) * sizeof(Label); }
+std::uint64_t mapped_bytes(std::uint64_t bytes) { return label_offset(bytes) + sizeof(Label); }
+
+SharedSegment::Owner make_owner() {
+  SharedSegment::Owner owner;
+  struct stat status {};
+  if (::stat("/proc/self/ns/pid", &status) == 0) owner.pid_namespace = status.st_ino;
+  while (::getrandom(owner.nonce.data(), sizeof(owner.nonce), 0) != sizeof(owner.nonce)) {
+  }
+  return owner;
+}
+
+/// Why the open file is not the segment; empty where it is. Nothing of it is written, and nothing but its label read.
+std::string mismatch(int descriptor, const SharedSegment::Handle& handle, Label& label) {
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals) return "its file is not sealed memory";
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return std::strerror(errno);
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (size < sizeof(Label)) return "the memory is too small";
+  if (::pread(descriptor, &label, sizeof(label), static_cast<off_t>(size - sizeof(label))) != sizeof(label))
+    return "the memory cannot be read";
+  if (label.nonce != handle.owner.nonce || label.serial != handle.serial)
+    return "that number means another process here";
+  if (label.bytes > size || mapped_bytes(label.bytes) != size) return "the memory has another size";
+  return {};
+}
+
+[[noreturn]] void fail_to_open(const SharedSegment::Handle& handle, std::string_view why) {
+  throw Error(ErrorCategory::communication, "shared-memory",
+              fmt::format("needed the memory of process {} of this host", handle.owner.process), why);
+}
+
+}  // namespace
+
+SharedSegment::Owner SharedSegment::this_owner() {
+  static const Owner first = make_owner();
+  Owner owner = first;
+  owner.process = ::getpid();  // of a child that has the segments of its parent
+  return owner;
+}
+
+SharedSegment SharedSegment::create(std::size_t bytes) {
+  static std::atomic<std::uint32_t> serials = 0;
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  const Label label{.nonce = this_owner().nonce, .serial = ++serials, .bytes = size};
+  const int descriptor = ::memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (descriptor < 0 || ::ftruncate(descriptor, static_cast<off_t>(mapped_bytes(size))) != 0 ||
+      ::pwrite(descriptor, &label, sizeof(label), static_cast<off_t>(label_offset(size))) != sizeof(label) ||
+      ::fcntl(descriptor, F_ADD_SEALS, kSeals) != 0) {
+    const int reason = errno;
+    if (descriptor >= 0) ::close(descriptor);
+    throw Error(ErrorCategory::device, "memory", fmt::format("needed {} bytes of shared memory", bytes),
+                std::strerror(reason));
+  }
+  return {descriptor, size, static_cast<std::uint32_t>(label.serial)};
+}
+
+SharedSegment SharedSegment::open(const Handle& handle) {
+  if (handle.owner.pid_namespace != this_owner().pid_namespace)
+    fail_to_open(handle, "it is in another PID namespace, as in a container of its own");
+  const std::string path = fmt::format("/proc/{}/fd/{}", handle.owner.process, handle.descriptor);
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0) fail_to_open(handle, std::strerror(errno));
+  Label label;
+  if (const std::string why = mismatch(descriptor, handle, label); !why.empty()) {
+    ::close(descriptor);
+    fail_to_open(handle, why);
+  }
+  return {descriptor, static_cast<std::size_t>(label.bytes), handle.serial};
+}
+
+SharedSegment::SharedSegment(int descriptor, std::size_t bytes, std::uint32_t serial)
+    : descriptor_(descriptor), bytes_(bytes), serial_(serial) {
+  void* data = ::mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
+  if (data == MAP_FAILED) {
+    const int reason = errno;
+    ::close(descriptor);
+    throw Error(ErrorCategory::device, "memory", fmt::format("needed to map {} bytes of shared memory", bytes),
+                std::strerror(reason));
+  }
+  data_ = static_cast<std::byte*>(data);
+}
+
+SharedSegment::SharedSegment(SharedSegment&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      serial_(std::exchange(other.serial_, 0)) {}
+
+SharedSegment& SharedSegment::operator=(SharedSegment&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(serial_, other.serial_);
+  return *this;
+}
+
+SharedSegment::~SharedSegment() {
+  if (data_ == nullptr) return;
+  ::munmap(data_, mapped_bytes(bytes_));
+  ::close(descriptor_);
+}
+
+SharedSegment::Handle SharedSegment::handle() const { return {this_owner(), descriptor_, serial_}; }
+
+bool SharedSegment::contains(const std::byte* data, std::size_t bytes) const {
+  // Pointers into different arrays are compared by std::less alone.
+  return data_ != nullptr && !std::less<>{}(data, data_) && !std::less<>{}(data_ + bytes_, data + bytes);
+}
+
+}  // namespace lockstep

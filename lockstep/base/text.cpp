@@ -1,0 +1,107 @@
+#include "lockstep/base/text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+// Insertions, removals and replacements that turn one name into the other (Levenshtein's distance), row by row.
+std::size_t edit_distance(std::string_view from, std::string_view to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= from.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= to.size(); ++j) {
+      const std::size_t replaced = diagonal + (from[i - 1] == to[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string list_names(std::span<const std::string_view> names) { return fmt::format("{}", fmt::join(names, ", ")); }
+
+std::string got_name(std::string_view name, std::span<const std::string_view> known) {
+  constexpr std::size_t kLongestName = 64;  // beyond it nothing was mistyped, and the distance is quadratic
+  std::string text = fmt::format("got \"{}\"", name);
+  if (known.empty() || name.size() > kLongestName) return text;
+  const auto closest = std::ranges::min_element(
+      known, {}, [name](std::string_view candidate) { return edit_distance(name, candidate); });
+  const bool is_near = edit_distance(name, *closest) <= (closest->size() + 2) / 3;
+  return is_near ? fmt::format("{} (did you mean {}?)", text, *closest) : text;
+}
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kPrefix = "percent-encoded:";
+
+bool is_utf8(std::string_view bytes) {
+  try {
+    (void)json(bytes).dump();
+    return true;
+  } catch (const json::type_error&) {
+    return false;
+  }
+}
+
+template <typename Change>
+json change_strings(const json& value, Change change) {
+  if (value.is_string()) return change(value.get_ref<const std::string&>());
+  json changed = value;
+  if (value.is_structured())
+    for (json& element : changed) element = change_strings(std::as_const(element), change);
+  return changed;
+}
+
+}  // namespace
+
+std::string encode_bytes(std::string_view bytes) {
+  if (!bytes.starts_with(kPrefix) && is_utf8(bytes)) return std::string(bytes);
+  std::string text(kPrefix);
+  for (const char byte : bytes) {
+    if (byte >= ' ' && byte <= '~' && byte != '%')
+      text += byte;
+    else
+      text += fmt::format("%{:02X}", static_cast<unsigned char>(byte));
+  }
+  return text;
+}
+
+std::string decode_bytes(std::string_view text) {
+  if (!text.starts_with(kPrefix)) return std::string(text);
+  std::string bytes;
+  for (std::size_t i = kPrefix.size(); i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const char* const digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+      bytes += static_cast<char>(byte);
+      i += 2;
+    } else {
+      bytes += text[i];
+    }
+  }
+  return bytes;
+}
+
+json encode_strings(const json& value) {
+  return change_strings(value, [](const std::string& s) { return encode_bytes(s); });
+}
+json decode_strings(const json& value) {
+  return change_strings(value, [](const std::string& s) { return decode_bytes(s); });
+}
+
+}  // namespace lockstep

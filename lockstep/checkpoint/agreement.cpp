@@ -1,0 +1,105 @@
+#include "lockstep/checkpoint/agreement.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/base/json.h"
+#include "lockstep/checkpoint/files.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kDone = '+';
+constexpr char kFailed = '-';
+
+std::vector<std::string> gather(const allreduce::Communicator& ranks, const std::string& mine) {
+  std::vector<std::string> texts;
+  for (const std::vector<std::byte>& bytes : ranks.all_gather(std::as_bytes(std::span(mine))))
+    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return texts;
+}
+
+std::vector<TensorView> tensors_of(const std::string& file, const ReplicaArrays& arrays) {
+  return file == kModelFile ? model_tensors(arrays) : optimizer_tensors(arrays);
+}
+
+/// Finds, with all ranks, the first tensor of `file` in which `rank` differs from the chief; empty where none does.
+std::string first_difference(const allreduce::Communicator& ranks, int rank, const std::string& file,
+                             const ReplicaArrays& arrays) {
+  json hashes = json::object();
+  for (const TensorView& tensor : tensors_of(file, arrays)) {
+    const auto values = std::get<std::span<const float>>(tensor.values);
+    Hasher hasher;
+    hasher.add({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
+    hashes[tensor.name] = model::to_string(tensor.shape) + " " + hex16(hasher.value());
+  }
+  const std::vector<std::string> all = gather(ranks, dump_json(hashes));
+  const json chief = json::parse(all.front());
+  const json other = json::parse(all[static_cast<std::size_t>(rank)]);
+  for (const auto& [name, hash] : chief.items())
+    if (!other.contains(name) || other[name] != hash) return name;
+  for (const auto& [name, hash] : other.items())
+    if (!chief.contains(name)) return name;
+  return {};
+}
+
+[[noreturn]] void refuse(const std::string& rank, const std::string& given) {
+  throw Error(ErrorCategory::checkpoint, "checkpoint", "needed identical replicas on all ranks", rank + " " + given);
+}
+
+}  // namespace
+
+std::vector<std::string> on_every_rank(const allreduce::Communicator& ranks, const std::function<std::string()>& work) {
+  std::string mine;
+  try {
+    const FileProgress progress(ranks.activity());
+    mine = kDone + work();
+  } catch (const std::exception& error) {
+    if (ranks.size() == 1) throw;
+    mine = fmt::format("{}rank {} on {} failed: {}", kFailed, ranks.rank(), host_name(), error.what());
+  }
+  std::vector<std::string> results = gather(ranks, mine);
+  for (std::string& result : results) {
+    const bool failed = result.front() == kFailed;
+    result.erase(0, 1);
+    if (failed) throw Error(ErrorCategory::checkpoint, "checkpoint", "needed every rank to do its part", result);
+  }
+  return results;
+}
+
+std::string describe_files(const TrainingState& state, std::span<const FileDigest> files) {
+  json description = {{"host", host_name()},
+                      {"position", fmt::format("step {}, epoch {}, seed {}, global batch {}, {}", state.step,
+                                               state.epoch, state.seed, state.global_batch, state.precision)},
+                      {"files", json::object()}};
+  for (const FileDigest& file : files)
+    if (file.name != kStateFile)
+      description["files"][file.name] = fmt::format("{} bytes, xxh3 {}", file.bytes, hex16(file.xxh3));
+  return dump_json(description);
+}
+
+void check_identical(const allreduce::Communicator& ranks, std::span<const std::string> descriptions,
+                     const ReplicaArrays& arrays) {
+  const json chief = json::parse(descriptions.front());
+  for (std::size_t rank = 1; rank < descriptions.size(); ++rank) {
+    const json other = json::parse(descriptions[rank]);
+    const std::string who = fmt::format("rank {} on {}", rank, other["host"].get<std::string>());
+    if (other["position"] != chief["position"])
+      refuse(who, fmt::format("is at {}, the chief at {}", other["position"].get<std::string>(),
+                              chief["position"].get<std::string>()));
+    for (const auto& [file, value] : chief["files"].items()) {
+      const auto digest = value.get<std::string>();
+      const std::string found = other["files"].value(file, "no such file");
+      if (found == digest) continue;
+      const std::string tensor = first_difference(ranks, static_cast<int>(rank), file, arrays);
+      refuse(who, fmt::format("has another {} in {} ({}; the chief's has {})", tensor.empty() ? "header" : tensor, file,
+                              found, digest));
+    }
+  }
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,153 @@
+#include "lockstep/checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kFormat = 1;
+
+void append_tensors(std::vector<TensorView>& tensors, const std::string& prefix, const model::ParameterTable& table,
+                    std::span<const float> flat) {
+  LOCKSTEP_CHECK_OP(flat.size(), ==, table.flat_size());
+  for (const model::ParameterInfo& entry : table.entries())
+    tensors.push_back({prefix + entry.name, entry.shape, model::ParameterTable::slice(flat, entry)});
+}
+
+void read_tensors(const SafetensorsFile& file, const std::string& prefix, const model::ParameterTable& table,
+                  std::span<float> flat) {
+  for (const model::ParameterInfo& entry : table.entries()) {
+    const SafetensorsFile::Entry* stored = file.find(prefix + entry.name);
+    LOCKSTEP_CHECK(stored != nullptr);
+    file.read(*stored, model::ParameterTable::slice(flat, entry));
+  }
+}
+
+std::string described(const std::string& name, const model::Shape& shape) {
+  return name + " " + model::to_string(shape);
+}
+
+/// Both sides by name; throws at the first name where they are not the same.
+void check_same_tensors(const std::filesystem::path& path, std::vector<TensorView> wanted) {
+  const SafetensorsFile file(path);
+  std::vector<SafetensorsFile::Entry> stored(file.tensors().begin(), file.tensors().end());
+  const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
+  std::sort(wanted.begin(), wanted.end(), by_name);
+  std::sort(stored.begin(), stored.end(), by_name);
+
+  const auto refuse = [&](const std::string& needed, const std::string& given) {
+    throw Error(ErrorCategory::checkpoint, path.string(), "needed a checkpoint of this model with " + needed,
+                "the checkpoint has " + given);
+  };
+  for (std::size_t i = 0; i < std::max(wanted.size(), stored.size()); ++i) {
+    if (i == stored.size() || (i < wanted.size() && wanted[i].name < stored[i].name))
+      refuse(described(wanted[i].name, wanted[i].shape), "no " + wanted[i].name);
+    if (i == wanted.size() || stored[i].name < wanted[i].name)
+      refuse("no " + stored[i].name, described(stored[i].name, stored[i].shape));
+    if (stored[i].shape != wanted[i].shape)
+      refuse(described(wanted[i].name, wanted[i].shape), described(stored[i].name, stored[i].shape));
+  }
+}
+
+TensorMetadata metadata_of(const TrainingState& state) {
+  return {{"step", std::to_string(state.step)}, {"epoch", std::to_string(state.epoch)}};
+}
+
+double number_or_nan(const json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+}  // namespace
+
+std::uint64_t checkpoint_bytes(const ReplicaArrays& arrays) {
+  // Names, shapes, the state and the manifest; every tensor takes a line of the header.
+  constexpr std::uint64_t kFixedBytes = 64 << 10;
+  constexpr std::uint64_t kBytesPerTensor = 512;
+  std::uint64_t bytes = kFixedBytes + arrays.parameters.size_bytes() + arrays.buffers.size_bytes();
+  for (const Slot& slot : arrays.slots) bytes += slot.values.size_bytes();
+  return bytes + kBytesPerTensor * (model_tensors(arrays).size() + optimizer_tensors(arrays).size());
+}
+
+std::vector<TensorView> model_tensors(const ReplicaArrays& arrays) {
+  std::vector<TensorView> tensors;
+  append_tensors(tensors, "", *arrays.parameter_table, arrays.parameters);
+  if (arrays.buffer_table != nullptr) append_tensors(tensors, "", *arrays.buffer_table, arrays.buffers);
+  return tensors;
+}
+
+std::vector<TensorView> optimizer_tensors(const ReplicaArrays& arrays) {
+  std::vector<TensorView> tensors;
+  for (const Slot& slot : arrays.slots) append_tensors(tensors, slot.name + "/", *arrays.parameter_table, slot.values);
+  return tensors;
+}
+
+std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& directory, const ReplicaArrays& arrays,
+                                               const TrainingState& state, Destination destination) {
+  HashedFile state_file(directory / kStateFile, destination);
+  state_file.write(to_json_text(state));
+  return {write_safetensors(directory / kModelFile, model_tensors(arrays), metadata_of(state), destination),
+          write_safetensors(directory / kOptimizerFile, optimizer_tensors(arrays), metadata_of(state), destination),
+          state_file.finish()};
+}
+
+void check_checkpoint_fits(const std::filesystem::path& directory, const ReplicaArrays& arrays) {
+  check_same_tensors(directory / kModelFile, model_tensors(arrays));
+  if (!arrays.slots.empty()) check_same_tensors(directory / kOptimizerFile, optimizer_tensors(arrays));
+}
+
+TrainingState read_checkpoint_files(const std::filesystem::path& directory, const ReplicaArrays& arrays) {
+  const std::filesystem::path state_path = directory / kStateFile;
+  TrainingState state = parse_training_state(read_small_file(state_path), state_path.string());
+  const SafetensorsFile model(directory / kModelFile);
+  read_tensors(model, "", *arrays.parameter_table, arrays.parameters);
+  if (arrays.buffer_table != nullptr) read_tensors(model, "", *arrays.buffer_table, arrays.buffers);
+  if (!arrays.slots.empty()) {
+    const SafetensorsFile optimizer(directory / kOptimizerFile);
+    for (const Slot& slot : arrays.slots)
+      read_tensors(optimizer, slot.name + "/", *arrays.parameter_table, slot.values);
+  }
+  return state;
+}
+
+std::string to_json_text(const TrainingState& state) {
+  const nlohmann::ordered_json text = {{"format", kFormat},
+                                       {"step", state.step},
+                                       {"epoch", state.epoch},
+                                       {"seed", state.seed},
+                                       {"global_batch", state.global_batch},
+                                       {"precision", state.precision},
+                                       {"loss_scale", state.loss_scale},
+                                       {"metrics", state.metrics},
+                                       {"configuration", encode_strings(*state.configuration)}};
+  return dump_json(text, 2) + "\n";
+}
+
+TrainingState parse_training_state(const std::string& text, const std::string& where) {
+  const json parsed = parse_json(text, ErrorCategory::checkpoint, where);
+  try {
+    TrainingState state;
+    parsed.at("step").get_to(state.step);
+    parsed.at("epoch").get_to(state.epoch);
+    parsed.at("seed").get_to(state.seed);
+    parsed.at("global_batch").get_to(state.global_batch);
+    parsed.at("precision").get_to(state.precision);
+    state.loss_scale = number_or_nan(parsed.at("loss_scale"));
+    for (const auto& [name, value] : parsed.at("metrics").items()) state.metrics[name] = number_or_nan(value);
+    *state.configuration = decode_strings(parsed.at("configuration"));
+    return state;
+  } catch (const json::exception& error) {
+    throw Error(ErrorCategory::checkpoint, where, "needed the state of a training run", error.what());
+  }
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,486 @@
+#include "lockstep/checkpoint/directory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/agreement.h"
+#include "lockstep/checkpoint/files.h"
+#include "lockstep/checkpoint/workspace.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::string_view kNamePrefix = "step-";
+
+/// The step in a path that ends in "step-00001000"; nullopt for any other name.
+std::optional<std::int64_t> step_of(const fs::path& path) {
+  constexpr std::size_t kMaxDigits = 18;
+  const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  if (!name.starts_with(kNamePrefix)) return std::nullopt;
+  const std::string digits = name.substr(kNamePrefix.size());
+  if (digits.empty() || digits.size() > kMaxDigits || digits.find_first_not_of("0123456789") != std::string::npos)
+    return std::nullopt;
+  return std::stoll(digits);
+}
+
+CheckpointInfo inspect(const fs::path& path) {
+  const std::optional<std::int64_t> named = step_of(path);
+  CheckpointInfo info{path, named.value_or(0), 0, std::numeric_limits<std::uint64_t>::max(), 0, {}};
+  try {
+    const Manifest manifest = read_manifest(path);
+    info.epoch = manifest.epoch;
+    info.sequence = manifest.sequence;
+    info.bytes = manifest.total_bytes();
+    info.healthy = manifest.healthy;
+    if (!named) info.step = manifest.step;
+    if (manifest.step != info.step)
+      throw Error(ErrorCategory::checkpoint, path.string(), fmt::format("needed the manifest of step {}", info.step),
+                  fmt::format("it is of step {}", manifest.step));
+    check_sizes(path, manifest);
+  } catch (const Error& error) {
+    info.damage = error.what();
+  }
+  return info;
+}
+
+/// Writes a small file the way a checkpoint will be written.
+void check_writable(const fs::path& parent, const std::string& prefix) {
+  const TemporaryDirectory directory(parent, prefix);
+  HashedFile file(directory.path() / kStateFile);
+  file.write("{}\n");
+  file.finish();
+}
+
+/// Bytes of the complete checkpoints in `directory` that may be removed to make room: all but the newest.
+std::uint64_t removable_bytes(const fs::path& directory) {
+  std::uint64_t bytes = 0;
+  bool is_newest = true;
+  for (const CheckpointInfo& info : list_checkpoints(directory)) {
+    if (!info.complete()) continue;
+    if (!std::exchange(is_newest, false)) bytes += info.bytes;
+  }
+  return bytes;
+}
+
+/// What a rank tells the others of the temporary directory of its node.
+struct NodeSpace {
+  std::string place;       ///< for messages
+  std::uint64_t free = 0;  ///< bytes
+  std::string trouble;     ///< why the rank cannot write there; empty where it can
+};
+
+std::string to_text(const NodeSpace& space) {
+  return dump_json(json{{"place", encode_bytes(space.place)}, {"free", space.free}, {"trouble", space.trouble}});
+}
+
+NodeSpace parse_node_space(const std::string& text) {
+  const json parsed = parse_json(text, ErrorCategory::communication, "checkpoint");
+  return {decode_bytes(parsed["place"].get<std::string>()), parsed["free"], parsed["trouble"]};
+}
+
+/// The first reason why the ranks cannot all write `bytes` to their nodes; empty where they can.
+std::string trouble_with_nodes(std::span<const std::string> texts, std::uint64_t bytes) {
+  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> ranks_and_free;
+  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+    const NodeSpace space = parse_node_space(texts[rank]);
+    if (!space.trouble.empty()) return fmt::format("rank {}: {}", rank, space.trouble);
+    auto& [ranks, free] = ranks_and_free.try_emplace(space.place, 0, space.free).first->second;
+    ranks += 1;
+    free = std::min(free, space.free);
+  }
+  for (const auto& [place, found] : ranks_and_free)
+    if (const auto [ranks, free] = found; free / ranks < bytes)
+      return fmt::format("{} has {} bytes free for {} ranks, {} bytes each", place, free, ranks, bytes);
+  return {};
+}
+
+void broadcast(const allreduce::Communicator& ranks, std::span<float> values) {
+  ranks.broadcast(std::as_writable_bytes(values), 0);
+}
+
+}  // namespace
+
+Resume parse_resume(std::string_view name) {
+  if (name == "auto") return Resume::automatic;
+  if (name == "never") return Resume::never;
+  if (name == "require" || name == "must") return Resume::must;
+  throw Error(ErrorCategory::input, "--resume", "expected auto, never or require", fmt::format("got \"{}\"", name));
+}
+
+VerifyCheckpoint parse_verify_checkpoint(std::string_view name) {
+  if (name == "auto") return VerifyCheckpoint::automatic;
+  if (name == "full") return VerifyCheckpoint::full;
+  if (name == "hash") return VerifyCheckpoint::hash;
+  if (name == "none") return VerifyCheckpoint::none;
+  throw Error(ErrorCategory::input, "--verify-checkpoint", "expected auto, full, hash or none",
+              fmt::format("got \"{}\"", name));
+}
+
+bool is_checkpoint(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path / kManifestName, ignored) || (step_of(path) && fs::is_directory(path, ignored));
+}
+
+std::vector<CheckpointInfo> list_checkpoints(const fs::path& directory) {
+  if (is_checkpoint(directory)) return {inspect(directory)};
+  std::vector<CheckpointInfo> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    if (step_of(entry->path()) && entry->is_directory()) found.push_back(inspect(entry->path()));
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw Error(ErrorCategory::checkpoint, directory.string(), "needed a directory of checkpoints", error.message());
+  std::sort(found.begin(), found.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
+    return std::tie(a.sequence, a.step) > std::tie(b.sequence, b.step);
+  });
+  return found;
+}
+
+CheckpointDirectory::CheckpointDirectory(CheckpointOptions options, allreduce::Communicator ranks,
+                                         std::shared_ptr<Logger> log)
+    : options_(std::move(options)), ranks_(std::move(ranks)), log_(std::move(log)) {
+  if (options_.keep < 1)
+    throw Error(ErrorCategory::input, "--keep", "needed at least 1 checkpoint to keep",
+                fmt::format("got {}", options_.keep));
+}
+
+CheckpointDirectory::CheckpointDirectory(CheckpointDirectory&&) noexcept = default;
+CheckpointDirectory& CheckpointDirectory::operator=(CheckpointDirectory&&) noexcept = default;
+CheckpointDirectory::~CheckpointDirectory() = default;
+
+void CheckpointDirectory::prepare(std::uint64_t bytes) {
+  const std::vector<std::string> texts = on_every_rank(ranks_, [&]() -> std::string {
+    if (!is_chief()) return {};
+    prepare_chief();
+    const std::uint64_t free = free_bytes(options_.directory);
+    if (free < bytes && free + removable_bytes(options_.directory) < bytes)
+      throw Error(ErrorCategory::checkpoint, options_.directory.string(),
+                  fmt::format("needed {} bytes free for a checkpoint", bytes), fmt::format("{} are free", free));
+    return dump_json(json{{"bytes", bytes}, {"verify", static_cast<int>(options_.verify)}});
+  });
+  // Those of the chief, so that all ranks choose alike.
+  const json of_chief = parse_json(texts.front(), ErrorCategory::communication, "checkpoint");
+  options_.verify = static_cast<VerifyCheckpoint>(of_chief["verify"].get<int>());
+  choose_verification(of_chief["bytes"]);
+  prepared_ = true;
+}
+
+void CheckpointDirectory::prepare_chief() {
+  const fs::path& directory = options_.directory;
+  if (is_checkpoint(directory))
+    throw Error(ErrorCategory::checkpoint, directory.string(), "needed a directory for checkpoints",
+                "it is a checkpoint itself");
+  make_directories(directory);
+  lock_ = std::make_unique<DirectoryLock>(directory, options_.lock_patience);
+  if (lock_->is_lease())
+    log_->warn("{}: its file system has no locks ({}); a lease keeps other runs out", directory.string(),
+               lock_->why_lease());
+  const Leftovers which = lock_->is_lease() ? Leftovers::abandoned : Leftovers::all;
+  for (const fs::path& recovered : recover_checkpoints(directory, which))
+    log_->warn("{} was complete when an earlier run ended before it had its name; it is used", recovered.string());
+  remove_leftovers(directory, which);
+  check_writable(directory, chief_temporary_prefix(0));
+}
+
+void CheckpointDirectory::choose_verification(std::uint64_t bytes) {
+  if (ranks_.size() == 1) options_.verify = VerifyCheckpoint::none;
+  const bool is_automatic = options_.verify == VerifyCheckpoint::automatic;
+  std::string reason;
+  if (is_automatic && bytes > kMaxFullBytes) {
+    options_.verify = VerifyCheckpoint::hash;
+    reason = fmt::format("more than {} MB", kMaxFullBytes / 1'000'000);
+  } else if (is_automatic || options_.verify == VerifyCheckpoint::full) {
+    const std::vector<std::string> texts = on_every_rank(ranks_, [&] {
+      NodeSpace space;
+      try {
+        workspace_ = node_directory();
+        if (workspace_.empty())
+          throw Error(ErrorCategory::checkpoint, "TMPDIR", "expected a directory on storage of this node",
+                      "got none that can be written, nor is /tmp one");
+        if (!is_chief()) {
+          remove_leftovers_of_the_dead(workspace_);
+          check_writable(workspace_, worker_temporary_prefix(ranks_.rank()));
+        }
+        space = {fmt::format("{}:{}", host_name(), workspace_.string()), free_bytes(workspace_), {}};
+      } catch (const Error& error) {
+        space.trouble = error.what();
+      }
+      return to_text(space);
+    });
+    reason = trouble_with_nodes(texts, bytes);
+    if (!reason.empty() && !is_automatic)
+      throw Error(
+          ErrorCategory::checkpoint, "checkpoint",
+          fmt::format("expected room for {} bytes a rank on storage of each node (--verify-checkpoint full)", bytes),
+          "got " + reason);
+    options_.verify = reason.empty() ? VerifyCheckpoint::full : VerifyCheckpoint::hash;
+  }
+  if (!is_automatic || !is_chief() || ranks_.size() == 1) return;
+  const double megabytes = static_cast<double>(bytes) / 1e6;
+  if (options_.verify == VerifyCheckpoint::full)
+    log_->info(
+        "--verify-checkpoint full: checkpoints have up to {:.1f} MB; the other ranks write theirs to {} of their "
+        "node, compare and remove",
+        megabytes, workspace_.string());
+  else
+    log_->info("--verify-checkpoint hash: checkpoints have up to {:.1f} MB; the other ranks compare hashes ({})",
+               megabytes, reason);
+}
+
+fs::path CheckpointDirectory::save(const ReplicaArrays& arrays, const TrainingState& state,
+                                   const SaveOptions& options) {
+  if (!prepared_) prepare(checkpoint_bytes(arrays));
+  std::optional<TemporaryDirectory> temporary;
+  std::vector<FileDigest> files;
+  const fs::path path = options_.directory / checkpoint_name(state.step);
+  const auto together = [&](const std::function<std::string()>& work) {
+    try {
+      return on_every_rank(ranks_, work);
+    } catch (const Error& error) {
+      if (error.category() == ErrorCategory::checkpoint) throw SaveError(error);
+      throw;
+    }
+  };
+  const std::vector<std::string> descriptions = together([&] {
+    files = write_files(temporary, arrays, state, options.healthy);
+    return describe_files(state, files);
+  });
+  if (options_.verify != VerifyCheckpoint::none) check_identical(ranks_, descriptions, arrays);
+  together([&]() -> std::string {
+    if (!is_chief()) {
+      temporary.reset();
+      return {};
+    }
+    commit(temporary->path(), path, state, std::move(files), options.healthy);
+    temporary->release();
+    if (options.prune) prune();
+    return {};
+  });
+  return path;
+}
+
+std::vector<FileDigest> CheckpointDirectory::write_files(std::optional<TemporaryDirectory>& temporary,
+                                                         const ReplicaArrays& arrays, const TrainingState& state,
+                                                         bool healthy) const {
+  if (is_chief()) return write_on_chief(temporary, arrays, state, healthy);
+  if (options_.verify == VerifyCheckpoint::none) return {};
+  if (options_.verify == VerifyCheckpoint::hash) return write_checkpoint_files({}, arrays, state, Destination::nowhere);
+  temporary.emplace(workspace_, worker_temporary_prefix(ranks_.rank()), true);
+  return write_checkpoint_files(temporary->path(), arrays, state, Destination::cached);
+}
+
+std::vector<FileDigest> CheckpointDirectory::write_on_chief(std::optional<TemporaryDirectory>& temporary,
+                                                            const ReplicaArrays& arrays, const TrainingState& state,
+                                                            bool healthy) const {
+  lock_->check_held();
+  const auto write = [&] {
+    temporary.emplace(options_.directory, chief_temporary_prefix(state.step));
+    return write_checkpoint_files(temporary->path(), arrays, state, Destination::synced);
+  };
+  const std::uint64_t bytes = checkpoint_bytes(arrays);
+  // Nothing makes way for a checkpoint that steps were skipped before.
+  if (healthy && free_bytes(options_.directory) < bytes) make_room(bytes);
+  try {
+    return write();
+  } catch (const Error& error) {
+    temporary.reset();
+    // A quota, which the free space does not show.
+    if (!healthy || !is_out_of_space(error) || !make_room(std::numeric_limits<std::uint64_t>::max())) throw;
+  }
+  return write();
+}
+
+void CheckpointDirectory::commit(const fs::path& temporary, const fs::path& path, const TrainingState& state,
+                                 std::vector<FileDigest> files, bool healthy) const {
+  std::uint64_t sequence = 0;
+  for (const CheckpointInfo& info : list_checkpoints(options_.directory))
+    if (info.sequence != std::numeric_limits<std::uint64_t>::max()) sequence = std::max(sequence, info.sequence);
+  const Manifest manifest{state.step, state.epoch, sequence + 1, std::move(files), healthy};
+  write_manifest(temporary, manifest);
+  // No other one stays to fall back to.
+  if (options_.keep == 1) check_contents(temporary, manifest);
+  lock_->check_held();
+  replace_directory(temporary, path);
+}
+
+void CheckpointDirectory::prune() const {
+  if (!is_chief()) return;
+  const FileProgress progress(ranks_.activity());  // the other ranks may wait for this one
+  try {
+    std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
+    std::erase_if(found, [](const CheckpointInfo& info) { return !info.complete(); });
+    // Steps that are skipped after the newest healthy checkpoint may be its own fault: then one more stays.
+    int healthy_to_keep = options_.keep + (found.empty() || found.front().healthy ? 0 : 1);
+    for (const CheckpointInfo& info : found) {
+      const bool stays = info.healthy ? healthy_to_keep-- > 0 : &info == &found.front();
+      if (!stays) remove_checkpoint(info);
+    }
+  } catch (const Error& error) {
+    // The new one is saved; the next save tries again.
+    log_->warn("cannot remove old checkpoints: {}", error.what());
+  }
+}
+
+void CheckpointDirectory::mark_unhealthy(const fs::path& checkpoint) {
+  on_every_rank(ranks_, [&]() -> std::string {
+    if (!is_chief()) return {};
+    try {
+      Manifest manifest = read_manifest(checkpoint);
+      manifest.healthy = false;
+      write_manifest(checkpoint, manifest);
+    } catch (const Error& error) {
+      log_->warn("cannot mark {} as unhealthy: {}", checkpoint.string(), error.what());
+    }
+    return {};
+  });
+}
+
+/// Removes the oldest checkpoints until `bytes` are free, but never the newest healthy one that verifies, nor anything
+/// where none does. Whether anything was removed.
+bool CheckpointDirectory::make_room(std::uint64_t bytes) const {
+  std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
+  std::erase_if(found, [](const CheckpointInfo& info) { return !info.complete(); });
+  const auto verifies = [](const CheckpointInfo& info) {
+    try {
+      check_contents(info.path, read_manifest(info.path));
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  const bool has_healthy = std::ranges::any_of(found, &CheckpointInfo::healthy);
+  const auto kept = std::ranges::find_if(
+      found, [&](const CheckpointInfo& info) { return (info.healthy || !has_healthy) && verifies(info); });
+  if (kept == found.end()) return false;
+  bool removed = false;
+  for (auto oldest = found.end() - 1; oldest > kept && free_bytes(options_.directory) < bytes; --oldest) {
+    log_->warn("{} is removed: {} has no room for the next checkpoint", oldest->path.string(),
+               options_.directory.string());
+    remove_checkpoint(*oldest);
+    removed = true;
+  }
+  return removed;
+}
+
+void CheckpointDirectory::remove_checkpoint(const CheckpointInfo& info) const {
+  // Under a hidden name first, and that on the disk: half removed it must not look like a checkpoint.
+  const fs::path hidden = options_.directory / unforeseeable_name(removal_prefix(info.step));
+  std::error_code error;
+  fs::rename(info.path, hidden, error);
+  if (!error) {
+    sync_directory(options_.directory);
+    fs::remove_all(hidden, error);
+  }
+  if (error) log_->warn("cannot remove the old checkpoint {}: {}", info.path.string(), error.message());
+  note_file_progress();
+}
+
+std::optional<RestoredCheckpoint> CheckpointDirectory::restore(const ReplicaArrays& arrays, Resume resume) {
+  skipped_.clear();
+  if (resume == Resume::never) return std::nullopt;
+  check_chief_sees_newest();
+  const auto read = [&] { return is_chief() ? restore_on_chief(arrays, resume) : std::string(); };
+  const std::string told = on_every_rank(ranks_, read).front();
+  const json news = parse_json(told, ErrorCategory::communication, "resume");
+  skipped_.clear();
+  for (const json& reason : news["skipped"]) skipped_.push_back(decode_bytes(reason.get<std::string>()));
+  const std::string path = decode_bytes(news["path"].get<std::string>());
+  if (path.empty()) return std::nullopt;
+  broadcast(ranks_, arrays.parameters);
+  broadcast(ranks_, arrays.buffers);
+  for (const Slot& slot : arrays.slots) broadcast(ranks_, slot.values);
+  return RestoredCheckpoint{path, parse_training_state(news["state"], path)};
+}
+
+/// The newest complete checkpoint that each rank finds under the path: the chief may have moved to another host, whose
+/// disk has none of them, and would begin again.
+void CheckpointDirectory::check_chief_sees_newest() const {
+  if (ranks_.size() == 1) return;
+  const std::vector<std::string> texts = on_every_rank(ranks_, [&] {
+    json found = {
+        {"host", host_name()}, {"directory", encode_bytes(options_.directory.native())}, {"step", -1}, {"sequence", 0}};
+    try {
+      for (const CheckpointInfo& info : list_checkpoints(options_.directory)) {
+        if (!info.complete()) continue;
+        found["step"] = info.step;
+        found["sequence"] = info.sequence;
+        break;
+      }
+    } catch (const Error&) {  // what the chief cannot read it says when it restores
+    }
+    return dump_json(found);
+  });
+  const auto parsed = [&](std::size_t rank) { return parse_json(texts[rank], ErrorCategory::communication, "resume"); };
+  const json chief = parsed(0);
+  const auto described = [](const json& found) {
+    return found["step"] < 0 ? "none" : checkpoint_name(found["step"].get<std::int64_t>());
+  };
+  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+    const json other = parsed(rank);
+    if (other["step"] < 0 || (chief["step"] >= 0 && other["sequence"] <= chief["sequence"])) continue;
+    throw Error(
+        ErrorCategory::checkpoint, "resume",
+        "expected rank 0, which reads checkpoints, to have the newest; start it on a host that has it, copy the "
+        "checkpoint there, or begin again in another --checkpoint-dir",
+        fmt::format("got rank {} on {} has {} in {} and rank 0 on {} has {}", rank, other["host"].get<std::string>(),
+                    described(other), decode_bytes(other["directory"].get<std::string>()),
+                    chief["host"].get<std::string>(), described(chief)));
+  }
+}
+
+std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, Resume resume) {
+  const std::optional<RestoredCheckpoint> restored = restore_newest(arrays);
+  for (const std::string& reason : skipped_) log_->warn("skipped a checkpoint: {}", reason);
+  if (!restored && resume == Resume::must)
+    throw Error(ErrorCategory::checkpoint, options_.directory.string(), "needed a complete checkpoint",
+                skipped_.empty() ? "there is none"
+                                 : fmt::format("{} damaged, the newest: {}", skipped_.size(), skipped_.front()));
+  json skipped = json::array();
+  for (const std::string& reason : skipped_) skipped.push_back(encode_bytes(reason));
+  return dump_json(json{{"skipped", std::move(skipped)},
+                        {"path", restored ? encode_bytes(restored->path.native()) : ""},
+                        {"state", restored ? to_json_text(restored->state) : ""}});
+}
+
+std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(const ReplicaArrays& arrays) {
+  std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
+  std::stable_partition(found.begin(), found.end(), std::mem_fn(&CheckpointInfo::healthy));
+  for (const CheckpointInfo& info : found) {
+    try {
+      if (!info.complete()) {
+        skipped_.push_back(info.damage);
+        continue;
+      }
+      check_contents(info.path, read_manifest(info.path));
+    } catch (const Error& error) {
+      skipped_.emplace_back(error.what());
+      continue;
+    }
+    check_checkpoint_fits(info.path, arrays);
+    for (const CheckpointInfo& newer : found)
+      if (info.healthy && !newer.healthy && newer.sequence > info.sequence)
+        skipped_.push_back(
+            fmt::format("[{}] expected a healthy checkpoint; got one of skipped steps", newer.path.string()));
+    if (!info.healthy) log_->warn("{} is not healthy, but there is no other checkpoint", info.path.string());
+    return RestoredCheckpoint{info.path, read_checkpoint_files(info.path, arrays)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,198 @@
+#include "lockstep/checkpoint/lease.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/base/process.h"
+#include "lockstep/checkpoint/files.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr const char* kLeaseName = ".lease";
+constexpr milliseconds kPoll{50};
+constexpr std::size_t kMaxLeaseBytes = 1024;
+
+[[noreturn]] void fail(const fs::path& path, std::string_view needed, int error) {
+  throw Error(ErrorCategory::checkpoint, path.string(), needed, std::generic_category().message(error));
+}
+
+std::int64_t nanoseconds(const struct stat& status) {
+  return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
+/// A lease as a run that waits for it sees it. Its text is "PROCESS HOST NAMESPACE RANDOM".
+struct Seen {
+  std::string text;
+  std::int64_t renewed = 0;  ///< nanoseconds, by the clock of the file system
+
+  std::string field(int number) const {
+    std::string_view rest = text;
+    for (; number > 0; --number) rest.remove_prefix(std::min(rest.size(), rest.find(' ') + 1));
+    return std::string(rest.substr(0, rest.find(' ')));
+  }
+  pid_t process() const {
+    pid_t number = 0;
+    const std::string digits = field(0);
+    std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    return number;
+  }
+  bool is_of_visible_process() const { return !process_namespace().empty() && field(2) == process_namespace(); }
+};
+
+/// nullopt where there is none.
+std::optional<Seen> look(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (descriptor < 0 && errno == ENOENT) return std::nullopt;
+  if (descriptor < 0) fail(path, "needed a lease that can be read", errno);
+  struct stat status = {};
+  std::array<char, kMaxLeaseBytes> bytes{};
+  const bool is_file = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+  const ssize_t got = is_file ? ::read(descriptor, bytes.data(), bytes.size()) : -1;
+  ::close(descriptor);
+  if (got < 0) fail(path, "expected the lease of a run", EINVAL);
+  return Seen{{bytes.data(), static_cast<std::size_t>(got)}, nanoseconds(status)};
+}
+
+/// Whether this process made the lease. An incomplete one does not stay.
+bool create(const fs::path& path, const std::string& text) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (descriptor < 0 && errno == EEXIST) return false;
+  if (descriptor < 0) fail(path, "needed a directory that can be written", errno);
+  const bool written = ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const int error = written ? 0 : errno;
+  ::close(descriptor);
+  if (written) return true;
+  ::unlink(path.c_str());
+  fail(path, "needed to write the file", error);
+}
+
+/// The time now, as the file system that holds `directory` gives it to files.
+class FileSystemClock {
+ public:
+  explicit FileSystemClock(const fs::path& directory) : path_(directory / unforeseeable_name(".lease.tmp-")) {
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor_ < 0) fail(path_, "needed a directory that can be written", errno);
+  }
+  FileSystemClock(const FileSystemClock&) = delete;
+  FileSystemClock& operator=(const FileSystemClock&) = delete;
+  ~FileSystemClock() {
+    ::close(descriptor_);
+    ::unlink(path_.c_str());
+  }
+
+  std::int64_t now() const {
+    struct stat status = {};
+    if (::futimens(descriptor_, nullptr) != 0 || ::fstat(descriptor_, &status) != 0)
+      fail(path_, "needed the time of the file system", errno);
+    return nanoseconds(status);
+  }
+
+ private:
+  fs::path path_;
+  int descriptor_ = -1;
+};
+
+/// Removes the lease that was seen, unless another run was quicker to replace it.
+void take_away(const fs::path& path, const Seen& seen) {
+  const fs::path aside = path.parent_path() / unforeseeable_name(".lease.tmp-");
+  if (::rename(path.c_str(), aside.c_str()) != 0) return;
+  if (const std::optional<Seen> taken = look(aside); taken && taken->text != seen.text)
+    (void)::link(aside.c_str(), path.c_str());  // where that fails, its holder finds out by check_held()
+  ::unlink(aside.c_str());
+}
+
+}  // namespace
+
+class DirectoryLease::Renewal {
+ public:
+  Renewal(fs::path path, std::string text, milliseconds period)
+      : thread_([path = std::move(path), text = std::move(text), period](const std::stop_token& stop) {
+          std::mutex mutex;
+          std::condition_variable_any ended;
+          std::unique_lock lock(mutex);
+          while (!ended.wait_for(lock, stop, period, [&] { return stop.stop_requested(); })) renew(path, text);
+        }) {}
+
+ private:
+  // Errors pass: a server that does not answer now may answer before the lease ends.
+  static void renew(const fs::path& path, const std::string& text) {
+    try {
+      if (const std::optional<Seen> seen = look(path); seen && seen->text == text)
+        (void)::utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+    } catch (const Error&) {
+    }
+  }
+
+  std::jthread thread_;
+};
+
+DirectoryLease::DirectoryLease(const fs::path& directory, milliseconds patience, const LeaseTimes& times)
+    : path_(directory / kLeaseName),
+      text_(fmt::format("{} {} {} {}", ::getpid(), host_name(), process_namespace().empty() ? "?" : process_namespace(),
+                        unforeseeable_name(""))) {
+  const auto deadline = Clock::now() + patience;
+  std::optional<FileSystemClock> clock;
+  std::optional<Seen> first;
+  while (!create(path_, text_)) {
+    const std::optional<Seen> seen = look(path_);
+    if (!seen) continue;
+    if (!clock) clock.emplace(directory);
+    const auto age = std::chrono::nanoseconds(clock->now() - seen->renewed);
+    if ((seen->is_of_visible_process() && is_process_gone(seen->process())) || age >= times.lifetime) {
+      take_away(path_, *seen);
+      continue;
+    }
+    if (!first || first->text != seen->text) first = seen;
+    const bool lives = seen->is_of_visible_process() || seen->renewed != first->renewed;
+    if (lives && Clock::now() >= deadline)
+      throw Error(
+          ErrorCategory::checkpoint, directory.string(), "needed the directory for this run alone",
+          fmt::format("process {} on {} writes there: it renewed {} {:.1f} s ago (which lasts {:g} s)", seen->process(),
+                      seen->field(1), path_.string(), std::chrono::duration<double>(age).count(),
+                      std::chrono::duration<double>(times.lifetime).count()));
+    std::this_thread::sleep_for(kPoll);
+  }
+  renewal_ = std::make_unique<Renewal>(path_, text_, times.renewal);
+}
+
+DirectoryLease::~DirectoryLease() {
+  renewal_.reset();
+  try {
+    if (const std::optional<Seen> seen = look(path_); seen && seen->text == text_) ::unlink(path_.c_str());
+  } catch (const Error&) {  // it ends by itself
+  }
+}
+
+void DirectoryLease::check_held() const {
+  const std::optional<Seen> seen = look(path_);
+  if (seen && seen->text == text_) return;
+  throw Error(ErrorCategory::checkpoint, path_.parent_path().string(), "needed the directory for this run alone",
+              seen ? fmt::format("process {} on {} has taken it, because this one did not renew its lease in time",
+                                 seen->process(), seen->field(1))
+                   : "its lease is gone");
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,108 @@
+#include "lockstep/checkpoint/manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+
+namespace lockstep::checkpoint {
+
+Configuration::Configuration() : Configuration(nlohmann::json::object()) {}
+Configuration::Configuration(const nlohmann::json& object) : object_(std::make_unique<nlohmann::json>(object)) {}
+Configuration::Configuration(const Configuration& other) : Configuration(*other) {}
+Configuration::~Configuration() = default;
+
+Configuration& Configuration::operator=(const Configuration& other) {
+  *object_ = *other;
+  return *this;
+}
+
+namespace {
+
+using nlohmann::json;
+
+constexpr int kFormat = 1;
+
+[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view needed, std::string_view given) {
+  throw Error(ErrorCategory::checkpoint, path.string(), needed, given);
+}
+
+FileDigest digest_from(const json& file) {
+  FileDigest digest{file.at("name"), file.at("bytes"), 0};
+  const std::string hash = file.at("xxh3_64");
+  const auto value = parse_hex16(hash);
+  if (!value) throw std::invalid_argument(fmt::format("\"{}\" is no checksum", hash));
+  // Files lie beside the manifest: a name must not lead elsewhere.
+  if (std::filesystem::path(digest.name).filename() != digest.name)
+    throw std::invalid_argument(fmt::format("\"{}\" is no file name", digest.name));
+  digest.xxh3 = *value;
+  return digest;
+}
+
+}  // namespace
+
+std::uint64_t Manifest::total_bytes() const {
+  std::uint64_t sum = 0;
+  for (const FileDigest& file : files) sum += file.bytes;
+  return sum;
+}
+
+void write_manifest(const std::filesystem::path& directory, const Manifest& manifest) {
+  nlohmann::ordered_json text = {{"format", kFormat},           {"step", manifest.step},
+                                 {"epoch", manifest.epoch},     {"sequence", manifest.sequence},
+                                 {"healthy", manifest.healthy}, {"files", json::array()}};
+  for (const FileDigest& file : manifest.files)
+    text["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3_64", hex16(file.xxh3)}});
+  HashedFile file(directory / kManifestName);
+  file.write(dump_json(text, 2) + "\n");
+  file.finish();
+  sync_directory(directory);
+}
+
+Manifest read_manifest(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / kManifestName;
+  const json parsed = parse_json(read_small_file(path), ErrorCategory::checkpoint, path.string());
+  try {
+    if (const int format = parsed.at("format"); format != kFormat)
+      refuse(path, fmt::format("needed format {}", kFormat),
+             fmt::format("it has {}, of another version of Lockstep", format));
+    Manifest manifest{parsed.at("step"), parsed.at("epoch"), parsed.at("sequence"), {}, parsed.value("healthy", true)};
+    for (const json& file : parsed.at("files")) manifest.files.push_back(digest_from(file));
+    for (const char* name : {kModelFile, kOptimizerFile, kStateFile})
+      if (std::none_of(manifest.files.begin(), manifest.files.end(),
+                       [&](const FileDigest& file) { return file.name == name; }))
+        throw std::invalid_argument(fmt::format("it names no {}", name));
+    return manifest;
+  } catch (const json::exception& error) {
+    refuse(path, "needed a manifest", error.what());
+  } catch (const std::invalid_argument& error) {
+    refuse(path, "needed a manifest", error.what());
+  }
+}
+
+void check_sizes(const std::filesystem::path& directory, const Manifest& manifest) {
+  for (const FileDigest& file : manifest.files) {
+    const std::filesystem::path path = directory / file.name;
+    std::error_code error;
+    const std::uint64_t bytes = std::filesystem::file_size(path, error);
+    if (error) refuse(path, fmt::format("needed a file of {} bytes", file.bytes), error.message());
+    if (bytes != file.bytes) refuse(path, fmt::format("needed {} bytes", file.bytes), fmt::format("it has {}", bytes));
+  }
+}
+
+void check_contents(const std::filesystem::path& directory, const Manifest& manifest) {
+  check_sizes(directory, manifest);
+  for (const FileDigest& file : manifest.files) {
+    const FileDigest found = digest_file(directory / file.name);
+    if (found != file)
+      refuse(directory / file.name, fmt::format("needed checksum {}", hex16(file.xxh3)),
+             fmt::format("the {} bytes read have {}", found.bytes, hex16(found.xxh3)));
+  }
+}
+
+std::string checkpoint_name(std::int64_t step) { return fmt::format("step-{:08}", step); }
+
+}  // namespace lockstep::checkpoint

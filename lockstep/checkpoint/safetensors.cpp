@@ -1,0 +1,272 @@
+#include "lockstep/checkpoint/safetensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/float16.h"
+#include "lockstep/base/json.h"
+#include "lockstep/checkpoint/files.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+static_assert(std::endian::native == std::endian::little, "tensors are read and written in the processor's byte order");
+
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr int kMaxHeaderDepth = 8;  // the format has three levels
+constexpr std::uint64_t kLengthBytes = 8;
+constexpr const char* kMetadataKey = "__metadata__";
+
+struct ElementType {
+  std::string_view name;
+  std::uint64_t bytes;
+};
+constexpr std::array<ElementType, 16> kElementTypes{{{"F64", 8},
+                                                     {"I64", 8},
+                                                     {"U64", 8},
+                                                     {"C64", 8},
+                                                     {"F32", 4},
+                                                     {"I32", 4},
+                                                     {"U32", 4},
+                                                     {"F16", 2},
+                                                     {"BF16", 2},
+                                                     {"I16", 2},
+                                                     {"U16", 2},
+                                                     {"F8_E4M3", 1},
+                                                     {"F8_E5M2", 1},
+                                                     {"I8", 1},
+                                                     {"U8", 1},
+                                                     {"BOOL", 1}}};
+
+[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view needed, std::string_view given) {
+  throw Error(ErrorCategory::checkpoint, path.string(), needed, given);
+}
+
+// ---- writing
+
+std::string_view type_name(const TensorView& tensor) { return tensor.values.index() == 0 ? "F32" : "I64"; }
+
+std::string_view bytes_of(const TensorView& tensor) {
+  return std::visit(
+      [](auto values) { return std::string_view(reinterpret_cast<const char*>(values.data()), values.size_bytes()); },
+      tensor.values);
+}
+
+/// Wide elements first, so that every tensor lies aligned to its element; then by name, so that the bytes depend on the
+/// contents alone.
+std::vector<const TensorView*> file_order(std::span<const TensorView> tensors) {
+  std::vector<const TensorView*> order;
+  for (const TensorView& tensor : tensors) order.push_back(&tensor);
+  std::sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
+    return std::pair(b->values.index(), std::string_view(a->name)) <
+           std::pair(a->values.index(), std::string_view(b->name));
+  });
+  return order;
+}
+
+std::string header_of(std::span<const TensorView* const> order, const TensorMetadata& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header[kMetadataKey] = metadata;
+  std::uint64_t offset = 0;
+  for (const TensorView* tensor : order) {
+    const std::size_t count = std::visit([](auto values) { return values.size(); }, tensor->values);
+    LOCKSTEP_CHECK_OP(count, ==, static_cast<std::size_t>(model::element_count(tensor->shape)));
+    LOCKSTEP_CHECK(tensor->name != kMetadataKey && !header.contains(tensor->name));
+    const std::uint64_t end = offset + bytes_of(*tensor).size();
+    header[tensor->name] = {{"dtype", type_name(*tensor)}, {"shape", tensor->shape}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = dump_json(header);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  return text;
+}
+
+// ---- reading
+
+/// The header's JSON. A tensor with four extents has ten values in about 80 bytes, so a header with many more values
+/// for its length is not one of tensors; without the limit it could take 25 times its length of memory.
+json parse_header(const std::filesystem::path& path, std::string_view text) {
+  constexpr std::size_t kBytesPerValue = 6;
+  constexpr std::size_t kFreeValues = 4096;
+  const JsonLimits limits{
+      .bytes = kMaxHeaderBytes, .depth = kMaxHeaderDepth, .values = kFreeValues + text.size() / kBytesPerValue};
+  try {
+    return parse_json(text, ErrorCategory::checkpoint, path.string(), limits);
+  } catch (const std::bad_alloc&) {
+    refuse(path, "expected memory for the header", fmt::format("got none for its {} bytes", text.size()));
+  }
+}
+
+std::uint64_t element_bytes(const std::filesystem::path& path, const std::string& name, const std::string& type) {
+  const auto* found = std::find_if(kElementTypes.begin(), kElementTypes.end(),
+                                   [&](const ElementType& known) { return known.name == type; });
+  if (found == kElementTypes.end())
+    refuse(path, fmt::format("needed a known type of \"{}\"", name), fmt::format("it is \"{}\"", type));
+  return found->bytes;
+}
+
+/// Product of the extents in bytes; refuses one that no file could hold.
+std::uint64_t shape_bytes(const std::filesystem::path& path, const SafetensorsFile::Entry& entry,
+                          std::uint64_t element) {
+  std::uint64_t bytes = element;
+  for (const std::int64_t extent : entry.shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes))
+      refuse(path, fmt::format("needed a shape of \"{}\" that fits a file", entry.name), model::to_string(entry.shape));
+  }
+  return bytes;
+}
+
+bool is_index(const json& value) {
+  return value.is_number_unsigned() &&
+         value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+}
+
+/// One member of the header as an entry whose offset still counts from the end of the header.
+SafetensorsFile::Entry parse_entry(const std::filesystem::path& path, const std::string& name, const json& value) {
+  const auto is_list_of_indexes = [](const json& list) {
+    return list.is_array() && std::all_of(list.begin(), list.end(), is_index);
+  };
+  const bool well_formed = value.is_object() && value.contains("dtype") && value.contains("shape") &&
+                           value.contains("data_offsets") && value["dtype"].is_string() &&
+                           is_list_of_indexes(value["shape"]) && is_list_of_indexes(value["data_offsets"]) &&
+                           value["data_offsets"].size() == 2;
+  if (!well_formed)
+    refuse(path, fmt::format("needed dtype, shape and data_offsets of \"{}\"", name), "got " + describe_json(value));
+  SafetensorsFile::Entry entry{name, value["dtype"], value["shape"].get<model::Shape>(), value["data_offsets"][0], 0};
+  const std::uint64_t end = value["data_offsets"][1];
+  const std::uint64_t expected = shape_bytes(path, entry, element_bytes(path, name, entry.type));
+  if (end < entry.offset || end - entry.offset != expected)
+    refuse(path,
+           fmt::format("needed {} bytes of \"{}\", {} {}", expected, name, entry.type, model::to_string(entry.shape)),
+           fmt::format("its data_offsets are [{}, {}]", entry.offset, end));
+  entry.bytes = expected;
+  return entry;
+}
+
+TensorMetadata parse_metadata(const std::filesystem::path& path, const json& value) {
+  const bool texts =
+      value.is_object() && std::all_of(value.begin(), value.end(), [](const json& text) { return text.is_string(); });
+  if (!texts) refuse(path, "needed texts by name in __metadata__", "got " + describe_json(value));
+  return value.get<TensorMetadata>();
+}
+
+/// `entries` must follow one another without gap or overlap, up to `data_bytes`.
+void check_cover(const std::filesystem::path& path, std::span<const SafetensorsFile::Entry> entries,
+                 std::uint64_t data_bytes) {
+  std::uint64_t end = 0;
+  for (const SafetensorsFile::Entry& entry : entries) {
+    if (entry.offset != end)
+      refuse(path,
+             fmt::format("needed \"{}\" at byte {} of the data, where the tensor before it ends", entry.name, end),
+             fmt::format("it begins at {}", entry.offset));
+    end += entry.bytes;
+  }
+  if (end != data_bytes)
+    refuse(path, fmt::format("needed {} bytes of tensors", end), fmt::format("the file has {}", data_bytes));
+}
+
+}  // namespace
+
+FileDigest write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
+                             const TensorMetadata& metadata, Destination destination) {
+  const std::vector<const TensorView*> order = file_order(tensors);
+  const std::string header = header_of(order, metadata);
+  LOCKSTEP_CHECK_OP(header.size(), <=, kMaxHeaderBytes);
+  std::array<char, kLengthBytes> length{};
+  const std::uint64_t header_bytes = header.size();
+  std::memcpy(length.data(), &header_bytes, kLengthBytes);
+
+  HashedFile file(path, destination);
+  file.write({length.data(), length.size()});
+  file.write(header);
+  for (const TensorView* tensor : order) file.write(bytes_of(*tensor));
+  return file.finish();
+}
+
+SafetensorsFile::SafetensorsFile(std::filesystem::path path_given)
+    : file_(std::move(path_given), ErrorCategory::checkpoint) {
+  const std::uint64_t file_bytes = static_cast<std::uint64_t>(file_stamp(path()).size);
+  std::uint64_t header_bytes = 0;
+  std::array<char, kLengthBytes> length{};
+  if (file_.read_at(0, length.data(), kLengthBytes) != kLengthBytes)
+    refuse(path(), "needed 8 bytes that tell the length of its header", fmt::format("the file has {}", file_bytes));
+  std::memcpy(&header_bytes, length.data(), kLengthBytes);
+  if (header_bytes > kMaxHeaderBytes)
+    refuse(path(), fmt::format("needed a header of at most {} bytes", kMaxHeaderBytes),
+           fmt::format("{} are announced", header_bytes));
+  if (header_bytes > file_bytes - kLengthBytes)
+    refuse(path(), fmt::format("needed {} bytes of header", header_bytes),
+           fmt::format("the file ends after {}", file_bytes - kLengthBytes));
+
+  std::string header(header_bytes, '\0');
+  header.resize(file_.read_at(kLengthBytes, header.data(), header.size()));
+  if (!header.starts_with('{'))
+    refuse(path(), "needed a header that begins with {", fmt::format("\"{}\"", header.substr(0, 1)));
+  const json parsed = parse_header(path(), header);
+  header = {};
+  for (const auto& [name, value] : parsed.items()) {
+    if (name == kMetadataKey) {
+      metadata_ = parse_metadata(path(), value);
+    } else {
+      tensors_.push_back(parse_entry(path(), name, value));
+    }
+  }
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const Entry& a, const Entry& b) { return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes); });
+  check_cover(path(), tensors_, file_bytes - kLengthBytes - header_bytes);
+  for (Entry& entry : tensors_) entry.offset += kLengthBytes + header_bytes;
+}
+
+const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const {
+  const auto found =
+      std::find_if(tensors_.begin(), tensors_.end(), [&](const Entry& entry) { return entry.name == name; });
+  return found == tensors_.end() ? nullptr : &*found;
+}
+
+void SafetensorsFile::read(const Entry& entry, std::span<float> into) const {
+  read_bytes(entry, "F32", std::as_writable_bytes(into));
+}
+
+void SafetensorsFile::read(const Entry& entry, std::span<std::int64_t> into) const {
+  read_bytes(entry, "I64", std::as_writable_bytes(into));
+}
+
+void SafetensorsFile::read_widened(const Entry& entry, std::span<float> into) const {
+  if (entry.type == "BF16") return read_half<BFloat16>(entry, "BF16", into);
+  if (entry.type == "F16") return read_half<Float16>(entry, "F16", into);
+  read(entry, into);
+}
+
+template <typename Half>
+void SafetensorsFile::read_half(const Entry& entry, std::string_view type, std::span<float> into) const {
+  std::vector<Half> values(into.size());
+  read_bytes(entry, type, std::as_writable_bytes(std::span(values)));
+  widen(values, into);
+}
+
+void SafetensorsFile::read_bytes(const Entry& entry, std::string_view type, std::span<std::byte> into) const {
+  if (entry.type != type || entry.bytes != into.size())
+    refuse(path(), fmt::format("needed {} bytes of {} under \"{}\"", into.size(), type, entry.name),
+           fmt::format("it has {} of {}", entry.bytes, entry.type));
+  for (std::size_t done = 0; done < into.size();) {
+    const std::size_t wanted = std::min(into.size() - done, kFileProgressBytes);
+    const std::size_t got = file_.read_at(entry.offset + done, reinterpret_cast<char*>(into.data()) + done, wanted);
+    if (got != wanted)
+      refuse(path(), fmt::format("needed {} bytes of \"{}\"", into.size(), entry.name), "the file ended before");
+    done += got;
+    note_file_progress();
+  }
+}
+
+}  // namespace lockstep::checkpoint

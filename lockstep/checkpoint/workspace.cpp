@@ -1,0 +1,212 @@
+#include "lockstep/checkpoint/workspace.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/base/process.h"
+#include "lockstep/checkpoint/files.h"
+#include "lockstep/checkpoint/manifest.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLockName = ".lock";
+constexpr std::string_view kWorkerPrefix = ".workertemp_";
+constexpr std::string_view kStepPrefix = ".step-";
+constexpr std::string_view kTemporaryMark = ".tmp-";
+constexpr std::string_view kRemovalPrefix = ".removed-step-";
+constexpr std::string_view kLeasePrefix = ".lease.tmp-";
+constexpr std::chrono::milliseconds kLockPoll{20};
+constexpr std::chrono::hours kAbandoned{24};
+
+std::string this_process() { return fmt::format("{}-{}-{}-", host_name(), process_namespace(), ::getpid()); }
+
+/// A checkpoint on its way to its name, or out of its way.
+bool is_unnamed_checkpoint(std::string_view name) {
+  return name.starts_with(kStepPrefix) && name.find(kTemporaryMark) != std::string_view::npos;
+}
+
+bool is_temporary(std::string_view name) {
+  return is_unnamed_checkpoint(name) || name.starts_with(kWorkerPrefix) || name.starts_with(kRemovalPrefix) ||
+         name.starts_with(kLeasePrefix);
+}
+
+/// The process of this boot and PID namespace that made `name`; 0 where it is of another, or does not tell.
+pid_t maker_of(std::string_view name) {
+  const std::string mark = fmt::format("-{}-", process_namespace());
+  const std::size_t place = name.rfind(mark);
+  if (process_namespace().empty() || place == std::string_view::npos) return 0;
+  const std::string_view digits = name.substr(place + mark.size());
+  pid_t process = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), process);
+  return error == std::errc() && end != digits.data() + digits.size() && *end == '-' ? process : 0;
+}
+
+/// Whether nothing in the directory has changed for that long. Clocks of hosts may differ: an hour is no precision.
+bool is_untouched_for(const fs::path& directory, std::chrono::seconds time) {
+  std::error_code error;
+  fs::file_time_type newest = fs::last_write_time(directory, error);
+  if (error) return false;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code gone;
+    if (const auto written = entry->last_write_time(gone); !gone) newest = std::max(newest, written);
+  }
+  return !error && fs::file_time_type::clock::now() - newest >= time;
+}
+
+bool is_left_over(const fs::path& path, Leftovers which) {
+  if (which == Leftovers::all) return true;
+  const pid_t maker = maker_of(path.filename().string());
+  const auto lifetime = std::chrono::duration_cast<std::chrono::seconds>(LeaseTimes().lifetime);
+  return maker > 0 ? is_process_gone(maker) : is_untouched_for(path, lifetime);
+}
+
+std::vector<fs::path> hidden_in(const fs::path& directory, const std::function<bool(std::string_view)>& wanted) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+    if (wanted(entry->path().filename().string())) found.push_back(entry->path());
+  return found;
+}
+
+/// What cannot be removed stays: it is hidden, and takes only space.
+void remove_if(const fs::path& directory, const std::function<bool(const fs::path&)>& wanted) {
+  for (const fs::path& path : hidden_in(directory, is_temporary)) {
+    std::error_code ignored;
+    if (wanted(path)) fs::remove_all(path, ignored);
+  }
+}
+
+int open_lock(const fs::path& directory) {
+  const fs::path path = directory / kLockName;
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  const int error = errno;
+  struct stat status = {};
+  if (descriptor >= 0 && ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 1)
+    return descriptor;
+  if (descriptor >= 0) ::close(descriptor);
+  if (descriptor >= 0 || error == ELOOP || error == ENXIO)
+    throw Error(ErrorCategory::checkpoint, path.string(), "expected a regular file with one name",
+                "got a link or a special file, which is left as it is");
+  throw Error(ErrorCategory::checkpoint, directory.string(), "needed a directory that can be written",
+              std::generic_category().message(error));
+}
+
+std::string read_owner(int descriptor) {
+  std::array<char, 256> text{};
+  const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
+  return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+}
+
+}  // namespace
+
+DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience, const LeaseTimes& times)
+    : descriptor_(open_lock(directory)) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) {
+      why_lease_ = std::generic_category().message(errno);
+      ::close(std::exchange(descriptor_, -1));
+      lease_.emplace(directory, patience, times);
+      return;
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      const std::string owner = read_owner(descriptor_);
+      ::close(std::exchange(descriptor_, -1));
+      throw Error(ErrorCategory::checkpoint, directory.string(), "needed the directory for this run alone",
+                  fmt::format("{} writes there", owner));
+    }
+    std::this_thread::sleep_for(kLockPoll);
+  }
+  const std::string owner = fmt::format("process {} on {}", ::getpid(), host_name());
+  // The text only serves the message above; the lock holds without it.
+  [[maybe_unused]] const bool written =
+      ::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, owner.data(), owner.size(), 0) > 0;
+}
+
+DirectoryLock::~DirectoryLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void DirectoryLock::check_held() const {
+  if (lease_) lease_->check_held();
+}
+
+std::string chief_temporary_prefix(std::int64_t step) {
+  return fmt::format("{}{:08}{}{}", kStepPrefix, step, kTemporaryMark, this_process());
+}
+
+std::string removal_prefix(std::int64_t step) {
+  return fmt::format("{}{:08}-{}", kRemovalPrefix, step, this_process());
+}
+
+std::string worker_temporary_prefix(int rank) { return fmt::format("{}{}-{}", kWorkerPrefix, rank, this_process()); }
+
+std::vector<fs::path> recover_checkpoints(const fs::path& directory, Leftovers which) {
+  // By step, the newest first.
+  std::map<std::int64_t, std::multimap<std::uint64_t, fs::path, std::greater<>>> found;
+  for (const fs::path& path : hidden_in(directory, is_unnamed_checkpoint)) {
+    std::error_code ignored;
+    if (!fs::is_directory(fs::symlink_status(path, ignored)) || !is_left_over(path, which)) continue;
+    try {
+      const Manifest manifest = read_manifest(path);
+      if (manifest.step < 0 || fs::exists(fs::symlink_status(directory / checkpoint_name(manifest.step), ignored)))
+        continue;
+      check_contents(path, manifest);
+      found[manifest.step].emplace(manifest.sequence, path);
+    } catch (const Error&) {  // it was never complete, or is half removed
+    }
+  }
+  std::vector<fs::path> recovered;
+  for (const auto& [step, candidates] : found) {
+    const fs::path name = directory / checkpoint_name(step);
+    if (::rename(candidates.begin()->second.c_str(), name.c_str()) != 0)
+      throw Error(ErrorCategory::checkpoint, name.string(), "needed to give the checkpoint its name",
+                  std::generic_category().message(errno));
+    recovered.push_back(name);
+  }
+  if (!recovered.empty()) sync_directory(directory);
+  return recovered;
+}
+
+void remove_leftovers(const fs::path& directory, Leftovers which) {
+  remove_if(directory, [&](const fs::path& path) { return is_left_over(path, which); });
+}
+
+void remove_leftovers_of_the_dead(const fs::path& directory) {
+  remove_if(directory, [](const fs::path& path) {
+    const std::string name = path.filename().string();
+    if (!name.starts_with(kWorkerPrefix)) return false;
+    const pid_t maker = maker_of(name);
+    return maker > 0 ? is_process_gone(maker) : is_untouched_for(path, kAbandoned);
+  });
+}
+
+fs::path node_directory() {
+  const char* const named = std::getenv("TMPDIR");
+  for (const fs::path& path : {fs::path(named != nullptr ? named : ""), fs::path("/tmp")})
+    if (!path.empty() && ::access(path.c_str(), W_OK | X_OK) == 0 && !is_on_shared_storage(path)) return path;
+  return {};
+}
+
+}  // namespace lockstep::checkpoint

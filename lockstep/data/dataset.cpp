@@ -1,0 +1,269 @@
+#include "lockstep/data/dataset.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/data/pipeline/mixup.h"
+#include "lockstep/data/pipeline/pipeline.h"
+#include "lockstep/data/pipeline/prefetch_stream.h"
+#include "lockstep/data/pipeline/sharding.h"
+#include "lockstep/data/source/cached_source.h"
+#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/idx_source.h"
+#include "lockstep/data/source/image_folder_source.h"
+#include "lockstep/data/source/joined_source.h"
+#include "lockstep/data/source/memory_source.h"
+#include "lockstep/data/source/prepared_source.h"
+#include "lockstep/data/source/synthetic_source.h"
+#include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/data/source/wrapped_source.h"
+
+namespace lockstep::data {
+
+struct Dataset::Description : Pipeline {};
+
+Dataset::Dataset(std::shared_ptr<const Description> description) : description_(std::move(description)) {}
+
+Dataset Dataset::from_source(std::shared_ptr<const RecordSource> source) {
+  return Dataset(std::make_shared<const Description>()).with_records(std::move(source));
+}
+
+Dataset Dataset::from_tfrecords(const std::string& glob, const TFRecordOptions& options) {
+  const auto files = matching_files({glob});
+  const std::string directory = files.front().has_parent_path() ? files.front().parent_path().string() : ".";
+  auto description = fmt::format("{} TFRecord file{} in {}", files.size(), files.size() == 1 ? "" : "s", directory);
+  return from_source(std::make_shared<TFRecordSource>(files, options, std::move(description)));
+}
+
+Dataset Dataset::from_idx(const std::filesystem::path& directory, const std::string& part) {
+  return from_source(std::make_shared<IdxSource>(directory, part));
+}
+
+Dataset Dataset::from_csv(const std::filesystem::path& file, const CsvOptions& options) {
+  return from_source(std::make_shared<CsvSource>(file, options));
+}
+
+Dataset Dataset::from_images(const std::filesystem::path& directory, const std::vector<std::int64_t>& shape) {
+  return from_source(std::make_shared<ImageFolderSource>(directory, shape));
+}
+
+Dataset Dataset::synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,
+                           std::uint64_t seed, const std::string& part) {
+  return from_source(std::make_shared<SyntheticSource>(SyntheticOptions{std::move(shape), classes, count, seed, part}));
+}
+
+Dataset Dataset::from_memory(MemoryFeatures features, MemoryLabels labels, SampleSpec spec) {
+  return from_source(std::make_shared<MemorySource>(std::move(features), std::move(labels), std::move(spec)));
+}
+
+Dataset Dataset::from_generator(SampleSpec spec, std::int64_t count, SampleGenerator generate) {
+  return from_source(std::make_shared<GeneratorSource>(std::move(spec), count, std::move(generate)));
+}
+
+Dataset Dataset::interleave(const std::vector<Dataset>& datasets, std::int64_t cycle_length,
+                            std::int64_t block_length) {
+  std::vector<std::shared_ptr<const RecordSource>> sources;
+  for (const Dataset& dataset : datasets) sources.push_back(dataset.records_for("interleave"));
+  return from_source(std::make_shared<InterleavedSource>(std::move(sources), cycle_length, block_length));
+}
+
+/// The records with all that is done to them so far, for a word that is about records.
+std::shared_ptr<const RecordSource> Dataset::records_for(std::string_view word) const {
+  if (description_->shuffled || global_batch() > 0 || mixup_alpha() > 0)
+    throw Error(ErrorCategory::input, word,
+                "needed a place before shuffle(), mixup() and batch(): it is about records by id",
+                fmt::format("it stands after {}()", description_->shuffled ? "shuffle"
+                                                    : mixup_alpha() > 0    ? "mixup"
+                                                                           : "batch"));
+  if (description_->is_plain()) return description_->source;
+  return std::make_shared<PreparedSource>(*description_);
+}
+
+Dataset Dataset::with_records(std::shared_ptr<const RecordSource> source) const {
+  Description changed = {};
+  changed.spec = source->spec();
+  changed.source = std::move(source);
+  changed.prefetch = description_->prefetch;
+  changed.policy = description_->policy;
+  changed.bad_records = description_->bad_records;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::take(std::int64_t count) const {
+  if (count < -1)
+    throw Error(ErrorCategory::input, "take", "needed a number of records from 0, or -1 for all",
+                fmt::format("{} was given", count));
+  auto records = records_for("take");
+  const std::int64_t end = count < 0 ? size() : std::min(count, size());
+  return with_records(
+      std::make_shared<RangeSource>(std::move(records), Range{0, end}, fmt::format("the first {} records", end)));
+}
+
+Dataset Dataset::skip(std::int64_t count) const {
+  if (count < -1)
+    throw Error(ErrorCategory::input, "skip", "needed a number of records from 0, or -1 for all",
+                fmt::format("{} was given", count));
+  auto records = records_for("skip");
+  const std::int64_t begin = count < 0 ? size() : std::min(count, size());
+  return with_records(std::make_shared<RangeSource>(std::move(records), Range{begin, size()},
+                                                    fmt::format("without the first {} records", begin)));
+}
+
+Dataset Dataset::repeat(std::int64_t times) const {
+  return with_records(std::make_shared<RepeatedSource>(records_for("repeat"), times));
+}
+
+Dataset Dataset::concatenate(const Dataset& other) const {
+  return with_records(
+      std::make_shared<ConcatenatedSource>(std::vector{records_for("concatenate"), other.records_for("concatenate")}));
+}
+
+Dataset Dataset::filter(const SamplePredicate& keep, int threads) const {
+  if (threads < 0)
+    throw Error(ErrorCategory::input, "filter", "needed a number of threads from 0",
+                fmt::format("{} was given", threads));
+  const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return with_records(std::make_shared<FilteredSource>(records_for("filter"), keep, threads == 0 ? all : threads));
+}
+
+Dataset Dataset::cache() const {
+  return with_records(std::make_shared<CachedSource>(records_for("cache"), available_host_memory()));
+}
+
+Dataset Dataset::cache(const std::filesystem::path& file) const {
+  return with_records(std::make_shared<CachedSource>(records_for("cache"), file));
+}
+
+Dataset Dataset::images(const ImageRecipe& recipe) const {
+  if (!source().has_images())
+    throw Error(ErrorCategory::input, "images", "needed records that are images",
+                "those of " + description() + " are not");
+  const std::vector<std::int64_t>& stored = source().spec().shape;
+  if (!source().has_encoded_images() && (stored.size() != 3 || stored.back() != recipe.channels))
+    throw Error(ErrorCategory::input, "images",
+                fmt::format("needed images [H, W, {}] for the recipe {}", recipe.channels, recipe.name),
+                fmt::format("those of {} are [{}]", description(), fmt::join(stored, ", ")));
+  Description changed = *description_;
+  changed.images = std::make_shared<const ImageTransform>(recipe);
+  changed.spec.shape = {recipe.height, recipe.width, recipe.channels};
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::map(SampleMap map) const {
+  Description changed = *description_;
+  changed.maps.push_back(std::move(map));
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::normalize(const ChannelNormalization& normalization) const {
+  const std::int64_t channels = spec().shape.empty() ? 0 : spec().shape.back();
+  const auto given =
+      std::span(normalization.deviation)
+          .first(static_cast<std::size_t>(std::clamp(normalization.channels, 0, ChannelNormalization::kMostChannels)));
+  if (normalization.channels != channels || !std::ranges::all_of(given, [](float d) { return d > 0; })) {
+    throw Error(ErrorCategory::input, "normalize",
+                fmt::format("needed a mean and a deviation above 0 for each of the {} channels", channels),
+                fmt::format("{} deviations were given: {}", normalization.channels, fmt::join(given, ", ")));
+  }
+  Description changed = *description_;
+  changed.normalization = normalization;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::mixup(double alpha) const {
+  if (alpha != 0) check_mixup(alpha);
+  if (alpha != 0 && spec().classes == 0)
+    throw Error(ErrorCategory::input, "mixup", "needed a data set with classes", description() + " has none");
+  Description changed = *description_;
+  changed.mixup_alpha = alpha;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::shuffle() const {
+  Description changed = *description_;
+  changed.shuffled = true;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::batch(std::int64_t global_batch) const {
+  if (global_batch < 1) {
+    throw Error(ErrorCategory::input, "batch", "needed a global batch of at least 1 sample",
+                fmt::format("{} was given", global_batch));
+  }
+  Description changed = *description_;
+  changed.global_batch = global_batch;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::shard(ShardPolicy policy) const {
+  Description changed = *description_;
+  changed.policy = policy;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::skip_bad_records(std::int64_t limit) const {
+  if (limit < 0)
+    throw Error(ErrorCategory::input, "bad records", "needed a limit from 0", fmt::format("{} was given", limit));
+  Description changed = *description_;
+  changed.bad_records = limit;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+Dataset Dataset::prefetch(int batches) const {
+  if (batches < 1)
+    throw Error(ErrorCategory::input, "prefetch", "needed at least 1 batch", fmt::format("{} was given", batches));
+  Description changed = *description_;
+  changed.prefetch = batches;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
+const SampleSpec& Dataset::spec() const { return description_->spec; }
+std::int64_t Dataset::size() const { return description_->source->size(); }
+std::int64_t Dataset::global_batch() const { return description_->global_batch; }
+std::int64_t Dataset::steps_per_epoch(ReplicaLayout layout) const {
+  return global_batch() == 0 ? 0 : Sharding(*description_, layout).plan().steps_per_epoch();
+}
+double Dataset::mixup_alpha() const { return description_->mixup_alpha; }
+ShardPolicy Dataset::shard_policy() const { return description_->policy; }
+std::optional<std::int64_t> Dataset::bad_records_allowed() const { return description_->bad_records; }
+std::string Dataset::order(ReplicaLayout layout) const { return Sharding(*description_, layout).order(); }
+std::vector<WorkerShare> Dataset::shares(ReplicaLayout layout, std::uint64_t seed, std::int64_t epoch) const {
+  if (global_batch() == 0) return {};
+  return Sharding(*description_, layout).shares(seed, epoch);
+}
+std::string Dataset::description() const { return source().description() + description_->preparation(); }
+
+std::string Dataset::preparation() const { return source().preparation() + description_->preparation(); }
+const RecordSource& Dataset::source() const { return *description_->source; }
+
+std::unique_ptr<BatchStream> Dataset::stream(const StreamOptions& options) const {
+  const auto require = [&](bool condition, std::string_view needed, std::int64_t given) {
+    if (!condition) throw Error(ErrorCategory::input, "stream", needed, fmt::format("{} was given", given));
+  };
+  if (global_batch() == 0) {
+    throw Error(ErrorCategory::input, "stream", "needed a data set grouped into batches; call batch() first",
+                "it is not");
+  }
+  if (size() == 0)
+    throw Error(ErrorCategory::data, description(), "needed at least one record", "the data set is empty");
+  require(options.first_step >= 0, "needed a first step from 0", options.first_step);
+  require(options.replicas >= 1, "needed at least 1 replica", options.replicas);
+  require(options.local_replicas >= 1, "needed at least 1 local replica", options.local_replicas);
+  require(options.first_replica >= 0 && options.first_replica <= options.replicas - options.local_replicas,
+          fmt::format("needed {} local of {} replicas", options.local_replicas, options.replicas),
+          options.first_replica);
+  require(options.prefetch >= 1, "needed a prefetch of at least 1 batch", options.prefetch);
+  require(options.threads >= 1, "needed at least 1 thread", options.threads);
+  require(options.prefetch_bytes >= 1, "needed at least 1 byte for batches read ahead", options.prefetch_bytes);
+  StreamOptions chosen = options;
+  if (description_->prefetch > 0) chosen.prefetch = description_->prefetch;
+  return std::make_unique<PrefetchStream>(*description_, chosen);
+}
+
+}  // namespace lockstep::data

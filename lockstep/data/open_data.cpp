@@ -1,0 +1,214 @@
+// What a `--data` text means.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/data/source/csv_options.h"
+#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/idx_source.h"
+#include "lockstep/data/source/image_folder_source.h"
+#include "lockstep/data/source/synthetic_source.h"
+#include "lockstep/data/source/tfrecord_source.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr const char* kFashionMnist = "fashion-mnist";
+constexpr std::string_view kSynthetic = "synthetic:";
+constexpr std::string_view kSyntheticImages = "synthetic-images:";
+constexpr const char* kSpecs =
+    "a glob of TFRecord files, a directory with a dataset.json or with folders of images, fashion-mnist[:train|:test], "
+    "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], images:DIRECTORY or "
+    "synthetic:HxWxC:CLASSES:COUNT[:train|:test] (synthetic-images: the same in uint8)";
+
+[[noreturn]] void fail_input(const std::string& spec, std::string_view needed, std::string_view given) {
+  throw Error(ErrorCategory::input, "--data " + spec, needed, given);
+}
+
+std::string_view word_of(const std::string& spec) {
+  return spec.starts_with(kSyntheticImages) ? kSyntheticImages : kSynthetic;
+}
+
+std::int64_t positive_number(const std::string& spec, const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1) {
+    fail_input(spec, fmt::format("needed {}HxWxC:CLASSES:COUNT in positive numbers", word_of(spec)),
+               fmt::format("\"{}\" was given among them", text));
+  }
+  return value;
+}
+
+/// Takes ":train" or ":test" off the end of `text`.
+std::string take_part(std::string& text, const std::string& otherwise) {
+  for (const char* part : {"train", "test"}) {
+    const std::string ending = std::string(":") + part;
+    if (text.ends_with(ending)) {
+      text.resize(text.size() - ending.size());
+      return part;
+    }
+  }
+  return otherwise;
+}
+
+Dataset open_synthetic(const std::string& spec, const DataSpecOptions& options) {
+  const std::string_view word = word_of(spec);
+  std::string text = spec.substr(word.size());
+  const std::string part = take_part(text, options.part);
+  const auto pieces = pieces_of(text, ':');
+  if (pieces.size() != 3) {
+    fail_input(spec, fmt::format("needed {}HxWxC:CLASSES:COUNT", word),
+               fmt::format("{} of the 3 values were given", text.empty() ? 0 : pieces.size()));
+  }
+  std::vector<std::int64_t> shape;
+  for (const std::string& extent : pieces_of(pieces[0], 'x')) shape.push_back(positive_number(spec, extent));
+  return Dataset::from_source(
+      std::make_shared<SyntheticSource>(SyntheticOptions{.shape = std::move(shape),
+                                                         .classes = positive_number(spec, pieces[1]),
+                                                         .count = positive_number(spec, pieces[2]),
+                                                         .seed = options.seed,
+                                                         .part = part,
+                                                         .images = word == kSyntheticImages}));
+}
+
+/// Words of a test set that got numbers of their own would be compared with others of the training's.
+Dataset open_csv(const std::string& spec, const DataSpecOptions& options) {
+  const CsvSpec table = CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec);
+  const auto source = std::make_shared<CsvSource>(table.file, table.options);
+  if (options.part == "test" && source->has_words_of_its_own())
+    fail_input(spec, "needed like=FILE, the table that was trained on, whose words stand for numbers", "there is none");
+  return Dataset::from_source(source);
+}
+
+Dataset open_image_folder(const std::string& directory, const DataSpecOptions& options) {
+  Dataset dataset = Dataset::from_images(directory, options.tfrecord.input_shape);
+  const std::int64_t classes = options.tfrecord.classes;
+  if (classes > 0 && dataset.spec().classes != classes)
+    throw Error(ErrorCategory::data, directory,
+                fmt::format("needed folders of {} classes, empty ones too, since their order numbers them", classes),
+                fmt::format("there are {}", dataset.spec().classes));
+  return dataset;
+}
+
+/// Where the files of Fashion-MNIST are.
+std::filesystem::path find_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
+  std::vector<std::filesystem::path> directories;
+  if (!options.data_dir.empty()) directories = {options.data_dir, options.data_dir / kFashionMnist};
+  directories.push_back(options.system_dir / kFashionMnist);
+  std::string searched;
+  for (const auto& directory : directories) {
+    if (find_idx_files(directory, part)) return directory;
+    searched += (searched.empty() ? "" : ", ") + directory.string();
+  }
+  throw Error(ErrorCategory::data, fmt::format("--data {}:{}", kFashionMnist, part),
+              fmt::format("needed the files of Fashion-MNIST in one of {}: install Debian's package "
+                          "dataset-fashion-mnist, or name their "
+                          "directory with --data-dir",
+                          searched),
+              "they are in none");
+}
+
+Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
+  return Dataset::from_source(
+      std::make_shared<IdxSource>(find_fashion_mnist(part, options), part, fmt::format("{} {}", kFashionMnist, part)));
+}
+
+/// The shards that the dataset.json of `directory` names for a part; nothing where there is no dataset.json.
+std::optional<std::vector<std::filesystem::path>> described_files(const std::filesystem::path& directory,
+                                                                  const std::string& named) {
+  const auto parts = read_dataset_json(directory);
+  if (!parts) return std::nullopt;
+  const auto part = parts->find(named);
+  if (part == parts->end() || part->second.files.empty()) {
+    throw Error(ErrorCategory::data, (directory / kDatasetJson).string(),
+                fmt::format("needed files of the part {}", named), "it names none");
+  }
+  require_complete(directory, fmt::format("the part {}", named), part->second);
+  std::vector<std::filesystem::path> files;
+  for (const std::string& name : part->second.files) files.push_back(directory / name);
+  return files;
+}
+
+[[noreturn]] void fail_without_data(const std::filesystem::path& directory) {
+  throw Error(ErrorCategory::data, directory.string(),
+              "needed a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a dataset.json or "
+              "with folders of images",
+              "it is a directory without them");
+}
+
+Dataset open_described(const std::filesystem::path& directory, const DataSpecOptions& options) {
+  const auto files = described_files(directory, options.part);
+  if (!files && is_image_folder(directory)) return open_image_folder(directory, options);
+  if (!files) fail_without_data(directory);
+  return Dataset::from_source(std::make_shared<TFRecordSource>(
+      *files, options.tfrecord, fmt::format("{} {} in {}", options.part, kDatasetJson, directory.string())));
+}
+
+/// Whether somebody who wrote this meant files rather than a name of ours that is misspelt.
+bool looks_like_files(const std::string& spec) { return spec.find_first_of("*?[{/.~") != std::string::npos; }
+
+void require_files(const std::string& spec) {
+  std::error_code ignored;
+  if (!looks_like_files(spec) && !std::filesystem::exists(spec, ignored))
+    fail_input(spec, fmt::format("needed {}", kSpecs), "it is none of them");
+}
+
+std::vector<std::filesystem::path> idx_files(const std::filesystem::path& directory, const std::string& part) {
+  const auto files = find_idx_files(directory, part);
+  if (!files)
+    throw Error(ErrorCategory::data, directory.string(), fmt::format("needed the IDX files of the part {}", part),
+                "they are not there");
+  return {files->images, files->labels};
+}
+
+Dataset open_files(const std::string& spec, const DataSpecOptions& options) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(spec, ignored)) return open_described(spec, options);
+  require_files(spec);
+  return Dataset::from_tfrecords(spec, options.tfrecord);
+}
+
+}  // namespace
+
+Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
+  std::string text = spec;
+  if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages)) return open_synthetic(spec, options);
+  if (spec.starts_with("csv:")) return open_csv(spec, options);
+  if (spec.starts_with("images:")) return open_image_folder(text.substr(7), options);
+  const std::string part = take_part(text, options.part);
+  if (text == kFashionMnist) return open_fashion_mnist(part, options);
+  if (text.starts_with("idx:")) return Dataset::from_idx(text.substr(4), part);
+  if (spec.starts_with(std::string(kFashionMnist) + ":"))
+    fail_input(spec, "needed the part train or test", "another was given");
+  return open_files(spec, options);
+}
+
+std::vector<std::filesystem::path> data_files(const std::string& spec, const DataSpecOptions& options) {
+  std::string text = spec;
+  if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages)) {
+    open_synthetic(spec, options);
+    return {};
+  }
+  if (spec.starts_with("csv:")) return {CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec).file};
+  if (spec.starts_with("images:")) return class_folders(text.substr(7));
+  const std::string part = take_part(text, options.part);
+  if (text == kFashionMnist) return idx_files(find_fashion_mnist(part, options), part);
+  if (text.starts_with("idx:")) return idx_files(text.substr(4), part);
+  if (std::error_code ignored; std::filesystem::is_directory(spec, ignored)) {
+    if (const auto files = described_files(spec, options.part)) return *files;
+    if (!is_image_folder(spec)) fail_without_data(spec);
+    return class_folders(spec);
+  }
+  require_files(spec);
+  return matching_files({spec});
+}
+
+}  // namespace lockstep::data

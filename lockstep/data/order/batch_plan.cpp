@@ -1,0 +1,157 @@
+#include "lockstep/data/order/batch_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::array<std::pair<ShardPolicy, std::string_view>, 4> kNames = {{{ShardPolicy::automatic, "auto"},
+                                                                             {ShardPolicy::file, "file"},
+                                                                             {ShardPolicy::data, "data"},
+                                                                             {ShardPolicy::off, "off"}}};
+
+}  // namespace
+
+std::string_view to_string(ShardPolicy policy) {
+  for (const auto& [each, name] : kNames)
+    if (each == policy) return name;
+  LOCKSTEP_CHECK(false);
+}
+
+ShardPolicy parse_shard_policy(std::string_view name) {
+  for (const auto& [policy, each] : kNames)
+    if (each == name) return policy;
+  throw Error(ErrorCategory::input, "shard-policy", "needed auto, file, data or off", fmt::format("got \"{}\"", name));
+}
+
+BatchPlan::BatchPlan(ShardPolicy policy, std::vector<std::int64_t> worker_records, std::int64_t global_batch,
+                     ReplicaLayout layout)
+    : policy_(policy), worker_records_(std::move(worker_records)), global_batch_(global_batch), layout_(layout) {
+  LOCKSTEP_CHECK_OP(global_batch, >=, 1);
+  if (policy != ShardPolicy::automatic && layout.replicas % layout.per_worker != 0)
+    throw Error(ErrorCategory::input, fmt::format("shard-policy {}", to_string(policy)),
+                "needed the same number of replicas on every rank",
+                fmt::format("{} replicas are not ranks of {}", layout.replicas, layout.per_worker));
+  if (!has_own_sequences()) {
+    LOCKSTEP_CHECK_OP(worker_records_.size(), ==, 1U);
+    steps_ = worker_records_[0] == 0 ? 0 : 1 + (worker_records_[0] - 1) / global_batch;
+    return;
+  }
+  LOCKSTEP_CHECK_OP(worker_records_.size(), ==, static_cast<std::size_t>(layout.workers()));
+  for (int worker = 0; worker < layout.workers(); ++worker) steps_ = std::max(steps_, steps_of_worker(worker));
+}
+
+BatchShare BatchPlan::share(std::int64_t step, int replica) const {
+  if (!has_own_sequences()) return shared_share(step, replica);
+  BatchShare share;
+  for (int each = 0; each < layout_.replicas; ++each) {
+    const Range range = worker_range(step, each);
+    if (each < replica) share.first_sample += range.size();
+    if (each == replica) share.positions = range;
+    share.global_samples += range.size();
+  }
+  return share;
+}
+
+std::int64_t BatchPlan::records_of_worker(int worker) const {
+  if (has_own_sequences()) return worker_records_[static_cast<std::size_t>(worker)];
+  std::int64_t records = 0;
+  for (int local = 0; local < layout_.per_worker; ++local)
+    records += records_of_replica(worker * layout_.per_worker + local);
+  return records;
+}
+
+std::int64_t BatchPlan::records_of_replica(int replica) const {
+  if (steps_ == 0) return 0;
+  const std::int64_t whole = steps_ - 1;
+  const std::int64_t replicas = layout_.replicas;
+  const std::int64_t last = share(whole, replica).positions.size();
+  if (policy_ == ShardPolicy::data) return last + (whole > 0 ? whole * share(0, replica).positions.size() : 0);
+  // Of split_in_turn's sizes, one after the other.
+  const std::int64_t remainder = global_batch_ % replicas;
+  return last + whole * (global_batch_ / replicas) + (replica + whole) * remainder / replicas -
+         replica * remainder / replicas;
+}
+
+BatchShare BatchPlan::shared_share(std::int64_t step, int replica) const {
+  const std::int64_t begin = step * global_batch_;
+  const std::int64_t samples = std::min(global_batch_, worker_records_[0] - begin);
+  Range range = balanced_range(step, samples, replica);
+  if (policy_ == ShardPolicy::data) {
+    const std::int64_t slice = (samples + layout_.replicas - 1) / layout_.replicas;
+    const int number = replica / layout_.per_worker + replica % layout_.per_worker * layout_.workers();
+    range = {std::min(number * slice, samples), std::min((number + 1) * slice, samples)};
+  }
+  return {{begin + range.begin, begin + range.end}, range.begin, samples};
+}
+
+/// Over an epoch no replica takes over one sample more than another: in the last step, which may be short, those come
+/// first that have had one less.
+Range BatchPlan::balanced_range(std::int64_t step, std::int64_t samples, int replica) const {
+  const std::int64_t replicas = layout_.replicas;
+  if (samples == global_batch_) return split_in_turn(samples, replicas, replica, step);
+  const std::int64_t remainder = global_batch_ % replicas;
+  const auto had_one_more = [&](std::int64_t r) {
+    return (r + step) * remainder / replicas - r * remainder / replicas > step * remainder / replicas;
+  };
+  std::int64_t with_less = 0;
+  for (std::int64_t r = 0; r < replicas; ++r) with_less += !had_one_more(r);
+  // The larger parts go to those with less, spread evenly, and what is left over to the others.
+  const std::int64_t larger = samples % replicas;
+  const std::int64_t for_less = std::min(larger, with_less);
+  Range range;
+  std::int64_t less_before = 0;
+  for (std::int64_t r = 0; r <= replica; ++r) {
+    const bool more = had_one_more(r);
+    const std::int64_t place = more ? r - less_before : less_before;
+    const std::int64_t extra =
+        more ? split(larger - for_less, replicas - with_less, place).size() : split(for_less, with_less, place).size();
+    less_before += !more;
+    range = {range.end, range.end + samples / replicas + extra};
+  }
+  return range;
+}
+
+/// Where the sequence of a worker stands after so many batches of its replicas. tf.distribute deals a global batch of G
+/// to N replicas as G mod N batches of G/N + 1 and then batches of G/N; each worker goes through this cycle from the
+/// place of its first replica on.
+std::int64_t BatchPlan::worker_position(int worker, std::int64_t pulls) const {
+  const std::int64_t replicas = layout_.replicas;
+  const std::int64_t larger = global_batch_ % replicas;
+  const auto before = [&](std::int64_t pull) {
+    return pull / replicas * global_batch_ + pull % replicas * (global_batch_ / replicas) +
+           std::min(pull % replicas, larger);
+  };
+  const std::int64_t first = std::int64_t{worker} * layout_.per_worker;
+  return before(first + pulls) - before(first);
+}
+
+Range BatchPlan::worker_range(std::int64_t step, int replica) const {
+  const int worker = replica / layout_.per_worker;
+  const std::int64_t records = worker_records_[static_cast<std::size_t>(worker)];
+  const std::int64_t pull = step * layout_.per_worker + replica % layout_.per_worker;
+  return {std::min(worker_position(worker, pull), records), std::min(worker_position(worker, pull + 1), records)};
+}
+
+std::int64_t BatchPlan::steps_of_worker(int worker) const {
+  const std::int64_t records = worker_records_[static_cast<std::size_t>(worker)];
+  // A whole cycle of the worker takes a global batch of records and `replicas` batches of its replicas.
+  std::int64_t low = 0;
+  std::int64_t high = (records / global_batch_ + 1) * layout_.replicas;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (worker_position(worker, middle * layout_.per_worker) >= records)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+}  // namespace lockstep::data

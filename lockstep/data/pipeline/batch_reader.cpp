@@ -1,0 +1,128 @@
+#include "lockstep/data/pipeline/batch_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "lockstep/data/pipeline/mixup.h"
+#include "lockstep/data/pipeline/sample_reader.h"
+
+namespace lockstep::data {
+
+BatchReader::BatchReader(Pipeline pipeline, const StreamOptions& options)
+    : pipeline_(std::move(pipeline)),
+      options_(options),
+      sharding_(pipeline_, options.layout()),
+      steps_per_epoch_(sharding_.plan().steps_per_epoch()),
+      gives_pixels_(options.pixels && pipeline_.gives_pixels()),
+      bad_records_(std::make_unique<BadRecords>(pipeline_.bad_records)) {}
+
+void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
+  const SampleSpec& spec = pipeline_.spec;
+  parts.resize(static_cast<std::size_t>(options_.local_replicas));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Batch& part = parts[i];
+    const BatchShare share =
+        sharding_.plan().share(step % steps_per_epoch_, options_.first_replica + static_cast<int>(i));
+    part.step = step;
+    part.epoch = step / steps_per_epoch_;
+    part.first_sample = share.first_sample;
+    part.samples = share.positions.size();
+    part.global_samples = share.global_samples;
+    const auto samples = static_cast<std::size_t>(part.samples);
+    part.record_ids.resize(samples);
+    const std::size_t features = samples * static_cast<std::size_t>(spec.feature_count());
+    part.features.resize(gives_pixels_ ? 0 : features);
+    part.pixels.resize(gives_pixels_ ? features : 0);
+    part.normalization = gives_pixels_ ? pipeline_.pixel_normalization() : ChannelNormalization();
+    part.labels.resize(spec.classes > 0 ? samples : 0);
+    const std::size_t mixed = pipeline_.mixup_alpha > 0 ? samples : 0;
+    part.partner_labels.resize(mixed);
+    part.label_weights.resize(mixed);
+    part.targets.resize(samples * static_cast<std::size_t>(spec.targets));
+  }
+}
+
+std::int64_t BatchReader::step_bytes() const {
+  const SampleSpec& spec = pipeline_.spec;
+  const std::int64_t batch = std::min(pipeline_.global_batch, pipeline_.source->size());
+  const std::int64_t samples =
+      split(batch, options_.replicas, options_.first_replica + options_.local_replicas - 1).end -
+      split(batch, options_.replicas, options_.first_replica).begin;
+  const std::size_t of_features = gives_pixels_ ? sizeof(std::uint8_t) : sizeof(float);
+  const std::size_t of_mixture = pipeline_.mixup_alpha > 0 ? sizeof(std::int32_t) + sizeof(float) : 0;
+  const std::size_t of_label = sizeof(std::int64_t) + (spec.classes > 0 ? sizeof(std::int32_t) : 0) + of_mixture;
+  const auto bytes = static_cast<std::size_t>(spec.feature_count()) * of_features +
+                     static_cast<std::size_t>(spec.targets) * sizeof(float) + of_label;
+  return samples * static_cast<std::int64_t>(bytes);
+}
+
+std::int64_t BatchReader::local_samples(const std::vector<Batch>& parts) {
+  std::int64_t samples = 0;
+  for (const Batch& part : parts) samples += part.samples;
+  return samples;
+}
+
+void BatchReader::fill(Range piece, std::vector<Batch>& parts, const std::stop_token& stop) const {
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Batch& part = parts[i];
+    const Range samples = {std::max(piece.begin - before, std::int64_t{0}), std::min(piece.end - before, part.samples)};
+    if (samples.begin < samples.end) fill_part(options_.first_replica + static_cast<int>(i), samples, part, stop);
+    before += part.samples;
+  }
+}
+
+void BatchReader::fill_part(int replica, Range samples, Batch& part, const std::stop_token& stop) const {
+  const std::int64_t first_position = sharding_.plan().share(part.step % steps_per_epoch_, replica).positions.begin;
+  const RecordSequence sequence = sharding_.sequence(replica / options_.local_replicas, options_.seed, part.epoch);
+  const auto features = static_cast<std::size_t>(pipeline_.spec.feature_count());
+  const auto targets = static_cast<std::size_t>(pipeline_.spec.targets);
+  SampleReader reader(pipeline_);
+  const auto read_one = [&](const SampleKey& key, Sample& sample) { return read(reader, key, sample); };
+  MixupStep mixup(pipeline_);
+  for (auto i = static_cast<std::size_t>(samples.begin); i < static_cast<std::size_t>(samples.end); ++i) {
+    if (stop.stop_requested()) return;
+    const std::int64_t position = first_position + static_cast<std::int64_t>(i);
+    const std::int64_t record_id = sequence[position];
+    sequence.for_each_block_ahead(position, [&](Range ids) { pipeline_.source->will_need(ids); });
+    Sample sample;
+    if (gives_pixels_)
+      sample.pixels = std::span(part.pixels).subspan(i * features, features);
+    else
+      sample.features = std::span(part.features).subspan(i * features, features);
+    sample.targets = std::span(part.targets).subspan(i * targets, targets);
+    const SampleKey key = {options_.seed, part.epoch, record_id};
+    if (pipeline_.mixup_alpha > 0) {
+      const MixupStep::Mixed mixed = mixup.read(key, sample, read_one);
+      part.record_ids[i] = mixed.record_id;
+      part.partner_labels[i] = mixed.partner_label;
+      part.label_weights[i] = mixed.own_weight;
+    } else {
+      part.record_ids[i] = read_one(key, sample);
+    }
+    if (!part.labels.empty()) part.labels[i] = sample.label;
+  }
+}
+
+/// The id of the record that `sample` holds then: the key's, or the next one that can be read where bad records are put
+/// up with. So batches and steps stay as they are on all ranks, whoever meets which.
+std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& sample) const {
+  const RecordSource& source = *pipeline_.source;
+  for (std::int64_t tried = 0; tried < source.size(); ++tried) {
+    try {
+      reader.read(key, sample);
+      return key.record_id;
+    } catch (const Error& error) {
+      if (error.category() != ErrorCategory::data) throw;
+      bad_records_->note(key.record_id, error);
+    }
+    key.record_id = (key.record_id + 1) % source.size();
+  }
+  throw Error(ErrorCategory::data, source.description(), "needed a record that can be read",
+              fmt::format("all {} are bad", source.size()));
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,178 @@
+#include "lockstep/data/pipeline/prefetch_stream.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "lockstep/base/process.h"
+
+namespace lockstep::data {
+
+int WorkerTuner::add_step(double waited, double elapsed, bool all_ready) {
+  idle_steps_ = all_ready ? idle_steps_ + 1 : 0;
+  if (idle_steps_ >= patience_) {
+    idle_steps_ = 0;
+    has_shrunk_ = has_shrunk_ || workers_ > 1;
+    workers_ = std::max(1, workers_ - 1);
+  }
+  waited_ += waited;
+  elapsed_ += elapsed;
+  if (++window_steps_ < kWindowSteps) return workers_;
+  if (waited_ > kWaitShare * elapsed_) {
+    if (has_shrunk_) patience_ = std::min(2 * patience_, kMostIdleSteps);
+    has_shrunk_ = false;
+    workers_ = std::min(most_, workers_ + 1);
+  }
+  window_steps_ = 0;
+  waited_ = 0;
+  elapsed_ = 0;
+  return workers_;
+}
+
+namespace {
+
+std::size_t slots_that_fit(int prefetch, std::int64_t step_bytes, std::int64_t budget) {
+  const std::int64_t fit = budget / std::max<std::int64_t>(step_bytes, 1);
+  return static_cast<std::size_t>(std::clamp<std::int64_t>(fit, 1, prefetch));
+}
+
+}  // namespace
+
+PrefetchStream::PrefetchStream(Pipeline pipeline, const StreamOptions& options)
+    : reader_(std::move(pipeline), options),
+      pieces_per_step_(options.threads),
+      last_step_(options.last_step < 0 ? std::numeric_limits<std::int64_t>::max() : options.last_step),
+      tuner_(options.threads),
+      slots_(slots_that_fit(options.prefetch, reader_.step_bytes(), options.prefetch_bytes)),
+      taking_step_(options.first_step),
+      next_step_(options.first_step),
+      workers_(tuner_.workers()) {
+  for (int i = 0; i < options.threads; ++i) {
+    threads_.push_back(
+        start_thread<std::jthread>("reading data", [this, i](const std::stop_token& stop) { work(i, stop); }));
+  }
+}
+
+PrefetchStream::~PrefetchStream() {
+  for (std::jthread& thread : threads_) thread.request_stop();
+}
+
+bool PrefetchStream::next(std::vector<Batch>& parts) {
+  if (next_step_ >= last_step_) return false;
+  {
+    std::unique_lock lock(mutex_);
+    double waited = 0;
+    const bool were_ready = all_ready();
+    if (!is_ready(next_step_)) {
+      const auto start = Clock::now();
+      step_ready_.wait(lock, [&] { return is_ready(next_step_); });
+      waited = std::chrono::duration<double>(Clock::now() - start).count();
+    }
+    seconds_waited_ += waited;
+    if (const Slot& slot = slot_of(next_step_); slot.error) std::rethrow_exception(slot.error);
+    give(parts, waited, were_ready);
+  }
+  slot_free_.notify_all();
+  return true;
+}
+
+bool PrefetchStream::next_if_ready(std::vector<Batch>& parts) {
+  if (next_step_ >= last_step_) return false;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!is_ready(next_step_) || slot_of(next_step_).error) return false;
+    give(parts, 0, all_ready());
+  }
+  slot_free_.notify_all();
+  return true;
+}
+
+void PrefetchStream::give(std::vector<Batch>& parts, double waited, bool were_ready) {
+  std::swap(parts, slot_of(next_step_).parts);
+  ++next_step_;
+  const auto now = Clock::now();
+  if (last_given_)  // the first step tells nothing: all slots were empty
+    workers_ = tuner_.add_step(waited, std::chrono::duration<double>(now - *last_given_).count(), were_ready);
+  last_given_ = now;
+}
+
+bool PrefetchStream::is_ready(std::int64_t step) const {
+  return taking_step_ > step && slots_[slot_number(step)].pieces_left == 0;
+}
+
+bool PrefetchStream::all_ready() const {
+  const std::int64_t end = std::min(next_step_ + static_cast<std::int64_t>(slots_.size()), last_step_);
+  for (std::int64_t step = next_step_; step < end; ++step) {
+    if (!is_ready(step)) return false;
+  }
+  return true;
+}
+
+void PrefetchStream::work(int thread, const std::stop_token& stop) {
+  for (;;) {
+    Piece piece;
+    {
+      std::unique_lock lock(mutex_);
+      if (!slot_free_.wait(lock, stop, [&] { return can_take(thread); }) || stop.stop_requested()) return;
+      piece = take_piece();
+    }
+    std::exception_ptr error;
+    try {
+      reader_.fill(piece.samples, piece.slot->parts, stop);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    finish_piece(piece, std::move(error));
+  }
+}
+
+/// A started step is always taken to its end, so that its slot completes; a new one needs a free slot.
+bool PrefetchStream::can_take(int thread) const {
+  if (thread >= workers_) return false;
+  if (taking_piece_ > 0) return true;
+  return !failed_ && taking_step_ < last_step_ && taking_step_ - next_step_ < static_cast<std::int64_t>(slots_.size());
+}
+
+PrefetchStream::Piece PrefetchStream::take_piece() {
+  Slot& slot = slot_of(taking_step_);
+  if (taking_piece_ == 0) begin_step(slot);
+  const Piece piece = {&slot, taking_piece_,
+                       split(BatchReader::local_samples(slot.parts), pieces_per_step_, taking_piece_)};
+  if (++taking_piece_ == pieces_per_step_) {
+    taking_piece_ = 0;
+    ++taking_step_;
+  }
+  return piece;
+}
+
+void PrefetchStream::begin_step(Slot& slot) {
+  slot.pieces_left = pieces_per_step_;
+  try {
+    reader_.lay_out(taking_step_, slot.parts);
+  } catch (...) {  // no memory; the step's pieces are then empty, and next() reports it
+    slot.parts.clear();
+    slot.error = std::current_exception();
+    slot.failed_piece = -1;
+    failed_ = true;
+  }
+}
+
+void PrefetchStream::finish_piece(const Piece& piece, std::exception_ptr error) {
+  bool ready = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    Slot& slot = *piece.slot;
+    if (error) {
+      failed_ = true;
+      if (!slot.error || piece.number < slot.failed_piece) {
+        slot.error = std::move(error);
+        slot.failed_piece = piece.number;
+      }
+    }
+    ready = --slot.pieces_left == 0;
+  }
+  if (ready) step_ready_.notify_one();
+}
+
+}  // namespace lockstep::data

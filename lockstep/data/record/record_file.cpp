@@ -1,0 +1,151 @@
+#include "lockstep/data/record/record_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "lockstep/data/record/record_frame.h"
+
+namespace lockstep::data {
+
+std::string_view ReadWindow::read(const InputFile& file, const FileIdentity& identity, std::uint64_t offset,
+                                  std::size_t count) {
+  if (identity_ != identity) {
+    identity_ = identity;
+    held_ = 0;
+    run_ = next_ = offset;
+  }
+  if (offset != next_) run_ = offset;
+  next_ = offset + count;
+  const bool is_held = offset >= begin_ && offset - begin_ <= held_ && held_ - (offset - begin_) >= count;
+  if (!is_held) refill(file, offset, count);
+  const std::size_t at = offset - begin_;
+  return {buffer_.data() + at, std::min(count, held_ - at)};
+}
+
+/// Makes the window begin at `offset`; what it holds from there on is not read again.
+void ReadWindow::refill(const InputFile& file, std::uint64_t offset, std::size_t count) {
+  const std::size_t want = std::max<std::size_t>(count, std::min<std::uint64_t>(offset - run_, kLargestAhead));
+  std::size_t kept = 0;
+  if (offset >= begin_ && offset - begin_ < held_) {
+    kept = held_ - (offset - begin_);
+    std::memmove(buffer_.data(), buffer_.data() + (offset - begin_), kept);
+  }
+  held_ = 0;  // until the file has been read
+  if (buffer_.size() < want) buffer_.resize(want);
+  const std::size_t got = file.read_at(offset + kept, buffer_.data() + kept, want - kept);
+  begin_ = offset;
+  held_ = kept + got;
+}
+
+namespace {
+
+/// The data of a frame that is whole and holds `length` bytes of them; nothing where anything is wrong with it.
+std::optional<std::string_view> intact_data(std::string_view frame, std::uint64_t length, HeaderCheck& headers) {
+  if (frame.size() < kRecordHeaderBytes + length + kRecordFooterBytes) return std::nullopt;
+  if (record_length(frame) != length || !headers.is_intact(frame)) return std::nullopt;
+  const std::string_view data = frame.substr(kRecordHeaderBytes, length);
+  if (!data_intact(data, frame.substr(kRecordHeaderBytes + length))) return std::nullopt;
+  return data;
+}
+
+std::string_view part_of(std::string_view bytes, std::uint64_t offset, std::size_t count) {
+  return bytes.substr(std::min<std::uint64_t>(offset, bytes.size()), count);
+}
+
+}  // namespace
+
+RecordFile::RecordFile(std::filesystem::path path, PackedDamage damage)
+    : file_(std::move(path)), stamp_(file_.stamp()) {
+  char head[kRecordHeaderBytes];
+  compression_ = detect_compression({head, file_.read_at(0, head, sizeof(head))});
+  if (compression_ == Compression::none) return;
+  if (damage == PackedDamage::fail) {
+    inflated_ = read_all(file_, compression_);
+  } else {
+    auto [bytes, is_whole] = read_what_is_whole(file_, compression_);
+    inflated_ = std::move(bytes);
+    is_cut_ = !is_whole;
+  }
+  file_.close();
+}
+
+std::uint64_t RecordFile::size() const {
+  return compression_ == Compression::none ? static_cast<std::uint64_t>(stamp_.size) : inflated_.size();
+}
+
+void RecordFile::map() {
+  if (compression_ == Compression::none) mapped_ = MappedFile::map(file_, size());
+}
+
+std::string_view RecordFile::read(std::uint64_t offset, std::size_t count, std::string& scratch) const {
+  if (compression_ != Compression::none) return part_of(inflated_, offset, count);
+  if (scratch.size() < count) scratch.resize(count);
+  return {scratch.data(), file_.read_at(offset, scratch.data(), count)};
+}
+
+std::string_view RecordFile::record(std::int64_t record, std::uint64_t offset, std::uint64_t length,
+                                    ReadWindow& window) const {
+  const std::size_t count = kRecordHeaderBytes + length + kRecordFooterBytes;
+  if (is_mapped()) {
+    // Where anything is wrong, pread finds out what: a file that shrank, a disk that failed, or the record itself.
+    if (const auto data = intact_data(part_of(mapped_->bytes(), offset, count), length, window.headers())) return *data;
+  }
+  const std::string_view frame = compression_ == Compression::none ? window.read(file_, identity_, offset, count)
+                                                                   : part_of(inflated_, offset, count);
+  if (frame.size() < kRecordHeaderBytes) throw_truncated_length(location(record, offset), frame.size());
+  if (!window.headers().is_intact(frame)) throw_length_crc(location(record, offset));
+  if (record_length(frame) != length) {
+    throw Error(ErrorCategory::data, location(record, offset).text(),
+                fmt::format("needed a record of {} bytes, as the index says", length),
+                fmt::format("it has {}; the file has changed, start again", record_length(frame)));
+  }
+  if (frame.size() < kRecordHeaderBytes + length + kRecordFooterBytes) {
+    throw_truncated_data(location(record, offset), length, frame.size() - kRecordHeaderBytes);
+  }
+  const std::string_view data = frame.substr(kRecordHeaderBytes, length);
+  if (!data_intact(data, frame.substr(kRecordHeaderBytes + length))) throw_data_crc(location(record, offset));
+  return data;
+}
+
+void RecordFile::will_need(std::uint64_t offset, std::uint64_t count) const {
+  if (compression_ == Compression::none) file_.will_need(offset, count);
+}
+
+RecordLocation RecordFile::location(std::int64_t record, std::uint64_t offset) const {
+  return {path().string(), record, static_cast<std::int64_t>(offset)};
+}
+
+/// A rank that reads every 16th file has all groups too.
+std::size_t RecentFiles::group_of(std::size_t number) { return (number + number / kGroups) % kGroups; }
+
+/// The caller holds the group's mutex.
+std::shared_ptr<const RecordFile> RecentFiles::find(Group& group, std::size_t number) {
+  const auto found = std::ranges::find(group.files, number, &File::first);
+  if (found == group.files.end()) return nullptr;
+  std::rotate(group.files.begin(), found, found + 1);
+  return group.files.front().second;
+}
+
+std::shared_ptr<const RecordFile> RecentFiles::get(std::size_t number) const {
+  Group& group = groups_[group_of(number)];
+  {
+    const std::lock_guard lock(group.mutex);
+    if (auto file = find(group, number)) return file;
+  }
+  // Opening may take long; others go on meanwhile, and may even open the same file.
+  auto opened = std::make_shared<const RecordFile>(open_(number));
+  std::shared_ptr<const RecordFile> oldest;  // closed outside of the lock
+  const std::lock_guard lock(group.mutex);
+  if (auto file = find(group, number)) return file;
+  if (group.files.size() == kMostOfGroup) {
+    oldest = std::move(group.files.back().second);
+    group.files.pop_back();
+  }
+  group.files.insert(group.files.begin(), {number, opened});
+  return opened;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,50 @@
+// CRC-32C (Castagnoli), the checksum of TFRecord files.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep::data {
+
+/// CRC-32C of `bytes`, by ISA-L; of all bytes together where `before` is that of those before them.
+std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0);
+
+/// The same, rotated and shifted as TFRecord stores it, so that a CRC of data which itself holds CRCs stays meaningful.
+std::uint32_t masked_crc32c(std::string_view bytes);
+
+// How a record lies in a TFRecord file: u64 length | u32 masked CRC of the length | data | u32 masked CRC of the data,
+// little-endian.
+
+static_assert(std::endian::native == std::endian::little,
+              "record files are read and written in the processor's byte order");
+
+constexpr std::size_t kRecordHeaderBytes = 12;
+constexpr std::size_t kRecordFooterBytes = 4;
+
+/// The length field of a header of kRecordHeaderBytes bytes.
+std::uint64_t record_length(std::string_view header);
+
+/// Whether the CRC of a header of kRecordHeaderBytes bytes is that of its length field.
+bool header_intact(std::string_view header);
+
+/// The same of one header after the other, without the checksum where two are equal: neighbours often are of one
+/// length.
+class HeaderCheck {
+ public:
+  bool is_intact(std::string_view header);
+
+ private:
+  char known_[kRecordHeaderBytes] = {};  // intact, once is_known_
+  bool is_known_ = false;
+};
+
+/// Whether `footer`, kRecordFooterBytes bytes, is the CRC of `data`.
+bool data_intact(std::string_view data, std::string_view footer);
+
+/// Appends one framed record to `out`.
+void append_record(std::string& out, std::string_view data);
+
+}  // namespace lockstep::data

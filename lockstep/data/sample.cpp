@@ -1,0 +1,94 @@
+#include "lockstep/data/sample.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/pixels.h"
+#include "lockstep/data/record/record_frame.h"
+
+namespace lockstep::data {
+
+std::string RecordLocation::text() const { return fmt::format("{}: record {} at byte {}", file, record, offset); }
+
+std::string_view fault_name(RecordFault fault) {
+  switch (fault) {
+    case RecordFault::truncated_length:
+      return "truncated length";
+    case RecordFault::length_crc:
+      return "length CRC";
+    case RecordFault::truncated_data:
+      return "truncated data";
+    case RecordFault::data_crc:
+      return "data CRC";
+  }
+  return "";
+}
+
+RecordError::RecordError(RecordFault fault, RecordLocation location, std::string_view details)
+    : Error(ErrorCategory::data, location.text(), "needed an intact record",
+            fmt::format("{}: {}", fault_name(fault), details)),
+      fault_(fault),
+      location_(std::move(location)) {}
+
+void throw_truncated_length(RecordLocation location, std::uint64_t left) {
+  throw RecordError(RecordFault::truncated_length, std::move(location),
+                    fmt::format("the file ends after {} of the {} header bytes", left, kRecordHeaderBytes));
+}
+
+void throw_truncated_data(RecordLocation location, std::uint64_t announced, std::uint64_t left) {
+  throw RecordError(RecordFault::truncated_data, std::move(location),
+                    fmt::format("{} data bytes and {} of their CRC announced, {} left in the file", announced,
+                                kRecordFooterBytes, left));
+}
+
+void throw_length_crc(RecordLocation location) {
+  throw RecordError(RecordFault::length_crc, std::move(location), "the length field does not match its checksum");
+}
+
+void throw_data_crc(RecordLocation location) {
+  throw RecordError(RecordFault::data_crc, std::move(location), "the data do not match their checksum");
+}
+
+std::string DamagedFile::text() const {
+  return fmt::format("{}: {}; the last {} bytes are left out", location.text(), kind, bytes_left_out);
+}
+
+std::int64_t SampleSpec::feature_count() const {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return count;
+}
+
+void check_shape(std::span<const std::int64_t> shape, const std::string& where) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 28;
+  std::int64_t count = 1;
+  bool is_sensible = !shape.empty();
+  for (const std::int64_t extent : shape) {
+    is_sensible = is_sensible && extent > 0 && extent <= kMost / count;
+    if (!is_sensible) break;
+    count *= extent;
+  }
+  if (!is_sensible)
+    throw Error(ErrorCategory::input, where, "needed a shape of extents above 0 and up to 2^28 elements",
+                fmt::format("got [{}]", fmt::join(shape, ", ")));
+}
+
+void check_spec(const SampleSpec& spec, const std::string& where) {
+  check_shape(spec.shape, where);
+  if (spec.classes < 0 || spec.targets < 0 || (spec.classes > 0) == (spec.targets > 0))
+    throw Error(ErrorCategory::input, where, "needed a number of classes, or one of targets",
+                fmt::format("{} classes and {} targets were given", spec.classes, spec.targets));
+}
+
+void Sample::set_image(std::span<const std::uint8_t> image, const ChannelNormalization& normalization) {
+  if (images != nullptr) return images->take_stored(image, *this);
+  if (pixels.empty()) return pixels_to_features(image, normalization, features);
+  LOCKSTEP_CHECK_OP(image.size(), ==, pixels.size());
+  std::memcpy(pixels.data(), image.data(), image.size());
+}
+
+}  // namespace lockstep::data

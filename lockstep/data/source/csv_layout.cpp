@@ -1,0 +1,253 @@
+#include "lockstep/data/source/csv_layout.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::string_view kBlank = " \t\r";
+
+std::string_view without_mark(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  return text;
+}
+
+}  // namespace
+
+CsvRows::CsvRows(std::string_view text, std::string file) : file_(std::move(file)), rest_(without_mark(text)) {}
+
+void CsvRows::fail(std::size_t column, std::string_view needed, std::string_view given) const {
+  throw Error(ErrorCategory::data, fmt::format("{}: line {}, column {}", file_, line_, column + 1), needed, given);
+}
+
+void CsvRows::skip_blanks() { rest_.remove_prefix(std::min(rest_.find_first_not_of(kBlank), rest_.size())); }
+
+bool CsvRows::next() {
+  fields_.clear();
+  unquoted_.clear();
+  for (skip_blanks(); !rest_.empty() && rest_.front() == '\n'; skip_blanks()) {
+    rest_.remove_prefix(1);
+    ++next_line_;
+  }
+  if (rest_.empty()) return false;
+  line_ = next_line_;
+  for (;;) {
+    skip_blanks();
+    fields_.push_back(rest_.starts_with('"') ? take_quoted() : take_plain());
+    if (at_end_of_line()) break;
+    rest_.remove_prefix(1);  // the comma
+  }
+  if (!rest_.empty()) rest_.remove_prefix(1);
+  ++next_line_;
+  return true;
+}
+
+std::string_view CsvRows::take_plain() {
+  std::string_view field = rest_.substr(0, rest_.find_first_of(",\n"));
+  rest_.remove_prefix(field.size());
+  field = field.substr(0, field.find_last_not_of(kBlank) + 1);
+  if (field.find('"') != std::string_view::npos)
+    fail(fields_.size(), "needed quotes around a whole field, and doubled ones within it",
+         fmt::format("got {}", field));
+  return field;
+}
+
+std::string_view CsvRows::take_quoted() {
+  rest_.remove_prefix(1);
+  std::size_t end = 0;
+  bool has_doubled = false;
+  for (;; end += 2) {
+    end = rest_.find('"', end);
+    if (end == std::string_view::npos)
+      fail(fields_.size(), "needed a quote that closes the field", "the file ends without one");
+    if (end + 1 == rest_.size() || rest_[end + 1] != '"') break;
+    has_doubled = true;
+  }
+  std::string_view field = rest_.substr(0, end);
+  next_line_ += std::ranges::count(field, '\n');
+  rest_.remove_prefix(end + 1);
+  skip_blanks();
+  if (!at_end_of_line() && rest_.front() != ',')
+    fail(fields_.size(), "needed a comma or the end of the line after the closing quote",
+         fmt::format("got {}", rest_.front()));
+  if (!has_doubled) return field;
+  std::string& text = unquoted_.emplace_back();
+  for (std::size_t i = 0; i < field.size(); ++i) {
+    text.push_back(field[i]);
+    if (field[i] == '"') ++i;
+  }
+  return text;
+}
+
+namespace {
+
+using Row = std::vector<std::string>;
+
+bool is_number(std::string_view field) { return csv_number<double>(field).has_value(); }
+
+/// Whether `first` is "examples,features,class names...", as TensorFlow's Iris files begin.
+bool announces(const Row& first, const Row& second) {
+  if (first.size() < 4 || !std::ranges::all_of(second, is_number)) return false;
+  const auto records = csv_number<std::int64_t>(first[0]);
+  const auto features = csv_number<std::int64_t>(first[1]);
+  return records && *records > 0 && features && *features + 1 == static_cast<std::int64_t>(second.size()) &&
+         std::none_of(first.begin() + 2, first.end(), is_number);
+}
+
+bool names_columns_of(const CsvOptions& options, const Row& row) {
+  const auto is_name = [&](const std::string& text) {
+    return !text.empty() && !is_number(text) && std::ranges::count(row, text) > 0;
+  };
+  return is_name(options.label) || std::ranges::any_of(options.targets, is_name) ||
+         std::ranges::any_of(options.columns, is_name) || std::ranges::any_of(options.leave_out, is_name) ||
+         std::ranges::any_of(options.categorical, is_name);
+}
+
+/// A column without a name is called by its number; two of one name could not be told apart.
+std::vector<std::string> names_of(const Row& header, const std::string& file) {
+  std::vector<std::string> names = header;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) names[i] = std::to_string(i + 1);
+    if (const auto same = std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]);
+        same != names.begin() + static_cast<std::ptrdiff_t>(i))
+      throw Error(ErrorCategory::data, file, "needed columns of different names",
+                  fmt::format("columns {} and {} are both called {}", same - names.begin() + 1, i + 1, names[i]));
+  }
+  return names;
+}
+
+/// A header has names where the rows have numbers.
+bool looks_like_header(const Row& first, const Row& second, const CsvOptions& options, const std::string& file) {
+  if (second.empty()) return std::ranges::none_of(first, is_number);
+  if (names_columns_of(options, first)) return true;
+  int numbers_under_names = 0;
+  int numbers_under_numbers = 0;
+  for (std::size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
+    if (!is_number(second[i]) || first[i].empty()) continue;
+    ++(is_number(first[i]) ? numbers_under_numbers : numbers_under_names);
+  }
+  if ((numbers_under_names > 0) != (numbers_under_numbers > 0)) return numbers_under_names > 0;
+  const std::string given = numbers_under_names > 0 ? "it has numbers in some columns, and in others not where the "
+                                                      "second has"
+                                                    : "neither it nor the second has a number";
+  throw Error(ErrorCategory::data, file, "needed to be told whether the first row is a header, by header=yes or no",
+              given);
+}
+
+/// Finds the columns that options name, and sees that none has two meanings.
+class Columns {
+ public:
+  Columns(const CsvLayout& layout, const std::string& file)
+      : names_(layout.names), file_(file), meanings_(names_.size()) {}
+
+  std::size_t find(const std::string& name, const char* option) const {
+    const auto place = std::ranges::find(names_, name);
+    if (place != names_.end()) return static_cast<std::size_t>(place - names_.begin());
+    const auto number = csv_number<std::size_t>(name);
+    if (number && *number >= 1 && *number <= names_.size()) return *number - 1;
+    throw Error(ErrorCategory::input, file_,
+                fmt::format("needed {}= with columns of the table: {}; or their numbers from 1", option,
+                            fmt::join(names_, ", ")),
+                fmt::format("got \"{}\"", name));
+  }
+
+  std::size_t take(std::size_t column, const char* option) {
+    const char*& meaning = meanings_[column];
+    if (meaning != nullptr)
+      throw Error(ErrorCategory::input, file_, fmt::format("needed one meaning of the column {}", names_[column]),
+                  fmt::format("got {}= and {}=", meaning, option));
+    meaning = option;
+    return column;
+  }
+
+  std::vector<std::size_t> take_all(const std::vector<std::string>& names, const char* option) {
+    std::vector<std::size_t> columns;
+    for (const std::string& name : names) columns.push_back(take(find(name, option), option));
+    return columns;
+  }
+
+  std::vector<std::size_t> not_taken() const {
+    std::vector<std::size_t> columns;
+    for (std::size_t i = 0; i < meanings_.size(); ++i)
+      if (meanings_[i] == nullptr) columns.push_back(i);
+    return columns;
+  }
+
+ private:
+  const std::vector<std::string>& names_;
+  const std::string& file_;
+  std::vector<const char*> meanings_;  // the option that named each column
+};
+
+void give_meanings(CsvLayout& layout, const CsvOptions& options, const std::string& file) {
+  Columns columns(layout, file);
+  columns.take_all(options.leave_out, "leave_out");
+  layout.targets = columns.take_all(options.targets, "targets");
+  if (!options.label.empty())
+    layout.label = columns.take(columns.find(options.label, "label"), "label");
+  else if (layout.targets.empty())
+    layout.label = columns.take(layout.names.size() - 1, "label");
+  if (layout.label && !layout.targets.empty())
+    throw Error(ErrorCategory::input, file, "needed a label or targets", "both were given");
+  layout.features = options.columns.empty() ? columns.not_taken() : columns.take_all(options.columns, "columns");
+  layout.is_categorical.resize(layout.names.size());
+  for (const std::string& name : options.categorical) layout.is_categorical[columns.find(name, "categorical")] = true;
+  if (layout.features.empty())
+    throw Error(ErrorCategory::data, file, "needed a feature and a label",
+                layout.names.size() == 1 ? "there is one column" : "no column is left for features");
+  for (const std::size_t column : layout.targets)
+    if (layout.is_categorical[column])
+      throw Error(ErrorCategory::input, file, "needed targets that are numbers",
+                  fmt::format("{} is categorical", layout.names[column]));
+}
+
+}  // namespace
+
+template <typename Number>
+std::optional<Number> csv_number(std::string_view field) {
+  if (field.starts_with('+')) field.remove_prefix(1);
+  Number value = {};
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  if (error != std::errc() || end != field.data() + field.size()) return std::nullopt;
+  return value;
+}
+template std::optional<double> csv_number(std::string_view);
+template std::optional<std::int32_t> csv_number(std::string_view);
+template std::optional<std::int64_t> csv_number(std::string_view);
+template std::optional<std::size_t> csv_number(std::string_view);
+
+CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const CsvOptions& options) {
+  CsvRows rows(text, file);
+  const auto next = [&] { return rows.next() ? Row(rows.fields().begin(), rows.fields().end()) : Row(); };
+  const Row first = next();
+  const Row second = next();
+  CsvLayout layout;
+  if (first.empty()) throw Error(ErrorCategory::data, file, "needed rows", "the file has none");
+  if (options.header != CsvHeader::no && announces(first, second)) {
+    layout.has_header = true;
+    layout.announced_records = *csv_number<std::int64_t>(first[0]);
+    layout.classes.assign(first.begin() + 2, first.end());
+  } else if (options.header != CsvHeader::no) {
+    const bool names = std::ranges::any_of(first, [](const std::string& field) { return !is_number(field); });
+    layout.has_header = options.header == CsvHeader::yes || (names && looks_like_header(first, second, options, file));
+    if (layout.has_header) layout.names = names_of(first, file);
+  }
+  if (layout.has_header && second.empty())
+    throw Error(ErrorCategory::data, file, "needed rows", "the file has a header alone");
+  if (layout.names.empty()) {
+    const std::size_t columns = (layout.has_header ? second : first).size();
+    for (std::size_t i = 1; i <= columns; ++i) layout.names.push_back(std::to_string(i));
+  }
+  give_meanings(layout, options, file);
+  return layout;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,68 @@
+#include "lockstep/data/source/csv_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::data {
+
+std::vector<std::string> pieces_of(std::string_view text, char separator) {
+  std::vector<std::string> pieces;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    pieces.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return pieces;
+}
+
+namespace {
+
+/// Whether `name` is an option; sets it.
+bool set_option(CsvOptions& options, std::string_view name, const std::string& value) {
+  if (name == "label")
+    options.label = value;
+  else if (name == "targets")
+    options.targets = pieces_of(value, ',');
+  else if (name == "columns")
+    options.columns = pieces_of(value, ',');
+  else if (name == "leave_out")
+    options.leave_out = pieces_of(value, ',');
+  else if (name == "categorical")
+    options.categorical = pieces_of(value, ',');
+  else if (name == "like")
+    options.like = value;
+  else if (name == "header" && (value == "yes" || value == "no" || value == "auto"))
+    options.header = value == "yes" ? CsvHeader::yes : value == "no" ? CsvHeader::no : CsvHeader::automatic;
+  else if (name == "unknown" && (value == "column" || value == "error"))
+    options.unknown_column = value == "column";
+  else
+    return false;
+  return true;
+}
+
+}  // namespace
+
+CsvOptions CsvOptions::parse(std::string_view text, const std::string& where) {
+  CsvOptions options;
+  for (const std::string& piece : pieces_of(text, '&')) {
+    const std::size_t equals = piece.find('=');
+    const bool has_value = equals != std::string::npos && equals + 1 < piece.size();
+    if (!has_value || !set_option(options, std::string_view(piece).substr(0, equals), piece.substr(equals + 1)))
+      throw Error(ErrorCategory::input, where,
+                  "needed label=COLUMN, targets=, columns=, leave_out= or categorical=COLUMN,COLUMN..., "
+                  "header=yes|no|auto, unknown=column|error or like=FILE, with & between them",
+                  fmt::format("got \"{}\"", piece));
+  }
+  return options;
+}
+
+CsvSpec CsvSpec::parse(std::string_view text, const std::string& where) {
+  const std::size_t mark = text.rfind('?');
+  if (mark == std::string_view::npos) return {.file = text};
+  return {.file = text.substr(0, mark), .options = CsvOptions::parse(text.substr(mark + 1), where)};
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,214 @@
+#include "lockstep/data/source/csv_source.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <span>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/input_file.h"
+#include "lockstep/data/record/compression.h"
+
+namespace lockstep::data {
+namespace {
+
+using Words = std::set<std::string, std::less<>>;
+
+/// Rows after the header.
+CsvRows records_of(std::string_view text, const std::string& file, const CsvLayout& layout) {
+  CsvRows rows(text, file);
+  if (layout.has_header) rows.next();
+  return rows;
+}
+
+void check_columns(const CsvRows& rows, std::size_t columns) {
+  const std::size_t given = rows.fields().size();
+  if (given != columns)
+    rows.fail(std::min(given, columns) - 1, fmt::format("needed {} columns, as in the first row", columns),
+              fmt::format("there are {}", given));
+}
+
+std::vector<std::string> sorted(const Words& words) { return {words.begin(), words.end()}; }
+
+/// The first few, for messages.
+std::string listed(const std::vector<std::string>& words) {
+  constexpr std::size_t kShown = 10;
+  const auto shown = std::span(words).first(std::min(words.size(), kShown));
+  return fmt::format("{}{}", fmt::join(shown, ", "), words.size() > kShown ? "..." : "");
+}
+
+/// The place of `word` among sorted `words`; words.size() where it is none of them.
+std::size_t place_of(const std::vector<std::string>& words, std::string_view word) {
+  const auto place = std::lower_bound(words.begin(), words.end(), word);
+  return place != words.end() && *place == word ? static_cast<std::size_t>(place - words.begin()) : words.size();
+}
+
+}  // namespace
+
+CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& options) : file_(file), options_(options) {
+  const std::string text = read_all(InputFile(file), Compression::none);
+  layout_ = CsvLayout::of(text, file.string(), options);
+  for (const std::size_t column : layout_.features) vocabulary_.columns.push_back(layout_.names[column]);
+  if (options.like.empty()) {
+    learn_vocabulary(records_of(text, file.string(), layout_));
+  } else {
+    CsvOptions known = options;
+    known.like.clear();
+    take_vocabulary(CsvSource(options.like, known).vocabulary());
+  }
+  set_spec();
+  for (CsvRows rows = records_of(text, file.string(), layout_); rows.next();) add_row(rows);
+  if (layout_.announced_records > 0 && layout_.announced_records != records_)
+    throw Error(ErrorCategory::data, file.string(),
+                fmt::format("needed {} rows, as the first line says", layout_.announced_records),
+                fmt::format("there are {}", records_));
+  if (layout_.label && spec_.classes == 0)
+    spec_.classes = vocabulary_.classes = *std::max_element(labels_.begin(), labels_.end()) + 1;
+}
+
+void CsvSource::learn_vocabulary(CsvRows rows) {
+  std::map<std::size_t, Words> words;
+  for (const std::size_t column : layout_.features)
+    if (layout_.is_categorical[column]) words[column];
+  Words classes;
+  bool labels_are_words = layout_.label.has_value() && layout_.classes.empty();
+  while (rows.next()) {
+    check_columns(rows, layout_.names.size());
+    const auto add = [&](Words& set, std::size_t column) {
+      const std::string_view word = rows.fields()[column];
+      if (!set.contains(word)) set.emplace(word);
+      if (set.size() > kMostValues)
+        rows.fail(
+            column,
+            fmt::format("needed at most {} different values in the column {}", kMostValues, layout_.names[column]),
+            fmt::format("\"{}\" is one more", word));
+    };
+    for (auto& [column, set] : words) add(set, column);
+    if (!labels_are_words) continue;
+    const std::size_t label = *layout_.label;
+    if (!layout_.is_categorical[label] && csv_number<double>(rows.fields()[label]))
+      labels_are_words = false;
+    else if (rows.fields()[label].empty())
+      rows.fail(label, "needed a class", "the field is empty");
+    else
+      add(classes, label);
+  }
+  for (const auto& [column, set] : words) vocabulary_.values[layout_.names[column]] = sorted(set);
+  vocabulary_.labels_are_words = labels_are_words;
+  vocabulary_.class_names = labels_are_words ? sorted(classes) : layout_.classes;
+  vocabulary_.classes = static_cast<std::int64_t>(vocabulary_.class_names.size());
+}
+
+void CsvSource::take_vocabulary(const CsvVocabulary& known) {
+  if (vocabulary_.columns != known.columns)
+    throw Error(ErrorCategory::data, file_.string(),
+                fmt::format("needed the features {}, as in {}", listed(known.columns), options_.like.string()),
+                fmt::format("got {}", listed(vocabulary_.columns)));
+  vocabulary_ = known;
+}
+
+void CsvSource::set_spec() {
+  std::size_t width = 0;
+  for (const std::size_t column : layout_.features) {
+    const auto values = vocabulary_.values.find(layout_.names[column]);
+    const bool is_number = values == vocabulary_.values.end();
+    widths_.push_back(is_number ? 1 : values->second.size() + (options_.unknown_column ? 1 : 0));
+    width += widths_.back();
+  }
+  spec_ = {.shape = {static_cast<std::int64_t>(width)},
+           .classes = layout_.label ? vocabulary_.classes : 0,
+           .targets = static_cast<std::int64_t>(layout_.targets.size())};
+}
+
+bool CsvSource::has_words_of_its_own() const {
+  return options_.like.empty() && (vocabulary_.labels_are_words || !vocabulary_.values.empty());
+}
+
+std::vector<std::string> CsvSource::feature_names() const {
+  std::vector<std::string> names;
+  for (const std::size_t column : layout_.features) {
+    const std::string& name = layout_.names[column];
+    if (!layout_.is_categorical[column]) {
+      names.push_back(name);
+      continue;
+    }
+    for (const std::string& value : vocabulary_.values.at(name)) names.push_back(fmt::format("{}={}", name, value));
+    if (options_.unknown_column) names.push_back(name + " unknown");
+  }
+  return names;
+}
+
+void CsvSource::add_row(const CsvRows& rows) {
+  check_columns(rows, layout_.names.size());
+  for (const std::size_t column : layout_.features)
+    values_.push_back(layout_.is_categorical[column] ? value_number(rows, column) : number(rows, column));
+  for (const std::size_t column : layout_.targets) targets_.push_back(number(rows, column));
+  if (layout_.label) labels_.push_back(class_number(rows));
+  ++records_;
+}
+
+float CsvSource::number(const CsvRows& rows, std::size_t column) const {
+  const std::string_view field = rows.fields()[column];
+  const auto given = csv_number<double>(field);
+  const auto value = static_cast<float>(given.value_or(std::numeric_limits<double>::infinity()));
+  if (!std::isfinite(value))
+    rows.fail(column,
+              given ? "needed a finite number"
+                    : fmt::format("needed a number, or a column of words: categorical={}", layout_.names[column]),
+              fmt::format("\"{}\" was given", field));
+  return value;
+}
+
+float CsvSource::value_number(const CsvRows& rows, std::size_t column) const {
+  const auto& words = vocabulary_.values.at(layout_.names[column]);
+  const std::size_t place = place_of(words, rows.fields()[column]);
+  if (place == words.size() && !options_.unknown_column)
+    rows.fail(column,
+              fmt::format("needed a value that the column {} of {} has ({}), or unknown=column", layout_.names[column],
+                          options_.like.string(), listed(words)),
+              fmt::format("\"{}\" was given", rows.fields()[column]));
+  return static_cast<float>(place);
+}
+
+std::int32_t CsvSource::class_number(const CsvRows& rows) const {
+  const std::string_view field = rows.fields()[*layout_.label];
+  const std::string given = fmt::format("\"{}\" was given", field);
+  if (vocabulary_.labels_are_words) {
+    const std::vector<std::string>& names = vocabulary_.class_names;
+    const std::size_t place = place_of(names, field);
+    if (place == names.size())
+      rows.fail(*layout_.label, fmt::format("needed one of the classes {}", listed(names)), given);
+    return static_cast<std::int32_t>(place);
+  }
+  const auto label = csv_number<std::int32_t>(field);
+  if (!label || *label < 0 || *label == std::numeric_limits<std::int32_t>::max())
+    rows.fail(*layout_.label, "needed a class number (an integer from 0)", given);
+  if (vocabulary_.classes > 0 && *label >= vocabulary_.classes)
+    rows.fail(*layout_.label, fmt::format("needed a class number below {}", vocabulary_.classes), given);
+  return *label;
+}
+
+void CsvSource::read(std::int64_t record_id, Sample& sample) const {
+  const auto record = static_cast<std::size_t>(record_id);
+  const std::size_t columns = layout_.features.size();
+  std::span<float> rest = sample.features;
+  for (std::size_t i = 0; i < columns; ++i) {
+    const float value = values_[record * columns + i];
+    if (layout_.is_categorical[layout_.features[i]]) {
+      std::ranges::fill(rest.first(widths_[i]), 0.0f);
+      rest[static_cast<std::size_t>(value)] = 1;
+    } else {
+      rest.front() = value;
+    }
+    rest = rest.subspan(widths_[i]);
+  }
+  const std::size_t targets = layout_.targets.size();
+  for (std::size_t i = 0; i < targets; ++i) sample.targets[i] = targets_[record * targets + i];
+  if (layout_.label) sample.label = labels_[record];
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,90 @@
+#include "lockstep/data/source/dataset_json.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/input_file.h"
+#include "lockstep/base/json.h"
+#include "lockstep/data/record/compression.h"
+
+namespace lockstep::data {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kVersion = 1;
+
+Json to_json(const PartDescription& part) {
+  // Without what a description needs, so that older versions refuse it too.
+  if (!part.is_complete) return {{"incomplete", true}, {"files", part.files}};
+  Json json = {{"records", part.records},
+               {"input_feature", part.input_feature},
+               {"label_feature", part.label_feature},
+               {"shape", part.shape},
+               {"classes", part.classes}};
+  if (!part.class_names.empty()) json["class_names"] = part.class_names;
+  json["files"] = part.files;
+  return json;
+}
+
+PartDescription from_json(const nlohmann::json& json) {
+  PartDescription part;
+  part.is_complete = !json.value("incomplete", false);
+  json.at("files").get_to(part.files);
+  if (!part.is_complete) return part;
+  json.at("records").get_to(part.records);
+  json.at("input_feature").get_to(part.input_feature);
+  json.at("label_feature").get_to(part.label_feature);
+  json.at("shape").get_to(part.shape);
+  json.at("classes").get_to(part.classes);
+  if (json.contains("class_names")) json.at("class_names").get_to(part.class_names);
+  return part;
+}
+
+}  // namespace
+
+bool PartDescription::fits(const PartDescription& other) const {
+  return input_feature == other.input_feature && label_feature == other.label_feature && shape == other.shape &&
+         classes == other.classes;
+}
+
+void require_complete(const std::filesystem::path& directory, std::string_view what, const PartDescription& part) {
+  if (part.is_complete) return;
+  throw Error(ErrorCategory::data, (directory / kDatasetJson).string(),
+              fmt::format("expected a complete conversion of {}", what),
+              "got one that was interrupted while it replaced files; run lockstep data convert --overwrite again");
+}
+
+std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / kDatasetJson;
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored)) return std::nullopt;
+  // One byte more than parse_json() takes is enough to refuse the rest.
+  const std::string text = read_up_to(InputFile(path), Compression::none, JsonLimits{}.bytes + 1);
+  const nlohmann::json json = parse_json(text, ErrorCategory::data, path.string());
+  try {
+    if (const nlohmann::json& version = json.at("lockstep_dataset"); version != kVersion)
+      throw Error(ErrorCategory::data, path.string(), fmt::format("needed \"lockstep_dataset\": {}", kVersion),
+                  fmt::format("it is {}", describe_json(version)));
+    DatasetDescription parts;
+    for (const auto& [name, part] : json.at("parts").items()) parts[name] = from_json(part);
+    return parts;
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorCategory::data, path.string(), "needed a description as `lockstep data convert` writes it",
+                error.what());
+  }
+}
+
+void write_dataset_part(const std::filesystem::path& directory, const std::string& part,
+                        const PartDescription& description) {
+  DatasetDescription parts = read_dataset_json(directory).value_or(DatasetDescription{});
+  parts[part] = description;
+  Json json = {{"lockstep_dataset", kVersion}, {"parts", Json::object()}};
+  for (const auto& [name, each] : parts) json["parts"][name] = to_json(each);
+  write_file_atomically(directory / kDatasetJson, dump_json(json, 2) + "\n");
+}
+
+}  // namespace lockstep::data

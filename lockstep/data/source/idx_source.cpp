@@ -1,0 +1,141 @@
+#include "lockstep/data/source/idx_source.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/input_file.h"
+#include "lockstep/data/record/compression.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::string_view kDefaultPart = "train";
+constexpr unsigned kUnsignedByte = 0x08;
+
+std::string prefix_of(const std::string& part) {
+  if (part == kDefaultPart) return "train";
+  if (part == "test") return "t10k";
+  throw Error(ErrorCategory::input, "IDX data", "needed the part train or test", fmt::format("{} was given", part));
+}
+
+std::optional<std::filesystem::path> first_existing(const std::filesystem::path& directory, std::string_view prefix,
+                                                    std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    for (const std::string_view ending : {"", ".gz"}) {
+      auto path = directory / fmt::format("{}-{}{}", prefix, name, ending);
+      if (std::error_code ignored; std::filesystem::exists(path, ignored)) return path;
+    }
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void fail(const std::filesystem::path& file, std::string_view needed, std::string_view given) {
+  throw Error(ErrorCategory::data, file.string(), needed, given);
+}
+
+std::int64_t highest_label(const IdxArray& labels) {
+  std::int64_t highest = -1;
+  for (const std::uint8_t label : labels.elements()) highest = std::max<std::int64_t>(highest, label);
+  return highest;
+}
+
+}  // namespace
+
+std::span<const std::uint8_t> IdxArray::elements() const {
+  return std::span(reinterpret_cast<const std::uint8_t*>(file.data()), file.size()).subspan(header_bytes);
+}
+
+IdxArray read_idx(const std::filesystem::path& file) {
+  const InputFile input(file);
+  std::array<char, 2> magic = {};
+  input.read_at(0, magic.data(), magic.size());
+  const bool packed = magic[0] == '\x1f' && magic[1] == '\x8b';
+  const Compression compression = packed ? Compression::gzip : Compression::none;
+
+  // The header says how long the file is. It is read first: a packed file of another length can be anything.
+  constexpr std::size_t kMaxHeaderBytes = 4 + 4 * 255;
+  const std::string head = read_up_to(input, compression, kMaxHeaderBytes);
+  const std::span header(reinterpret_cast<const std::uint8_t*>(head.data()), head.size());
+  if (header.size() < 4)
+    fail(file, "needed an IDX header of 4 bytes and 4 for each dimension",
+         fmt::format("the file has {} bytes", header.size()));
+  if (header[0] != 0 || header[1] != 0 || header[2] != kUnsignedByte) {
+    fail(file, "needed an IDX file of unsigned bytes (magic number 0x000008..)",
+         fmt::format("its magic number is 0x{:02x}{:02x}{:02x}{:02x}", header[0], header[1], header[2], header[3]));
+  }
+  IdxArray array;
+  array.header_bytes = 4 + 4 * std::size_t{header[3]};
+  if (header.size() < array.header_bytes) {
+    fail(file, fmt::format("needed {} header bytes for {} dimensions", array.header_bytes, header[3]),
+         fmt::format("truncated: the file has {} bytes", header.size()));
+  }
+  std::uint64_t count = 1;
+  for (std::size_t at = 4; at < array.header_bytes; at += 4) {
+    const std::uint32_t extent = (std::uint32_t{header[at]} << 24) | (std::uint32_t{header[at + 1]} << 16) |
+                                 (std::uint32_t{header[at + 2]} << 8) | header[at + 3];
+    array.shape.push_back(extent);
+    if (__builtin_mul_overflow(count, extent, &count))
+      count = std::numeric_limits<std::uint64_t>::max();  // fits no file
+  }
+  std::uint64_t size = 0;  // and one more, which must not be there
+  if (__builtin_add_overflow(count, array.header_bytes + 1, &size)) size = std::numeric_limits<std::uint64_t>::max();
+  array.file = read_up_to(input, compression, size);
+  const std::uint64_t data_bytes = array.file.size() - array.header_bytes;
+  if (array.shape.empty() || count != data_bytes) {
+    fail(file, fmt::format("needed {} bytes of data for [{}]", count, fmt::join(array.shape, ", ")),
+         data_bytes < count ? fmt::format("truncated: {} bytes follow the header", data_bytes)
+                            : fmt::format("at least {} bytes follow the header", data_bytes));
+  }
+  return array;
+}
+
+std::optional<IdxFiles> find_idx_files(const std::filesystem::path& directory, const std::string& part) {
+  const std::string prefix = prefix_of(part);
+  auto images = first_existing(directory, prefix, {"images-idx3-ubyte", "images-idx4-ubyte"});
+  auto labels = first_existing(directory, prefix, {"labels-idx1-ubyte"});
+  if (!images || !labels) return std::nullopt;
+  return IdxFiles{*std::move(images), *std::move(labels)};
+}
+
+IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& part, std::string name)
+    : name_(std::move(name)) {
+  if (name_.empty()) name_ = fmt::format("{} {}", directory.string(), part);
+  const auto files = find_idx_files(directory, part);
+  if (!files) {
+    fail(directory,
+         fmt::format("needed {0}-images-idx3-ubyte and {0}-labels-idx1-ubyte, each with or without .gz",
+                     prefix_of(part)),
+         "there are none");
+  }
+  images_ = read_idx(files->images);
+  labels_ = read_idx(files->labels);
+  if (images_.shape.size() < 3 || images_.shape.size() > 4) {
+    fail(files->images, "needed images [N, H, W] or [N, H, W, C]",
+         fmt::format("the shape is [{}]", fmt::join(images_.shape, ", ")));
+  }
+  if (labels_.shape.size() != 1 || labels_.shape[0] != images_.shape[0]) {
+    fail(files->labels, fmt::format("needed {} labels, one for each image", images_.shape[0]),
+         fmt::format("the shape is [{}]", fmt::join(labels_.shape, ", ")));
+  }
+  spec_.shape.assign(images_.shape.begin() + 1, images_.shape.end());
+  if (spec_.shape.size() == 2) spec_.shape.push_back(1);
+  spec_.classes = highest_label(labels_) + 1;
+  if (const auto other = find_idx_files(directory, part == kDefaultPart ? "test" : "train")) {
+    spec_.classes = std::max(spec_.classes, highest_label(read_idx(other->labels)) + 1);
+  }
+}
+
+void IdxSource::read(std::int64_t record_id, Sample& sample) const {
+  const auto record = static_cast<std::size_t>(record_id);
+  const auto pixels = static_cast<std::size_t>(spec_.feature_count());
+  sample.set_image(images_.elements().subspan(record * pixels, pixels));
+  sample.label = labels_.elements()[record];
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,59 @@
+// IDX files, the format of MNIST and its relatives.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/sample.h"
+
+namespace lockstep::data {
+
+/// One IDX file of unsigned bytes.
+struct IdxArray {
+  std::vector<std::int64_t> shape;
+  std::string file;  ///< all its bytes, the header included
+  std::size_t header_bytes = 0;
+
+  /// The elements, row-major: product of `shape` of them.
+  std::span<const std::uint8_t> elements() const;
+};
+
+/// Reads a whole IDX file, packed by gzip or not (told by content). Throws Error (data) that names the file for a wrong
+/// magic number, an element type other than unsigned byte, and a file that is shorter or longer than its header says.
+IdxArray read_idx(const std::filesystem::path& file);
+
+/// The images and labels of one part ("train" or "test") of an IDX data set, or nothing where `directory` has no such
+/// files.
+struct IdxFiles {
+  std::filesystem::path images;
+  std::filesystem::path labels;
+};
+std::optional<IdxFiles> find_idx_files(const std::filesystem::path& directory, const std::string& part);
+
+/// Images [N, H, W] or [N, H, W, C] and labels [N] of one part, kept in memory as bytes. The number of classes is taken
+/// from the labels of both parts where both are there, so that train and test agree.
+class IdxSource final : public RecordSource {
+ public:
+  /// `part` is "train" (files train-images-idx3-ubyte, train-labels-idx1-ubyte) or "test" (t10k-...), each with or
+  /// without ".gz". `name` is for description(). Throws Error (data) where a file is missing, damaged, or the label
+  /// count is not the image count; (input) for another part.
+  IdxSource(const std::filesystem::path& directory, const std::string& part, std::string name = "");
+
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.elements().size()); }
+  bool has_images() const override { return true; }
+  void read(std::int64_t record_id, Sample& sample) const override;
+  std::string description() const override { return name_; }
+
+ private:
+  std::string name_;
+  IdxArray images_;
+  IdxArray labels_;
+  SampleSpec spec_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,150 @@
+#include "lockstep/data/source/image_folder_source.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <span>
+#include <system_error>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/input_file.h"
+#include "lockstep/data/image/decode_image.h"
+#include "lockstep/data/record/compression.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
+
+bool is_image(const fs::directory_entry& entry) {
+  std::string ending = entry.path().extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::error_code ignored;
+  return (ending == ".jpg" || ending == ".jpeg" || ending == ".png") && !is_hidden(entry.path()) &&
+         !entry.is_directory(ignored);
+}
+
+/// The folders of the classes.
+std::vector<fs::path> folders_in(const fs::path& directory) {
+  std::vector<fs::path> folders;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+    if (std::error_code ignored; entry->is_directory(ignored) && !is_hidden(entry->path()))
+      folders.push_back(entry->path());
+  if (error)
+    throw Error(ErrorCategory::data, directory.string(), "needed a directory that can be read", error.message());
+  std::ranges::sort(folders);
+  return folders;
+}
+
+/// Calls use(path) for the images in `folder` and below until it returns false.
+template <typename Use>
+void for_images(const fs::path& folder, Use use) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (std::error_code ignored; entry->is_directory(ignored) && is_hidden(entry->path()))
+      entry.disable_recursion_pending();
+    if (is_image(*entry) && !use(entry->path())) return;
+  }
+  if (error) throw Error(ErrorCategory::data, folder.string(), "needed a folder that can be read", error.message());
+}
+
+std::span<const std::uint8_t> bytes_of(const std::string& text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
+/// use(bytes) for the content of the file; what is wrong with it is said of the file.
+template <typename Use>
+auto with_image(const fs::path& path, Use use) {
+  const std::string bytes = read_all(InputFile(path), Compression::none);
+  try {
+    return use(bytes_of(bytes));
+  } catch (const Error& error) {
+    throw Error(ErrorCategory::data, path.string(), "needed an image that can be used", error.what());
+  }
+}
+
+}  // namespace
+
+std::vector<fs::path> class_folders(const fs::path& directory) {
+  std::vector<fs::path> folders = folders_in(directory);
+  if (folders.empty())
+    throw Error(ErrorCategory::data, directory.string(), "needed a folder for each class, with images in it",
+                "there are no folders");
+  return folders;
+}
+
+ImageFolderSource::ImageFolderSource(const fs::path& directory, const std::vector<std::int64_t>& shape)
+    : directory_(directory) {
+  find_classes();
+  if (files_.empty())
+    throw Error(ErrorCategory::data, directory.string(),
+                "needed files that end in .jpg, .jpeg or .png in the folders of the classes",
+                fmt::format("there are none in {}", fmt::join(class_names_, ", ")));
+  spec_ = {.shape = shape.empty() ? shape_of_first() : shape,
+           .classes = static_cast<std::int64_t>(class_names_.size())};
+  check_shape(spec_.shape, directory.string());
+  if (spec_.shape.size() != 3)
+    throw Error(ErrorCategory::input, directory.string(), "needed a shape HxWxC for images",
+                fmt::format("got [{}]", fmt::join(spec_.shape, ", ")));
+  as_stored_.emplace(ImageRecipe::parse("none", static_cast<int>(spec_.shape[0]), static_cast<int>(spec_.shape[1]),
+                                        static_cast<int>(spec_.shape[2])));
+}
+
+void ImageFolderSource::find_classes() {
+  for (const fs::path& folder : class_folders(directory_)) class_names_.push_back(folder.filename().string());
+  for (std::size_t i = 0; i < class_names_.size(); ++i) find_files(static_cast<std::int32_t>(i));
+}
+
+void ImageFolderSource::find_files(std::int32_t label) {
+  const auto begin = static_cast<std::ptrdiff_t>(files_.size());
+  const fs::path folder = directory_ / class_names_[static_cast<std::size_t>(label)];
+  for_images(folder, [&](const fs::path& path) {
+    files_.push_back({path.lexically_relative(folder).string(), label});
+    return true;
+  });
+  std::sort(files_.begin() + begin, files_.end(), [](const File& a, const File& b) { return a.name < b.name; });
+}
+
+std::vector<std::int64_t> ImageFolderSource::shape_of_first() const {
+  return with_image(path_of(0), [](std::span<const std::uint8_t> bytes) {
+    const ImageHeader header = ImageDecoder().open(bytes);
+    return std::vector<std::int64_t>{header.height, header.width, header.channels};
+  });
+}
+
+fs::path ImageFolderSource::path_of(std::int64_t record_id) const {
+  const File& file = files_[static_cast<std::size_t>(record_id)];
+  return directory_ / class_names_[static_cast<std::size_t>(file.label)] / file.name;
+}
+
+std::string ImageFolderSource::description() const {
+  return fmt::format("{} images of {} classes in {}", files_.size(), class_names_.size(), directory_.string());
+}
+
+void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {
+  with_image(path_of(record_id), [&](std::span<const std::uint8_t> bytes) {
+    if (sample.images != nullptr) return sample.images->take_encoded(bytes, sample);
+    thread_local ImageScratch scratch;
+    if (sample.pixels.empty())
+      as_stored_->apply(bytes, {}, sample.features, scratch);
+    else
+      as_stored_->apply(bytes, {}, sample.pixels, scratch);
+  });
+  sample.label = files_[static_cast<std::size_t>(record_id)].label;
+}
+
+bool is_image_folder(const fs::path& directory) {
+  bool found = false;
+  for (const fs::path& folder : folders_in(directory)) {
+    for_images(folder, [&](const fs::path&) { return !(found = true); });
+    if (found) return true;
+  }
+  return false;
+}
+
+}  // namespace lockstep::data

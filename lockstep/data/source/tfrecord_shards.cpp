@@ -1,0 +1,231 @@
+#include "lockstep/data/source/tfrecord_shards.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/pixels.h"
+#include "lockstep/base/random.h"
+#include "lockstep/data/image/decode_image.h"
+#include "lockstep/data/order/batch_split.h"
+#include "lockstep/data/order/epoch_order.h"
+#include "lockstep/data/record/example.h"
+#include "lockstep/data/record/tfrecord.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::int64_t kProgressEvery = 1000;
+
+std::string shard_name(const ShardOptions& options, int shard) {
+  return fmt::format("{}-{:05}-of-{:05}.tfrecord", options.part, shard, options.shards);
+}
+
+/// Whether `name` is PART-NNNNN-of-NNNNN.tfrecord.
+bool is_shard_of(const std::string& part, std::string_view name) {
+  constexpr std::string_view kForm = "-00000-of-00000.tfrecord";
+  if (!name.starts_with(part) || name.size() != part.size() + kForm.size()) return false;
+  name.remove_prefix(part.size());
+  return std::equal(name.begin(), name.end(), kForm.begin(),
+                    [](char a, char b) { return b == '0' ? a >= '0' && a <= '9' : a == b; });
+}
+
+std::vector<std::filesystem::path> existing_shards(const ShardOptions& options) {
+  std::vector<std::filesystem::path> shards;
+  for (const auto& entry : std::filesystem::directory_iterator(options.directory)) {
+    if (is_shard_of(options.part, entry.path().filename().string())) shards.push_back(entry.path());
+  }
+  std::sort(shards.begin(), shards.end());
+  return shards;
+}
+
+void prepare_directory(const ShardOptions& options) {
+  std::error_code error;
+  std::filesystem::create_directories(options.directory, error);
+  if (error || !std::filesystem::is_directory(options.directory, error)) {
+    throw Error(ErrorCategory::data, options.directory.string(), "needed a directory to write shards to",
+                error ? error.message() : "it is something else");
+  }
+}
+
+void check_options(const RecordSource& source, const ShardOptions& options) {
+  if (options.shards < 1 || options.shards > 99'999) {
+    throw Error(ErrorCategory::input, "shards", "needed 1 to 99999 shards",
+                fmt::format("{} was given", options.shards));
+  }
+  if (options.part.empty() || options.part.find('/') != std::string::npos) {
+    throw Error(ErrorCategory::input, "shards", "needed a part name that can begin a file name",
+                fmt::format("\"{}\" was given", options.part));
+  }
+  if (source.spec().classes == 0)
+    throw Error(ErrorCategory::input, source.description(), "needed records with a label to write as TFRecord shards",
+                "they have targets");
+}
+
+/// Numbers of classes mean the same in all parts.
+void check_class_names(const ShardOptions& options, const std::vector<std::string>& names) {
+  const auto parts = read_dataset_json(options.directory);
+  if (!parts || names.empty()) return;
+  for (const auto& [name, part] : *parts)
+    if (name != options.part && !part.class_names.empty() && part.class_names != names)
+      throw Error(ErrorCategory::data, (options.directory / kDatasetJson).string(),
+                  fmt::format("needed the classes of its part {}: {}", name, fmt::join(part.class_names, ", ")),
+                  fmt::format("got {}", fmt::join(names, ", ")));
+}
+
+/// Keeps the file of an image.
+class KeepingStep final : public ImageStep {
+ public:
+  explicit KeepingStep(std::string& file) : file_(file) {}
+  void take_stored(std::span<const std::uint8_t> /*pixels*/, Sample& /*sample*/) override {
+    LOCKSTEP_CHECK(false && "the images are encoded");
+  }
+  void take_encoded(std::span<const std::uint8_t> file, Sample& /*sample*/) override {
+    (void)ImageDecoder().open(file);  // what has no header that can be read is of no use to anybody
+    file_.assign(file.begin(), file.end());
+  }
+
+ private:
+  std::string& file_;
+};
+
+/// Turns samples into records; keeps its buffers.
+class SampleEncoder {
+ public:
+  SampleEncoder(const RecordSource& source, const ShardOptions& options)
+      : source_(source), options_(options), class_names_(source.class_names()) {
+    if (options.encoding != FeatureEncoding::encoded)
+      features_.resize(static_cast<std::size_t>(source.spec().feature_count()));
+  }
+
+  std::string encode(std::int64_t record_id) {
+    return options_.encoding == FeatureEncoding::encoded ? encode_image(record_id) : encode_features(record_id);
+  }
+
+ private:
+  std::string encode_features(std::int64_t record_id) {
+    Sample sample{features_, 0, {}};
+    source_.read(record_id, sample);
+    Example example;
+    example[options_.label_feature] = Int64List{sample.label};
+    if (options_.encoding == FeatureEncoding::floats) {
+      example[options_.input_feature] = features_;
+    } else {
+      std::string pixels(features_.size(), '\0');
+      features_to_pixels(features_, {reinterpret_cast<std::uint8_t*>(pixels.data()), pixels.size()});
+      example[options_.input_feature] = BytesList{std::move(pixels)};
+    }
+    return serialize_example(example);
+  }
+
+  std::string encode_image(std::int64_t record_id) {
+    std::string file;
+    KeepingStep keeping(file);
+    Sample sample;
+    sample.images = &keeping;
+    source_.read(record_id, sample);
+    const std::span bytes(reinterpret_cast<const std::uint8_t*>(file.data()), file.size());
+    const ImageHeader header = ImageDecoder().open(bytes);
+    Example example;
+    example["image/format"] = BytesList{std::string(image_format_name(*image_format_of(bytes)))};
+    example["image/height"] = Int64List{header.height};
+    example["image/width"] = Int64List{header.width};
+    example["image/channels"] = Int64List{header.channels};
+    example[options_.label_feature] = Int64List{sample.label};
+    if (!class_names_.empty())
+      example["image/class/text"] = BytesList{class_names_[static_cast<std::size_t>(sample.label)]};
+    example[options_.input_feature] = BytesList{std::move(file)};
+    return serialize_example(example);
+  }
+
+  const RecordSource& source_;
+  const ShardOptions& options_;
+  std::vector<std::string> class_names_;
+  std::vector<float> features_;
+};
+
+/// Brings the names in `directory` to the disk, so that a power failure cannot keep a later change and lose an earlier.
+void sync_directory(const std::filesystem::path& directory) {
+  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool failed = descriptor < 0 || (::fsync(descriptor) != 0 && errno != EINVAL);  // EINVAL: no such call there
+  const int error = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (failed)
+    throw Error(ErrorCategory::data, directory.string(), "expected a directory that can be synced",
+                std::generic_category().message(error));
+}
+
+/// Gives the shards their names. Until all have theirs, dataset.json says that the part is incomplete: whoever is
+/// interrupted in between leaves no mixture of old and new shards that reads as one data set.
+void publish_shards(const ShardOptions& options, const std::vector<std::filesystem::path>& old_shards,
+                    const std::vector<std::unique_ptr<TFRecordWriter>>& writers, const PartDescription& part) {
+  PartDescription incomplete;
+  incomplete.files = part.files;
+  incomplete.is_complete = false;
+  for (const auto& shard : old_shards) incomplete.files.push_back(shard.filename().string());
+  write_dataset_part(options.directory, options.part, incomplete);
+  sync_directory(options.directory);
+  for (const auto& writer : writers) writer->publish();
+  for (const auto& old_shard : old_shards)
+    if (std::find(part.files.begin(), part.files.end(), old_shard.filename().string()) == part.files.end())
+      std::filesystem::remove(old_shard);
+  sync_directory(options.directory);
+  write_dataset_part(options.directory, options.part, part);
+  sync_directory(options.directory);
+}
+
+std::unique_ptr<TFRecordWriter> write_shard(const RecordSource& source, const ShardOptions& options, int shard,
+                                            const Progress& progress) {
+  SampleEncoder encoder(source, options);
+  auto writer = std::make_unique<TFRecordWriter>(options.directory / shard_name(options, shard), options.compression);
+  const Range records = split(source.size(), options.shards, shard);
+  std::optional<Permutation> order;
+  if (options.shuffle && source.size() > 0)
+    order.emplace(random_key(*options.shuffle, "order of shards"), source.size());
+  for (std::int64_t record = records.begin; record < records.end; ++record) {
+    writer->write(encoder.encode(order ? (*order)[record] : record));
+    if (progress && (record + 1) % kProgressEvery == 0) progress(record + 1);
+  }
+  writer->finish();
+  return writer;
+}
+
+}  // namespace
+
+PartDescription write_shards(const RecordSource& source, const ShardOptions& options, const Progress& progress) {
+  check_options(source, options);
+  prepare_directory(options);
+  check_class_names(options, source.class_names());
+  remove_abandoned_temporaries(options.directory);
+  const auto old_shards = existing_shards(options);
+  if (!old_shards.empty() && !options.overwrite) {
+    throw Error(ErrorCategory::input, options.directory.string(),
+                fmt::format("needed a directory without shards of {}, or --overwrite", options.part),
+                fmt::format("it has {}", old_shards.front().filename().string()));
+  }
+  const bool is_encoded = options.encoding == FeatureEncoding::encoded;  // then each image has its own shape
+  PartDescription part{.records = source.size(),
+                       .input_feature = options.input_feature,
+                       .label_feature = options.label_feature,
+                       .shape = is_encoded ? std::vector<std::int64_t>{} : source.spec().shape,
+                       .classes = source.spec().classes,
+                       .class_names = source.class_names()};
+  std::vector<std::unique_ptr<TFRecordWriter>> writers;
+  for (int shard = 0; shard < options.shards; ++shard) {
+    writers.push_back(write_shard(source, options, shard, progress));
+    part.files.push_back(shard_name(options, shard));
+  }
+  publish_shards(options, old_shards, writers, part);
+  return part;
+}
+
+}  // namespace lockstep::data

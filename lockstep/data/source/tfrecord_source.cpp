@@ -1,0 +1,288 @@
+#include "lockstep/data/source/tfrecord_source.h"
+
+#include <fmt/format.h>
+#include <glob.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/source/tfrecord_schema.h"
+
+namespace lockstep::data {
+namespace {
+
+/// Files of so many bytes together are mapped. What a mapping touched counts as memory of the process, so a larger data
+/// set is read by pread: nothing is lost, for a page that is touched for the first time costs as much.
+constexpr std::uint64_t kMostMappedBytes = std::uint64_t{1} << 30;
+
+std::vector<std::string> glob_names(const std::string& pattern) {
+  glob_t found = {};
+  const int result = ::glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE | GLOB_NOSORT, nullptr, &found);
+  std::vector<std::string> names;
+  if (result == 0) names.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  return names;
+}
+
+bool is_record_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return path.extension() != ".index" && path.extension() != ".json" && !std::filesystem::is_directory(path, ignored);
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> matching_files(const std::vector<std::string>& patterns) {
+  std::vector<std::filesystem::path> files;
+  for (const std::string& pattern : patterns) {
+    const std::size_t before = files.size();
+    for (const std::string& name : glob_names(pattern)) {
+      if (is_record_file(name)) files.emplace_back(name);
+    }
+    if (files.size() == before) {
+      throw Error(ErrorCategory::data, pattern, "needed TFRecord files that match this pattern", "there are none");
+    }
+  }
+  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.native() < b.native(); });
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+TFRecordSource::TFRecordSource(const std::vector<std::filesystem::path>& files, const TFRecordOptions& options,
+                               std::string description)
+    : index_dir_(options.index_dir),
+      skip_damage_(options.skip_damage),
+      description_(std::move(description)),
+      recent_([this](std::size_t shard) { return open_again(shards_[shard]); }) {
+  LOCKSTEP_CHECK_OP(files.size(), >, 0u);
+  open_files(files);
+  find_decoder(options);
+  keep_indexes();
+}
+
+void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files) {
+  std::int64_t records = 0;
+  shards_.reserve(files.size());
+  for (const auto& path : files) {
+    RecordFile file(path, skip_damage_ ? RecordFile::PackedDamage::cut : RecordFile::PackedDamage::fail);
+    Shard& shard = shards_.emplace_back(Shard{path, nullptr, file.stamp(), {}, IndexState::kept});
+    find_records(shard, file);
+    first_records_.push_back(std::exchange(records, records + shard.index.records()));
+    if (file.compression() != Compression::none || files.size() <= RecentFiles::kMost)
+      shard.file = std::make_unique<RecordFile>(std::move(file));
+  }
+  size_ = records;
+  map_files();
+  if (records == 0) {
+    throw Error(ErrorCategory::data, files.front().string(), "needed at least one record",
+                !damage_.empty()    ? damage_.front().text()
+                : files.size() == 1 ? "the file is empty"
+                                    : fmt::format("it and {} more files are empty", files.size() - 1));
+  }
+}
+
+void TFRecordSource::find_records(Shard& shard, const RecordFile& file) {
+  // Of an inflated file that was cut, a kept index would tell of records that are not there.
+  auto kept = file.is_cut() ? std::nullopt : load_record_index(record_index_path(shard.path, index_dir_), shard.stamp);
+  if (kept && kept->offsets.back() == file.size()) {
+    shard.index = *std::move(kept);
+    return;
+  }
+  std::optional<DamagedFile> damage;
+  shard.index = skip_damage_ ? build_record_index(file, damage) : build_record_index(file);
+  shard.state = damage ? IndexState::not_worth_keeping : IndexState::new_or_changed;
+  if (damage) damage_.push_back(*std::move(damage));
+}
+
+void TFRecordSource::map_files() {
+  std::uint64_t bytes = 0;
+  for (const Shard& shard : shards_) bytes += static_cast<std::uint64_t>(shard.stamp.size);
+  if (bytes > kMostMappedBytes || shards_.size() > RecentFiles::kMost) return;
+  for (Shard& shard : shards_) shard.file->map();
+}
+
+RecordFile TFRecordSource::open_again(const Shard& shard) {
+  RecordFile file(shard.path);
+  if (file.stamp() != shard.stamp)
+    throw Error(ErrorCategory::data, shard.path.string(), "needed the file as it was when the data set was opened",
+                "it has changed, start again");
+  return file;
+}
+
+template <typename Use>
+void TFRecordSource::with_record(std::size_t shard_number, std::int64_t record, Use use) const {
+  const Shard& shard = shards_[shard_number];
+  if (!shard.file) {
+    const auto file = recent_.get(shard_number);
+    return use(record_of(shard, *file, record));
+  }
+  const bool was_mapped = shard.file->is_mapped();
+  use(record_of(shard, *shard.file, record));
+  if (was_mapped && !shard.file->is_mapped()) use(record_of(shard, *shard.file, record));
+}
+
+std::string_view TFRecordSource::record_of(const Shard& shard, const RecordFile& file, std::int64_t record) {
+  thread_local ReadWindow window;
+  const std::uint64_t offset = shard.index.offsets[static_cast<std::size_t>(record)];
+  return file.record(record, offset, shard.index.length(record), window);
+}
+
+void TFRecordSource::find_decoder(const TFRecordOptions& options) {
+  std::vector<std::filesystem::path> paths;
+  for (const Shard& shard : shards_) paths.push_back(shard.path);
+  const auto described = find_description(paths);
+  RecordSchema schema = first_schema(options, described);
+  if (schema.spec.classes == 0 && schema.spec.targets == 0) schema.spec.classes = count_classes(schema.label_feature);
+  decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
+}
+
+RecordSchema TFRecordSource::schema_of(std::int64_t record_id, const TFRecordOptions& options,
+                                       const std::optional<PartDescription>& described) const {
+  const Place place = place_of(record_id);
+  RecordSchema schema;
+  with_record(place.shard, place.record, [&](std::string_view bytes) {
+    schema = find_schema(options, described, bytes, location(place.shard, place.record).text());
+  });
+  return schema;
+}
+
+RecordSchema TFRecordSource::first_schema(const TFRecordOptions& options,
+                                          const std::optional<PartDescription>& described) const {
+  constexpr std::int64_t kMostTried = 100;  // then it is not a few records that are damaged
+  for (std::int64_t id = 0; skip_damage_ && id < std::min(size(), kMostTried); ++id) {
+    try {
+      return schema_of(id, options, described);
+    } catch (const Error& error) {
+      if (error.category() != ErrorCategory::data) throw;
+    }
+  }
+  return schema_of(0, options, described);
+}
+
+std::int64_t TFRecordSource::count_classes(const std::string& label_feature) {
+  std::int64_t highest = -1;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    Shard& shard = shards_[i];
+    if (!shard.index.labels || shard.index.labels->feature != label_feature) {
+      bool is_whole = true;
+      shard.index.labels = scan_labels(i, label_feature, is_whole);
+      if (!is_whole) shard.state = IndexState::not_worth_keeping;
+      if (shard.state == IndexState::kept) shard.state = IndexState::new_or_changed;
+    }
+    highest = std::max(highest, shard.index.labels->highest);
+  }
+  return highest + 1;
+}
+
+/// Once, when all is known: replacing a file just written makes some file systems wait for the disk.
+void TFRecordSource::keep_indexes() {
+  std::set<std::filesystem::path> cleaned;
+  for (Shard& shard : shards_) {
+    if (shard.state != IndexState::new_or_changed) continue;
+    const auto path = record_index_path(shard.path, index_dir_);
+    if (cleaned.insert(path.parent_path()).second) remove_abandoned_temporaries(path.parent_path());
+    save_record_index(path, shard.stamp, shard.index);
+    shard.state = IndexState::kept;
+  }
+}
+
+LabelRange TFRecordSource::scan_labels(std::size_t shard, const std::string& label_feature, bool& is_whole) const {
+  LabelRange range{label_feature, std::numeric_limits<std::int64_t>::max(), -1};
+  for (std::int64_t record = 0; record < shards_[shard].index.records(); ++record) {
+    std::int64_t label = 0;
+    std::optional<SampleProblem> problem;
+    try {
+      with_record(shard, record, [&](std::string_view bytes) { problem = read_class(bytes, label_feature, label); });
+      if (problem) fail({shard, record}, *problem);
+    } catch (const Error&) {
+      if (!skip_damage_) throw;
+      is_whole = false;
+      continue;
+    }
+    range.lowest = std::min(range.lowest, label);
+    range.highest = std::max(range.highest, label);
+  }
+  return range;
+}
+
+RecordLocation TFRecordSource::location(std::size_t shard, std::int64_t record) const {
+  const auto offset = shards_[shard].index.offsets[static_cast<std::size_t>(record)];
+  return {shards_[shard].path.string(), record, static_cast<std::int64_t>(offset)};
+}
+
+void TFRecordSource::fail(const Place& place, const SampleProblem& problem) const {
+  throw Error(ErrorCategory::data, location(place.shard, place.record).text(), problem.needed, problem.given);
+}
+
+TFRecordSource::Place TFRecordSource::place_of(std::int64_t record_id) const {
+  LOCKSTEP_CHECK(record_id >= 0 && record_id < size());
+  const auto after = std::upper_bound(first_records_.begin(), first_records_.end(), record_id);
+  const auto shard = static_cast<std::size_t>(after - first_records_.begin()) - 1;
+  return {shard, record_id - first_records_[shard]};
+}
+
+std::string TFRecordSource::stored(std::int64_t record_id) const {
+  const auto [shard, record] = place_of(record_id);
+  std::string stored;
+  with_record(shard, record, [&](std::string_view bytes) { stored = bytes; });
+  return stored;
+}
+
+std::vector<std::filesystem::path> TFRecordSource::unpacked_files(std::int64_t records) const {
+  std::vector<std::filesystem::path> files;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    const Shard& shard = shards_[i];
+    const bool is_packed = shard.file && shard.file->compression() != Compression::none;
+    if (first_records_[i] < records && shard.index.records() > 0 && !is_packed) files.push_back(shard.path);
+  }
+  return files;
+}
+
+std::vector<StoredFile> TFRecordSource::files() const {
+  std::vector<StoredFile> files;
+  for (const Shard& shard : shards_)
+    files.push_back({shard.path.filename().string(), shard.index.records(), shard.stamp.size});
+  return files;
+}
+
+/// Of a file that has to be opened for it. What is wrong with it is said where its records are read.
+void TFRecordSource::advise(std::size_t shard, std::uint64_t begin, std::uint64_t bytes) const {
+  try {
+    recent_.get(shard)->will_need(begin, bytes);
+  } catch (const Error&) {
+    return;
+  }
+}
+
+void TFRecordSource::will_need(Range record_ids) const {
+  while (record_ids.begin < record_ids.end) {
+    const Place first = place_of(record_ids.begin);
+    const Shard& shard = shards_[first.shard];
+    const std::int64_t count = std::min(record_ids.size(), shard.index.records() - first.record);
+    const std::uint64_t begin = shard.index.offsets[static_cast<std::size_t>(first.record)];
+    const std::uint64_t bytes = shard.index.offsets[static_cast<std::size_t>(first.record + count)] - begin;
+    if (shard.file)
+      shard.file->will_need(begin, bytes);
+    else
+      advise(first.shard, begin, bytes);
+    record_ids.begin += count;
+  }
+}
+
+void TFRecordSource::release_pages() const {
+  for (const Shard& shard : shards_)
+    if (shard.file) shard.file->release_pages();
+}
+
+void TFRecordSource::read(std::int64_t record_id, Sample& sample) const {
+  const Place place = place_of(record_id);
+  std::optional<SampleProblem> problem;
+  with_record(place.shard, place.record, [&](std::string_view bytes) { problem = decoder_->decode(bytes, sample); });
+  if (problem) fail(place, *problem);
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,116 @@
+#include "lockstep/data/source/wrapped_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <limits>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/process.h"
+#include "lockstep/data/order/batch_split.h"
+
+namespace lockstep::data {
+
+RangeSource::RangeSource(std::shared_ptr<const RecordSource> source, Range records, std::string word)
+    : WrappedSource(std::move(source), std::move(word)), records_(records) {
+  LOCKSTEP_CHECK(records.begin >= 0 && records.begin <= records.end && records.end <= this->source().size());
+}
+
+RepeatedSource::RepeatedSource(std::shared_ptr<const RecordSource> source, std::int64_t times)
+    : WrappedSource(std::move(source), fmt::format("{} times", times)), times_(times) {
+  if (times < 1)
+    throw Error(ErrorCategory::input, "repeat",
+                "needed at least 1 time (a stream without a last step repeats its epochs without end)",
+                fmt::format("{} was given", times));
+  if (std::int64_t records = 0; __builtin_mul_overflow(this->source().size(), times, &records))
+    throw Error(ErrorCategory::input, "repeat", "needed fewer than 2^63 records",
+                fmt::format("{} times {} were asked for", times, this->source().size()));
+}
+
+void RepeatedSource::read(std::int64_t record_id, Sample& sample) const {
+  sample.epoch = sample.epoch * times_ + record_id / source().size();
+  source().read(record_id % source().size(), sample);
+}
+
+namespace {
+
+/// The ids of some records that are kept, or why they are not known.
+template <typename Id>
+struct Kept {
+  std::vector<Id> ids;
+  std::exception_ptr error;
+};
+
+/// Looks at `records` until `stop()`.
+template <typename Id, typename Stop>
+Kept<Id> look_at(const RecordSource& source, const SamplePredicate& keep, Range records, Stop stop) {
+  Kept<Id> kept;
+  try {
+    std::vector<float> features(static_cast<std::size_t>(source.spec().feature_count()));
+    std::vector<float> targets(static_cast<std::size_t>(source.spec().targets));
+    for (std::int64_t record = records.begin; record < records.end && !stop(); ++record) {
+      Sample sample{features, 0, targets};
+      source.read(record, sample);
+      if (keep(sample)) kept.ids.push_back(static_cast<Id>(record));
+    }
+  } catch (...) {
+    kept.error = std::current_exception();
+  }
+  return kept;
+}
+
+/// Each thread looks at a run of neighbouring records, so that files are read from the front to the back.
+template <typename Id>
+std::vector<Id> ids_of(const RecordSource& source, const SamplePredicate& keep, int threads) {
+  std::vector<Kept<Id>> parts(static_cast<std::size_t>(threads));
+  std::atomic<std::size_t> first_failed = parts.size();  // those behind it need not go on
+  {
+    std::vector<std::jthread> workers;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      workers.push_back(start_thread<std::jthread>("reading data", [&, i] {
+        const Range records = split(source.size(), threads, static_cast<std::int64_t>(i));
+        parts[i] = look_at<Id>(source, keep, records, [&] { return first_failed.load() < i; });
+        if (!parts[i].error) return;
+        for (std::size_t seen = first_failed; i < seen && !first_failed.compare_exchange_weak(seen, i);) continue;
+      }));
+    }
+  }
+  std::vector<Id> ids;
+  for (Kept<Id>& part : parts) {
+    if (part.error) std::rethrow_exception(part.error);
+    ids.insert(ids.end(), part.ids.begin(), part.ids.end());
+    part.ids = {};
+  }
+  ids.shrink_to_fit();
+  return ids;
+}
+
+}  // namespace
+
+FilteredSource::FilteredSource(std::shared_ptr<const RecordSource> source, const SamplePredicate& keep, int threads)
+    : WrappedSource(std::move(source)) {
+  LOCKSTEP_CHECK_OP(threads, >=, 1);
+  if (!keep) throw Error(ErrorCategory::input, "filter", "needed a predicate", "it is empty");
+  if (this->source().size() <= std::numeric_limits<std::uint32_t>::max())
+    ids_ = ids_of<std::uint32_t>(this->source(), keep, threads);
+  else
+    ids_ = ids_of<std::int64_t>(this->source(), keep, threads);
+  set_word(fmt::format("{} of {} records by a filter", FilteredSource::size(), this->source().size()));
+}
+
+std::int64_t FilteredSource::size() const {
+  return std::visit([](const auto& ids) { return static_cast<std::int64_t>(ids.size()); }, ids_);
+}
+
+void FilteredSource::read(std::int64_t record_id, Sample& sample) const {
+  const auto id = std::visit(
+      [&](const auto& ids) { return static_cast<std::int64_t>(ids[static_cast<std::size_t>(record_id)]); }, ids_);
+  source().read(id, sample);
+}
+
+}  // namespace lockstep::data

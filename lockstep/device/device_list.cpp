@@ -1,0 +1,43 @@
+#include "lockstep/device/device_list.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/device/gpu.h"
+
+namespace lockstep::device {
+
+std::vector<Device> parse_devices(std::string_view list) {
+  const std::vector<GpuInfo> gpus = list_gpus();
+  std::vector<Device> devices;
+  const auto add_all_gpus = [&] {
+    for (const GpuInfo& gpu : gpus) devices.push_back({DeviceKind::gpu, gpu.index});
+  };
+  std::size_t begin = 0;
+  while (begin <= list.size()) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view item = list.substr(begin, end - begin);
+    begin = end + 1;
+    if (item == "auto") {
+      if (gpus.empty()) devices.push_back({DeviceKind::cpu, 0});
+      add_all_gpus();
+    } else if (item == "gpu:all") {
+      if (gpus.empty()) throw Error(ErrorCategory::device, "devices", "gpu:all needs a GPU", gpu_unavailable_reason());
+      add_all_gpus();
+    } else {
+      const Device device = parse_device(item);
+      if (device.kind == DeviceKind::cpu && device.index != 0)
+        throw Error(ErrorCategory::device, "devices", "needed cpu:0, the one CPU device of a process",
+                    fmt::format("got {}", item));
+      if (device.kind == DeviceKind::gpu && device.index >= static_cast<int>(gpus.size()))
+        throw Error(ErrorCategory::device, "devices", fmt::format("{} needs {} GPUs", item, device.index + 1),
+                    gpus.empty() ? gpu_unavailable_reason() : fmt::format("this process sees {}", gpus.size()));
+      devices.push_back(device);
+    }
+  }
+  return devices;
+}
+
+}  // namespace lockstep::device

@@ -1,0 +1,29 @@
+// The GPU layer of a build without CUDA: it has no GPU, and says why.
+#include "lockstep/base/error.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/stream_impl.h"
+
+namespace lockstep::device {
+namespace {
+
+[[noreturn]] void refuse(int index) {
+  throw Error(ErrorCategory::device, "gpu", fmt::format("needed gpu:{}", index), gpu_unavailable_reason());
+}
+
+}  // namespace
+
+bool gpu_is_available() noexcept { return false; }
+
+std::string gpu_unavailable_reason() {
+  return "this build has no CUDA layer: install the CUDA toolkit and configure with -DLOCKSTEP_CUDA=ON";
+}
+
+std::vector<GpuInfo> list_gpus() { return {}; }
+std::size_t gpu_free_bytes(int index) { refuse(index); }
+std::string cuda_built_version() { return "absent"; }
+std::string cuda_loaded_version() { return "absent"; }
+std::unique_ptr<Allocator> make_gpu_allocator(int index) { refuse(index); }
+std::unique_ptr<Allocator> make_pinned_allocator() { refuse(0); }
+std::unique_ptr<StreamImpl> make_gpu_stream(int index) { refuse(index); }
+
+}  // namespace lockstep::device

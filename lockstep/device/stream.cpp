@@ -1,0 +1,56 @@
+#include "lockstep/device/stream.h"
+
+#include <cstring>
+#include <utility>
+
+#include "lockstep/device/stream_impl.h"
+
+namespace lockstep::device {
+namespace {
+
+class CpuEvent final : public EventImpl {
+ public:
+  bool is_complete() const override { return true; }
+  void synchronize() const override {}
+};
+
+class CpuStream final : public StreamImpl {
+ public:
+  explicit CpuStream(Device device) : device_(device) {}
+
+  Device device() const override { return device_; }
+  std::unique_ptr<EventImpl> record() override { return std::make_unique<CpuEvent>(); }
+  void wait(const EventImpl& event) override { event.synchronize(); }
+  void synchronize() override {}
+  void copy(void* to, const void* from, std::size_t bytes) override { std::memmove(to, from, bytes); }
+
+ private:
+  Device device_;
+};
+
+std::unique_ptr<StreamImpl> make_stream(Device device) {
+  if (device.kind == DeviceKind::gpu) return make_gpu_stream(device.index);
+  return std::make_unique<CpuStream>(device);
+}
+
+}  // namespace
+
+Event::Event(std::unique_ptr<EventImpl> impl) : impl_(std::move(impl)) {}
+Event::Event(Event&&) noexcept = default;
+Event& Event::operator=(Event&&) noexcept = default;
+Event::~Event() = default;
+
+bool Event::is_complete() const { return impl_->is_complete(); }
+void Event::synchronize() const { impl_->synchronize(); }
+
+Stream::Stream(Device device) : impl_(make_stream(device)) {}
+Stream::Stream(Stream&&) noexcept = default;
+Stream& Stream::operator=(Stream&&) noexcept = default;
+Stream::~Stream() = default;
+
+Device Stream::device() const { return impl_->device(); }
+Event Stream::record() { return Event(impl_->record()); }
+void Stream::wait(const Event& event) { impl_->wait(event.impl()); }
+void Stream::synchronize() { impl_->synchronize(); }
+
+}  // namespace lockstep::device

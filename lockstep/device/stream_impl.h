@@ -1,0 +1,45 @@
+// What a kind of device supplies for streams and events: stream.cpp for the CPU, cuda/stream.cpp for GPUs.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "lockstep/device/device.h"
+
+namespace lockstep::device {
+
+class StreamImpl;
+
+class EventImpl {
+ public:
+  virtual ~EventImpl() = default;
+  virtual bool is_complete() const = 0;
+  virtual void synchronize() const = 0;
+};
+
+class RecordingImpl {
+ public:
+  virtual ~RecordingImpl() = default;
+  virtual void launch(StreamImpl& stream) = 0;
+};
+
+class StreamImpl {
+ public:
+  virtual ~StreamImpl() = default;
+  virtual Device device() const = 0;
+  virtual std::unique_ptr<EventImpl> record() = 0;
+  virtual void wait(const EventImpl& event) = 0;
+  virtual void synchronize() = 0;
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+
+  // Of a kind that Recording::is_possible for; the others are never asked.
+  virtual void begin_recording() {}
+  virtual std::unique_ptr<RecordingImpl> end_recording() { return nullptr; }
+  /// Ends a recording that has failed, and forgets it.
+  virtual void drop_recording() noexcept {}
+};
+
+/// Throws Error (device) where the GPU is not available.
+std::unique_ptr<StreamImpl> make_gpu_stream(int index);
+
+}  // namespace lockstep::device

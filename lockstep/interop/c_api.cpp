@@ -1,0 +1,301 @@
+#include "lockstep/interop/c_api.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/float16.h"
+#include "lockstep/interop/distributed_optimizer.h"
+#include "lockstep/job/failure.h"
+#include "lockstep/job/session.h"
+
+namespace {
+
+using lockstep::Error;
+using lockstep::ErrorCategory;
+namespace allreduce = lockstep::allreduce;
+namespace interop = lockstep::interop;
+namespace job = lockstep::job;
+
+/// The caller's optimizer.
+class Callback {
+ public:
+  Callback(std::span<const lockstep_parameter> parameters, int (*update)(void*), void* state)
+      : update_(update), state_(state) {
+    for (const lockstep_parameter& parameter : parameters) {
+      if (parameter.name == nullptr) refuse("needed a name for each parameter");
+      if (parameter.elements > 0 && (parameter.values == nullptr || parameter.gradient == nullptr))
+        refuse("needed values and a gradient for each parameter");
+      parameters_.push_back(
+          {parameter.name, {parameter.values, parameter.elements}, {parameter.gradient, parameter.elements}});
+    }
+    if (update == nullptr) refuse("needed a function that updates");
+  }
+  const std::vector<interop::Parameter>& parameters() const { return parameters_; }
+  void step() {
+    const int status = update_(state_);
+    if (status != 0)
+      throw Error(ErrorCategory::input, "lockstep_step", "needed an update that returns 0",
+                  fmt::format("got {}", status));
+  }
+
+ private:
+  [[noreturn]] static void refuse(const char* needed) {
+    throw Error(ErrorCategory::input, "lockstep_optimizer_create", needed, "got NULL");
+  }
+
+  std::vector<interop::Parameter> parameters_;
+  int (*update_)(void*);
+  void* state_;
+};
+
+std::string& last_error() {
+  thread_local std::string error;
+  return error;
+}
+
+// Exceptions end here: other languages know nothing of them. Statuses are those of the program (strategy/failure.h).
+template <typename Body>
+int guarded(const Body& body) {
+  try {
+    last_error().clear();
+    body();
+    return LOCKSTEP_OK;
+  } catch (...) {
+    const job::Failure failure = job::describe_current_exception();
+    last_error() = failure.message;
+    return failure.exit_status;
+  }
+}
+
+void require(bool given, const char* function, const char* what) {
+  if (!given) throw Error(ErrorCategory::input, function, what, "got NULL");
+}
+
+allreduce::WireType wire_type(int type) {
+  if (type == LOCKSTEP_FLOAT32) return allreduce::WireType::float32;
+  if (type == LOCKSTEP_FLOAT16) return allreduce::WireType::float16;
+  if (type == LOCKSTEP_BFLOAT16) return allreduce::WireType::bfloat16;
+  throw Error(ErrorCategory::input, "lockstep_optimizer_create",
+              "needed compression LOCKSTEP_FLOAT32, LOCKSTEP_FLOAT16 or LOCKSTEP_BFLOAT16",
+              fmt::format("got {}", type));
+}
+
+interop::DistributedOptions to_options(const lockstep_options& options) {
+  return {.reduction = options.sum != 0 ? interop::Reduction::sum : interop::Reduction::average,
+          .backward_passes_per_step = options.backward_passes_per_step,
+          .compression = wire_type(options.compression),
+          .bucket_bytes = options.bucket_bytes,
+          .predivide_factor = options.predivide_factor,
+          .clip_norm = options.clip_norm};
+}
+
+template <typename T>
+void all_reduce(job::Workers& workers, void* values, std::size_t count, allreduce::ReduceOp op) {
+  workers.all_reduce(std::span(static_cast<T*>(values), count), op);
+}
+
+allreduce::ReduceOp reduce_op(int op) {
+  if (op == LOCKSTEP_SUM) return allreduce::ReduceOp::sum;
+  if (op == LOCKSTEP_MAX) return allreduce::ReduceOp::max;
+  if (op == LOCKSTEP_MIN) return allreduce::ReduceOp::min;
+  throw Error(ErrorCategory::input, "lockstep_all_reduce", "needed LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN",
+              fmt::format("got {}", op));
+}
+
+}  // namespace
+
+struct lockstep_session {
+  explicit lockstep_session(const job::SessionOptions& options) : session(options) {}
+
+  job::Session session;
+};
+
+struct lockstep_optimizer {
+  Callback inner;
+  interop::DistributedOptimizer<Callback> distributed;
+
+  lockstep_optimizer(job::Session& session, Callback callback, const interop::DistributedOptions& options)
+      : inner(std::move(callback)), distributed(session, inner, options) {}
+};
+
+const char* lockstep_version(void) { return LOCKSTEP_VERSION; }
+
+const char* lockstep_last_error(void) { return last_error().c_str(); }
+
+lockstep_session_options lockstep_default_session_options(void) {
+  return {job::WorkersOptions{}.stall_timeout, "auto", 0};
+}
+
+int lockstep_init(const lockstep_session_options* options, lockstep_session** session) {
+  return guarded([&] {
+    require(session != nullptr, "lockstep_init", "needed a place for the session");
+    *session = nullptr;
+    const lockstep_session_options given = options == nullptr ? lockstep_default_session_options() : *options;
+    require(given.all_reduce != nullptr, "lockstep_init", "needed the name of an all-reduce");
+    *session = new lockstep_session(
+        {.quiet = given.quiet != 0,
+         .stall_timeout = given.stall_timeout,
+         .workers = {.route = allreduce::parse_route(given.all_reduce), .stall_timeout = given.stall_timeout}});
+  });
+}
+
+void lockstep_still_at_work(lockstep_session* session) {
+  if (session != nullptr) session->session.workers().activity().tick();
+}
+
+void lockstep_finalize(lockstep_session* session) { delete session; }
+
+int lockstep_rank(const lockstep_session* session) { return session->session.rank(); }
+int lockstep_world_size(const lockstep_session* session) { return session->session.world_size(); }
+int lockstep_local_rank(const lockstep_session* session) { return session->session.local_rank(); }
+int lockstep_local_size(const lockstep_session* session) { return session->session.local_size(); }
+int lockstep_node(const lockstep_session* session) { return session->session.node(); }
+
+int lockstep_all_reduce(lockstep_session* session, void* values, size_t count, int type, int op) {
+  return guarded([&] {
+    require(session != nullptr && (values != nullptr || count == 0), "lockstep_all_reduce",
+            "needed a session and values");
+    job::Workers& workers = session->session.workers();
+    switch (type) {
+      case LOCKSTEP_FLOAT32:
+        return all_reduce<float>(workers, values, count, reduce_op(op));
+      case LOCKSTEP_FLOAT64:
+        return all_reduce<double>(workers, values, count, reduce_op(op));
+      case LOCKSTEP_INT32:
+        return all_reduce<std::int32_t>(workers, values, count, reduce_op(op));
+      case LOCKSTEP_INT64:
+        return all_reduce<std::int64_t>(workers, values, count, reduce_op(op));
+      case LOCKSTEP_FLOAT16:
+        return all_reduce<lockstep::Float16>(workers, values, count, reduce_op(op));
+      case LOCKSTEP_BFLOAT16:
+        return all_reduce<lockstep::BFloat16>(workers, values, count, reduce_op(op));
+      default:
+        throw Error(ErrorCategory::input, "lockstep_all_reduce", "needed a type of enum lockstep_type",
+                    fmt::format("got {}", type));
+    }
+  });
+}
+
+int lockstep_broadcast(lockstep_session* session, void* values, size_t bytes, int root) {
+  return guarded([&] {
+    require(session != nullptr && (values != nullptr || bytes == 0), "lockstep_broadcast",
+            "needed a session and values");
+    session->session.workers().broadcast(std::span(static_cast<std::byte*>(values), bytes), root);
+  });
+}
+
+int lockstep_all_gather(lockstep_session* session, const void* values, size_t bytes, void* all) {
+  return guarded([&] {
+    require(session != nullptr && ((values != nullptr && all != nullptr) || bytes == 0), "lockstep_all_gather",
+            "needed a session, values and a place for all of them");
+    auto* at = static_cast<std::byte*>(all);
+    for (const auto& part :
+         session->session.workers().all_gather(std::span(static_cast<const std::byte*>(values), bytes))) {
+      if (part.size() != bytes)
+        throw Error(ErrorCategory::communication, "lockstep_all_gather", "needed as many bytes on all ranks",
+                    fmt::format("got {} here and {} on another", bytes, part.size()));
+      if (bytes > 0) std::memcpy(at, part.data(), bytes);
+      at += bytes;
+    }
+  });
+}
+
+int lockstep_barrier(lockstep_session* session) {
+  return guarded([&] {
+    require(session != nullptr, "lockstep_barrier", "needed a session");
+    session->session.workers().barrier();
+  });
+}
+
+int lockstep_any(lockstep_session* session, int mine, int* result) {
+  return guarded([&] {
+    require(session != nullptr && result != nullptr, "lockstep_any", "needed a session and a place for the result");
+    *result = session->session.workers().any(mine != 0) ? 1 : 0;
+  });
+}
+
+lockstep_options lockstep_default_options(void) {
+  const interop::DistributedOptions standard;
+  return {0,
+          standard.backward_passes_per_step,
+          LOCKSTEP_FLOAT32,
+          standard.bucket_bytes,
+          standard.predivide_factor,
+          standard.clip_norm};
+}
+
+int lockstep_optimizer_create(lockstep_session* session, const lockstep_parameter* parameters, size_t count,
+                              const lockstep_options* options, int (*update)(void* state), void* state,
+                              lockstep_optimizer** optimizer) {
+  return guarded([&] {
+    require(session != nullptr && optimizer != nullptr && (parameters != nullptr || count == 0),
+            "lockstep_optimizer_create", "needed a session, parameters and a place for the optimizer");
+    *optimizer = nullptr;
+    *optimizer = new lockstep_optimizer(session->session, Callback({parameters, count}, update, state),
+                                        to_options(options == nullptr ? lockstep_default_options() : *options));
+  });
+}
+
+void lockstep_optimizer_free(lockstep_optimizer* optimizer) { delete optimizer; }
+
+int lockstep_broadcast_parameters(lockstep_optimizer* optimizer, int root) {
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_broadcast_parameters", "needed an optimizer");
+    optimizer->distributed.broadcast_parameters(root);
+  });
+}
+
+int lockstep_begin_backward(lockstep_optimizer* optimizer, double samples) {
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_begin_backward", "needed an optimizer");
+    optimizer->distributed.begin_backward(samples);
+  });
+}
+
+int lockstep_gradient_ready(lockstep_optimizer* optimizer, size_t parameter) {
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_gradient_ready", "needed an optimizer");
+    optimizer->distributed.gradient_ready(parameter);
+  });
+}
+
+int lockstep_backward_done(lockstep_optimizer* optimizer, double samples) {
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_backward_done", "needed an optimizer");
+    optimizer->distributed.backward_done(samples);
+  });
+}
+
+int lockstep_synchronize(lockstep_optimizer* optimizer) {
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_synchronize", "needed an optimizer");
+    optimizer->distributed.synchronize();
+  });
+}
+
+int lockstep_step(lockstep_optimizer* optimizer, int* updated) {
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_step", "needed an optimizer");
+    const bool done = optimizer->distributed.step();
+    if (updated != nullptr) *updated = done ? 1 : 0;
+  });
+}
+
+int lockstep_flush(lockstep_optimizer* optimizer, int* updated) {
+  return guarded([&] {
+    require(optimizer != nullptr, "lockstep_flush", "needed an optimizer");
+    const bool done = optimizer->distributed.flush();
+    if (updated != nullptr) *updated = done ? 1 : 0;
+  });
+}
+
+double lockstep_gradient_norm(const lockstep_optimizer* optimizer) {
+  return optimizer == nullptr ? 0 : optimizer->distributed.gradient_norm();
+}

@@ -1,0 +1,296 @@
+#include "lockstep/interop/gradient_reducer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/interop/check_together.h"
+#include "lockstep/job/session.h"
+#include "lockstep/model/optimizer.h"
+
+namespace lockstep::interop {
+namespace {
+
+constexpr std::int64_t kStepsUntilNamed = 100;
+
+std::string passes_text(int passes) {
+  return passes == 1 ? "one backward pass" : fmt::format("{} backward passes", passes);
+}
+
+}  // namespace
+
+GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLayout> parameters,
+                                 const ReducerOptions& options, device::Stream* compute,
+                                 std::unique_ptr<GradientMath> math, std::string where)
+    : workers_(workers),
+      where_(std::move(where)),
+      parameters_(std::move(parameters)),
+      options_(options),
+      math_(std::move(math)),
+      pass_has_(parameters_.size()),
+      step_has_(parameters_.size()),
+      counts_(kFlags + parameters_.size()),
+      last_gradient_(parameters_.size()) {
+  const bool has_math = math_ != nullptr;
+  if (!has_math) math_ = std::make_unique<HostGradientMath>();
+  const bool on_gpu = workers_.device().kind == device::DeviceKind::gpu;
+  workers_.settle();
+  check_together(workers_, where_, [&] {
+    check_options(options_);
+    layout_ = make_gradient_layout(parameters_, options_);
+    if (on_gpu && (compute == nullptr || !has_math))
+      throw Error(
+          ErrorCategory::input, where_,
+          "needed a stream and the mathematics of the GPU for gradients on " + device::to_string(workers_.device()),
+          "got those of the host: Workers of code in host memory are on the CPU");
+    return to_string(options_);
+  });
+  allreduce::check_layout(workers_.group(), describe(parameters_));
+  memory_ = std::make_shared<const device::Buffer>(
+      workers_.group().allocate((layout_.size + counts_.size()) * sizeof(float)));
+  std::vector<std::size_t> begins = layout_.begins;
+  begins.push_back(layout_.size);
+  buckets_ = std::make_unique<allreduce::GradientBuckets>(
+      workers_.group(), memory_->as<float>().first(layout_.size + counts_.size()), begins,
+      allreduce::BucketOptions{.first_bytes = std::min(options_.first_bucket_bytes, options_.bucket_bytes),
+                               .bytes = options_.bucket_bytes,
+                               .wire = options_.compression},
+      /*exact_entries=*/1, compute, workers_.lane());
+  missing_ = layout_.counts;
+  describe_buckets();
+  workers_.activity().set_step(0);
+}
+
+void GradientReducer::describe_buckets() {
+  std::vector<std::size_t> bucket_of_entry;
+  for (std::size_t bucket = 0; bucket < buckets_->buckets().size(); ++bucket)
+    bucket_of_entry.insert(bucket_of_entry.end(), buckets_->buckets()[bucket].entries, bucket);
+  std::vector<std::vector<std::string>> names(buckets_->buckets().size());
+  for (std::size_t parameter = parameters_.size(); parameter-- > 0;)
+    names[bucket_of_entry[layout_.entries[parameter]]].push_back(parameters_[parameter].name);
+  std::vector<std::string> contents;
+  for (const std::vector<std::string>& bucket : names)
+    contents.push_back(bucket.size() < 2 ? fmt::format("{}", fmt::join(bucket, ""))
+                                         : fmt::format("{} .. {}", bucket.front(), bucket.back()));
+  workers_.activity().describe_buckets(std::move(contents));
+}
+
+bool GradientReducer::is_alone() const {
+  return workers_.size() == 1 && options_.backward_passes_per_step == 1 && options_.clip_norm == 0;
+}
+
+std::span<float> GradientReducer::gradient(std::size_t parameter) const {
+  return memory_->as<float>().subspan(layout_.offsets[parameter], parameters_[parameter].elements());
+}
+
+void GradientReducer::misused(const std::string& needed, const std::string& given) {
+  const Error error(ErrorCategory::input, where_, needed, given);
+  workers_.group().abort(error.what());
+  throw error;
+}
+
+void GradientReducer::require_between_steps(std::string_view call) {
+  if (!in_pass_ && passes_ == 0 && !reduced_) return;
+  misused(fmt::format("needed step() before {}", call),
+          fmt::format("{} came after {}, whose gradients no step has used", call,
+                      reduced_ ? "synchronize()" : "a backward pass"));
+}
+
+void GradientReducer::begin_pass(double samples, std::optional<bool> is_last) {
+  if (!std::isfinite(samples) || samples < 0)
+    misused("needed a number of samples of at least 0", fmt::format("got {}", samples));
+  if (in_pass_) misused("needed the end of one backward pass before the next", "two were begun");
+  if (reduced_) misused("needed step() after synchronize()", "another backward pass was begun");
+  if (is_complete_)
+    misused(fmt::format("needed step() after {} (backward_passes_per_step)", passes_text(passes_)),
+            fmt::format("backward pass {} was begun before it", passes_ + 1));
+  is_last_ = is_last.value_or(is_last_pass());
+  in_pass_ = true;
+  std::fill(pass_has_.begin(), pass_has_.end(), false);
+  pass_samples_ = options_.reduction == Reduction::average ? samples : std::min(samples, 1.0);
+  weigh(pass_samples_);
+  if (is_last_pass()) agree_on_samples();
+}
+
+// Gradients that lie here from earlier passes are means over another number of samples: they become shares of a mean
+// over this one's.
+void GradientReducer::weigh(double samples) {
+  if (samples == 0) return;
+  if (unit_ > 0 && unit_ != samples && options_.reduction == Reduction::average)
+    math_->scale(memory_->as<float>().first(layout_.size), static_cast<float>(unit_ / samples));
+  unit_ = samples;
+  weight_ += samples;
+}
+
+// Gradients are divided before they are added, by the samples that the step is expected to have: as many as the last
+// one. Only a step that had others is corrected afterwards.
+void GradientReducer::agree_on_samples() {
+  if (expected_ > 0 || options_.reduction == Reduction::sum) return;
+  auto total = static_cast<float>(weight_);
+  workers_.all_reduce(std::span(&total, 1));
+  expected_ = total;
+}
+
+float GradientReducer::factor_before() const {
+  if (options_.reduction == Reduction::sum || expected_ == 0 || is_alone()) return 1;
+  const double later = options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
+  return static_cast<float>(unit_ / expected_ / later);
+}
+
+float GradientReducer::factor_after() const {
+  if (options_.reduction == Reduction::sum || samples() == 0 || is_alone()) return 1;
+  const double later = options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
+  const double passes = options_.average_passes ? 1 : static_cast<double>(counts_[1]) / workers_.size();
+  return static_cast<float>(passes * later * (expected_ == 0 ? 1 : expected_) / samples());
+}
+
+void GradientReducer::take(std::size_t parameter, std::span<const float> values) {
+  LOCKSTEP_CHECK_OP(parameter, <, parameters_.size());
+  const std::string& name = parameters_[parameter].name;
+  if (!in_pass_) misused("needed an open backward pass for a gradient", fmt::format("{} came outside of one", name));
+  if (pass_has_[parameter])
+    misused("needed one gradient a parameter in a backward pass", fmt::format("{} came twice", name));
+  if (values.size() != parameters_[parameter].elements())
+    misused(fmt::format("needed {} elements of {}", parameters_[parameter].elements(), name),
+            fmt::format("its gradient has {}", values.size()));
+  if (pass_samples_ == 0) {  // a mean over nothing, if it is a number at all
+    pass_has_[parameter] = true;
+    if (is_last_pass()) complete_without(parameter);
+    return;
+  }
+  const float factor = is_last_pass() ? factor_before() : 1;
+  if (!is_alone()) {
+    if (step_has_[parameter])
+      math_->add(gradient(parameter), values, factor);
+    else
+      math_->assign(gradient(parameter), values, factor);
+  }
+  pass_has_[parameter] = step_has_[parameter] = true;
+  if (is_last_pass()) complete(parameter);
+}
+
+void GradientReducer::written(std::size_t parameter) {
+  LOCKSTEP_CHECK_OP(parameter, <, parameters_.size());
+  const std::string& name = parameters_[parameter].name;
+  if (!in_pass_) misused("needed an open backward pass for a gradient", fmt::format("{} came outside of one", name));
+  if (pass_has_[parameter])
+    misused("needed one gradient a parameter in a backward pass", fmt::format("{} came twice", name));
+  if (pass_samples_ == 0) misused("needed no gradient in a pass without samples", fmt::format("{} has one", name));
+  pass_has_[parameter] = step_has_[parameter] = true;
+  if (!is_last_pass()) return;
+  math_->scale(gradient(parameter), factor_before());
+  complete(parameter);
+}
+
+void GradientReducer::complete(std::size_t parameter) {
+  const std::size_t entry = layout_.entries[parameter];
+  if (--missing_[entry] == 0) buckets_->ready(entry);
+}
+
+void GradientReducer::end_pass() {
+  if (!in_pass_) misused("needed an open backward pass to end one", "none was begun");
+  if (is_last_) complete_the_rest(/*is_last_pass=*/true);
+  is_complete_ = is_last_;
+  in_pass_ = false;
+  ++passes_;
+}
+
+void GradientReducer::complete_the_rest(bool is_last_pass) {
+  for (std::size_t parameter = parameters_.size(); parameter-- > 0;) {
+    if (!is_last_pass || !pass_has_[parameter]) complete_without(parameter);
+  }
+}
+
+// Of a parameter that has no gradient in the last pass.
+void GradientReducer::complete_without(std::size_t parameter) {
+  if (step_has_[parameter])
+    math_->scale(gradient(parameter), factor_before());
+  else if (!is_alone())
+    math_->clear(gradient(parameter));
+  complete(parameter);
+}
+
+void GradientReducer::reduce() {
+  if (in_pass_) misused("needed the end of the backward pass before step()", "it is still open");
+  if (reduced_) misused("needed step() once after synchronize()", "synchronize() was called twice");
+  if (passes_ == 0) misused("needed a backward pass before step()", "there was none since the last step");
+  if (!is_complete_)
+    misused(fmt::format("needed {} before step() (backward_passes_per_step)",
+                        passes_text(options_.backward_passes_per_step)),
+            fmt::format("there were {}; at the end of an epoch flush() takes what there is", passes_));
+  finish();
+}
+
+bool GradientReducer::reduce_rest() {
+  if (in_pass_) misused("needed the end of the backward pass before flush()", "it is still open");
+  if (reduced_) misused("needed step() after synchronize()", "flush() came before it");
+  if (is_complete_)
+    misused(fmt::format("needed step() after {} (backward_passes_per_step)", passes_text(passes_)),
+            "flush() came, which is for fewer");
+  if (!workers_.any(passes_ > 0)) return false;
+  agree_on_samples();
+  complete_the_rest(/*is_last_pass=*/false);
+  finish();
+  return true;
+}
+
+void GradientReducer::finish() {
+  counts_[0] = static_cast<float>(weight_);
+  counts_[1] = static_cast<float>(passes_);
+  std::copy(step_has_.begin(), step_has_.end(), counts_.begin() + kFlags);
+  const std::span<float> passengers = memory_->as<float>().subspan(layout_.size, counts_.size());
+  math_->write(passengers, counts_);
+  buckets_->ready(layout_.begins.size());
+  buckets_->finish();
+  math_->read(counts_, passengers);
+  finish_average();
+  missing_ = layout_.counts;
+  reduced_ = true;
+}
+
+void GradientReducer::finish_average() {
+  const std::span<float> values = memory_->as<float>().first(layout_.size);
+  float factor = factor_after();
+  if (options_.clip_norm > 0) {
+    gradient_norm_ = std::sqrt(math_->squared_norm(values)) * static_cast<double>(factor);
+    factor *= model::clip_scale(gradient_norm_, options_.clip_norm);
+  }
+  math_->scale(values, factor);
+  if (samples() > 0) expected_ = samples();
+}
+
+void GradientReducer::applied() {
+  if (!reduced_) misused("needed a backward pass before step()", "there was none since the last step");
+  reduced_ = is_complete_ = false;
+  passes_ = 0;
+  unit_ = weight_ = 0;
+  std::fill(step_has_.begin(), step_has_.end(), false);
+  ++steps_;
+  workers_.activity().set_step(steps_);
+  note_missing();
+}
+
+void GradientReducer::note_missing() {
+  for (std::size_t parameter = 0; parameter < parameters_.size(); ++parameter)
+    if (has_gradient(parameter)) last_gradient_[parameter] = steps_;
+  std::vector<std::string> names;
+  for (std::size_t parameter = 0; parameter < parameters_.size(); ++parameter)
+    if (steps_ - last_gradient_[parameter] == kStepsUntilNamed) names.push_back(parameters_[parameter].name);
+  if (!names.empty() && workers_.rank() == 0)
+    workers_.session().logger()->warn("no rank had a gradient of {} for {} steps: they are not trained",
+                                      fmt::join(names, ", "), kStepsUntilNamed);
+}
+
+std::vector<std::string> GradientReducer::parameters_without_gradient(std::int64_t steps) const {
+  std::vector<std::string> names;
+  for (std::size_t parameter = 0; parameter < parameters_.size(); ++parameter)
+    if (steps_ - last_gradient_[parameter] >= steps) names.push_back(parameters_[parameter].name);
+  return names;
+}
+
+}  // namespace lockstep::interop

@@ -1,0 +1,147 @@
+#include "lockstep/interop/parameter_exchange.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "lockstep/allreduce/layout.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::interop {
+namespace {
+
+// A loop that changes gradients at the wrong moment mostly does so in each step: looking now and then finds it, and
+// costs nothing.
+constexpr std::int64_t kFirstStepsWatched = 3;
+constexpr std::int64_t kStepsBetweenWatched = 100;
+
+std::vector<ParameterLayout> layouts_of(std::span<const Parameter> parameters) {
+  std::vector<ParameterLayout> layouts;
+  for (const Parameter& parameter : parameters) {
+    ParameterLayout& layout = layouts.emplace_back(ParameterLayout{parameter.name, parameter.shape});
+    if (layout.shape.empty()) layout.shape = {static_cast<std::int64_t>(parameter.values.size())};
+  }
+  return layouts;
+}
+
+std::string samples_text(double samples) { return samples == 1 ? "1 sample" : fmt::format("{} samples", samples); }
+
+std::uint64_t hash_of(std::span<const float> values) { return XXH3_64bits(values.data(), values.size_bytes()); }
+
+}  // namespace
+
+ParameterExchange::ParameterExchange(job::Workers& workers, std::span<const Parameter> parameters,
+                                     const ReducerOptions& options)
+    : reducer_(workers, layouts_of(parameters), options), taken_(parameters.size()) {
+  check(parameters);
+}
+
+// What is copied is as large as it was when ranks compared it.
+void ParameterExchange::check(std::span<const Parameter> parameters) {
+  const std::vector<ParameterLayout>& layouts = reducer_.parameters();
+  if (parameters.size() != layouts.size())
+    reducer_.misused(fmt::format("needed the {} parameters that there were at first", layouts.size()),
+                     fmt::format("got {}", parameters.size()));
+  for (std::size_t i = 0; i < layouts.size(); ++i)
+    if (const std::size_t elements = layouts[i].elements();
+        parameters[i].values.size() != elements || parameters[i].gradient.size() != elements)
+      reducer_.misused(fmt::format("needed {} values of {} and as many of its gradient", elements, layouts[i].name),
+                       fmt::format("got {} and {}", parameters[i].values.size(), parameters[i].gradient.size()));
+}
+
+void ParameterExchange::broadcast_values(std::span<const Parameter> parameters, int root) {
+  reducer_.require_between_steps("broadcast_parameters()");
+  check(parameters);
+  for (const Parameter& parameter : parameters) reducer_.workers().broadcast(parameter.values, root);
+}
+
+void ParameterExchange::broadcast_state(std::span<const Parameter> state, int root) {
+  reducer_.require_between_steps("broadcast_optimizer_state()");
+  reducer_.workers().settle();
+  allreduce::check_layout(reducer_.workers().group(), describe(layouts_of(state)));
+  for (const Parameter& kept : state) reducer_.workers().broadcast(kept.values, root);
+}
+
+void ParameterExchange::begin_backward(std::span<const Parameter> parameters, double samples) {
+  check(parameters);
+  reducer_.begin_pass(samples);
+  samples_ = samples;
+}
+
+void ParameterExchange::gradient_ready(std::span<const Parameter> parameters, std::size_t parameter) {
+  if (parameter >= parameters.size())
+    reducer_.misused(fmt::format("needed the number of a parameter below {}", parameters.size()),
+                     fmt::format("got {}", parameter));
+  if (!reducer_.is_in_pass())
+    reducer_.misused("needed begin_backward() before gradient_ready()",
+                     fmt::format("{} was announced outside of a backward pass", parameters[parameter].name));
+  if (taken_[parameter])
+    reducer_.misused("needed one gradient a parameter in a backward pass",
+                     fmt::format("{} was announced twice", parameters[parameter].name));
+  taken_[parameter] = true;
+  reducer_.take(parameter, parameters[parameter].gradient);
+}
+
+// Code that accumulates adds the next pass to what lies there; code that overwrites does not see the zeros.
+void ParameterExchange::backward_done(std::span<const Parameter> parameters, std::optional<double> samples) {
+  if (!reducer_.is_in_pass())
+    begin_backward(parameters, samples.value_or(1));
+  else if (samples && *samples != samples_)
+    reducer_.misused(fmt::format("needed the samples that begin_backward() was told of, {}", samples_),
+                     fmt::format("backward_done() was told of {}", samples_text(*samples)));
+  check(parameters);
+  const bool is_last = reducer_.is_last_pass();
+  for (std::size_t i = parameters.size(); i-- > 0;) {
+    if (taken_[i] || !parameters[i].has_gradient) continue;
+    taken_[i] = true;
+    reducer_.take(i, parameters[i].gradient);
+  }
+  reducer_.end_pass();
+  marks_.clear();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!is_last) std::ranges::fill(parameters[i].gradient, 0.0F);
+    if (is_last && taken_[i] && samples_ > 0 && watches_changes())
+      marks_.push_back({i, hash_of(parameters[i].gradient)});
+  }
+  std::fill(taken_.begin(), taken_.end(), false);
+}
+
+bool ParameterExchange::watches_changes() const {
+  return reducer_.steps() < kFirstStepsWatched || reducer_.steps() % kStepsBetweenWatched == 0;
+}
+
+void ParameterExchange::check_unchanged(std::span<const Parameter> parameters) {
+  for (const Mark& mark : marks_)
+    if (hash_of(parameters[mark.parameter].gradient) != mark.hash)
+      reducer_.misused(
+          "needed gradients to stay as the backward pass left them until step(): call synchronize() before "
+          "they are read or changed",
+          fmt::format("that of {} was changed", parameters[mark.parameter].name));
+  marks_.clear();
+}
+
+void ParameterExchange::put_back(std::span<const Parameter> parameters) {
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (!reducer_.has_gradient(i))
+      std::ranges::fill(parameters[i].gradient, 0.0F);
+    else if (!reducer_.is_alone())
+      std::ranges::copy(reducer_.gradient(i), parameters[i].gradient.begin());
+}
+
+void ParameterExchange::synchronize(std::span<const Parameter> parameters) {
+  check(parameters);
+  check_unchanged(parameters);
+  reducer_.reduce();
+  put_back(parameters);
+}
+
+bool ParameterExchange::synchronize_rest(std::span<const Parameter> parameters) {
+  check(parameters);
+  check_unchanged(parameters);
+  if (!reducer_.reduce_rest()) return false;
+  put_back(parameters);
+  return true;
+}
+
+}  // namespace lockstep::interop

@@ -1,0 +1,14 @@
+#include "lockstep/interop/torch/gradient_device.h"
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::torch {
+
+device::Device place_of(const at::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return {};
+  if (tensor.device().is_cuda()) return {device::DeviceKind::gpu, tensor.device().index()};
+  throw Error(ErrorCategory::device, "torch", "needed tensors on the CPU or on a GPU of CUDA",
+              "one is on " + tensor.device().str());
+}
+
+}  // namespace lockstep::torch

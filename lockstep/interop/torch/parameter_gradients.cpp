@@ -1,0 +1,221 @@
+#include "lockstep/interop/torch/parameter_gradients.h"
+
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <unordered_set>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/interop/check_together.h"
+#include "lockstep/interop/torch/gradient_device.h"
+
+namespace lockstep::torch {
+namespace {
+
+void check_parameter(const std::string& where, const std::string& name, const at::Tensor& tensor,
+                     device::Device device) {
+  const auto refuse = [&](const std::string& needed, const std::string& given) {
+    throw Error(ErrorCategory::input, where, needed, given);
+  };
+  if (!tensor.defined()) refuse("needed parameters with values", fmt::format("{} is an undefined tensor", name));
+  if (!tensor.requires_grad()) return;
+  if (!tensor.is_leaf()) refuse("needed leaves of the graph", fmt::format("{} is computed from others", name));
+  if (tensor.scalar_type() != at::kFloat)
+    refuse("needed parameters of float32", fmt::format("{} is {}", name, c10::toString(tensor.scalar_type())));
+  if (place_of(tensor) != device)
+    refuse(fmt::format("needed parameters on {} (SessionOptions::workers)", to_string(device)),
+           fmt::format("{} is on {}", name, tensor.device().str()));
+}
+
+std::vector<interop::ParameterLayout> layouts_of(const std::vector<std::string>& names,
+                                                 const std::vector<at::Tensor>& tensors) {
+  std::vector<interop::ParameterLayout> layouts;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    layouts.push_back({.name = names[i], .shape = tensors[i].sizes().vec()});
+  return layouts;
+}
+
+}  // namespace
+
+ParameterGradients::ParameterGradients(job::Workers& workers, const NamedTensors& parameters,
+                                       const interop::ReducerOptions& options, GradientOwner owner)
+    : all_(parameters.pairs()), owner_(std::move(owner)) {
+  interop::check_together(workers, owner_.where, [&] {
+    std::unordered_set<const void*> seen;
+    for (const auto& [name, tensor] : all_) {
+      check_parameter(owner_.where, name, tensor, workers.device());
+      if (!tensor.requires_grad()) {
+        frozen_.emplace_back(name, tensor);
+      } else if (seen.insert(tensor.unsafeGetTensorImpl()).second) {
+        names_.push_back(name);
+        watched_.push_back(tensor);
+      }
+    }
+    if (watched_.empty())
+      throw Error(ErrorCategory::input, owner_.where, "needed a parameter that requires gradients", "there is none");
+    return std::string();
+  });
+  device_ = make_gradient_device(workers.device());
+  reducer_ = std::make_unique<interop::GradientReducer>(workers, layouts_of(names_, watched_), options,
+                                                        device_.stream.get(), std::move(device_.math), owner_.where);
+  if (!reducer_->is_alone())
+    for (std::size_t i = 0; i < watched_.size(); ++i) views_.push_back(view_of(i));
+  hooks_ = std::make_unique<GradientHooks>(watched_, static_cast<BackwardListener&>(*this));
+}
+
+// Autograd lays out gradients as their parameters lie, if those fill their memory, and in rows else.
+at::Tensor ParameterGradients::view_of(std::size_t parameter) const {
+  const at::Tensor& tensor = watched_[parameter];
+  float* values = reducer_->gradient(parameter).data();
+  const auto keep = [memory = reducer_->memory()](void*) {};
+  const auto options = at::TensorOptions().dtype(at::kFloat).device(tensor.device());
+  if (tensor.is_non_overlapping_and_dense())
+    return at::from_blob(values, tensor.sizes(), tensor.strides(), keep, options);
+  return at::from_blob(values, tensor.sizes(), keep, options);
+}
+
+ParameterGradients::Mark ParameterGradients::mark_of(std::size_t parameter) const {
+  const at::Tensor& gradient = watched_[parameter].grad();
+  if (!gradient.defined()) return {};
+  return {gradient.unsafeGetTensorImpl(), static_cast<std::uint32_t>(gradient._version())};
+}
+
+void ParameterGradients::misused(const std::string& needed, const std::string& given) {
+  reducer_->misused(needed, given);
+}
+
+void ParameterGradients::check() {
+  if (reducer_->is_in_pass())
+    misused("needed backward passes that come to their end", "the last one ended with an exception");
+  require_same_parameters();
+}
+
+void ParameterGradients::require_same_parameters() {
+  if (const auto lost = hooks_->first_lost())
+    misused("needed parameters to keep the type and device with which they were wrapped: wrap a module after its to()",
+            fmt::format("{} was converted or moved since", names_[*lost]));
+  for (const auto& [name, tensor] : frozen_)
+    if (tensor.requires_grad())
+      misused("needed parameters to require gradients when they are wrapped, if they ever do",
+              fmt::format("{} requires them only since", name));
+}
+
+bool ParameterGradients::backward_begins() {
+  require_same_parameters();
+  require_untouched();
+  marks_.clear();
+  const PassPlan plan = owner_.plan();
+  pass_has_samples_ = plan.samples > 0;
+  reducer_->begin_pass(plan.samples, plan.is_last);
+  if (views_.empty() && pass_has_samples_) weigh_alone(plan.samples);
+  return pass_has_samples_;
+}
+
+// As GradientReducer does it in its memory: what earlier passes left becomes a share of a mean over this one's samples.
+void ParameterGradients::weigh_alone(double samples) {
+  if (unit_ > 0) scale_alone(unit_ / samples);
+  unit_ = samples;
+  weight_ += samples;
+}
+
+void ParameterGradients::scale_alone(double factor) {
+  if (factor == 1 || reducer_->options().reduction == interop::Reduction::sum) return;
+  const c10::NoGradGuard no_graph;
+  for (const at::Tensor& parameter : watched_)
+    if (at::Tensor& gradient = parameter.mutable_grad(); gradient.defined()) gradient.mul_(factor);
+}
+
+void ParameterGradients::gradient_ready(std::size_t parameter) {
+  if (!pass_has_samples_ || !watched_[parameter].grad().defined()) return;
+  if (views_.empty()) {
+    reducer_->take(parameter, reducer_->gradient(parameter));  // noted only
+    return;
+  }
+  if (watched_[parameter].grad().is_same(views_[parameter]))
+    reducer_->written(parameter);
+  else
+    move_to_view(parameter);
+}
+
+void ParameterGradients::move_to_view(std::size_t parameter) {
+  at::Tensor& gradient = watched_[parameter].mutable_grad();
+  const at::Tensor& view = views_[parameter];
+  at::Tensor values = gradient.is_sparse() ? gradient.to_dense() : gradient;
+  if (reducer_->has_gradient_so_far(parameter)) {  // a sum with earlier passes, in a tensor of its own (create_graph)
+    view.copy_(values.detach());
+    reducer_->written(parameter);
+  } else {
+    if (values.strides() != view.strides())
+      values = at::empty_strided(view.sizes(), view.strides(), view.options()).copy_(values.detach());
+    reducer_->take(parameter, {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
+  }
+  gradient = view;
+}
+
+void ParameterGradients::backward_ends() {
+  if (pass_has_samples_ && !views_.empty()) take_those_there();
+  reducer_->end_pass();
+  for (std::size_t i = 0; i < watched_.size(); ++i) marks_.push_back(mark_of(i));
+  if (owner_.ended) owner_.ended();
+}
+
+// A gradient that was there before, such as zeros, stays where this step has none.
+void ParameterGradients::take_those_there() {
+  for (std::size_t i = watched_.size(); i-- > 0;)
+    if (!reducer_->has_gradient_so_far(i)) gradient_ready(i);
+}
+
+void ParameterGradients::require_untouched() {
+  for (std::size_t i = 0; i < marks_.size(); ++i) {
+    const Mark mark = mark_of(i);
+    if (mark == marks_[i]) continue;
+    misused("needed gradients to stay as the backward pass left them " + owner_.unchanged,
+            fmt::format("that of {} was {}", names_[i], mark.tensor == nullptr ? "removed" : "changed"));
+  }
+}
+
+void ParameterGradients::reduce() {
+  check();
+  require_untouched();
+  reducer_->reduce();
+  show_results();
+}
+
+bool ParameterGradients::reduce_rest() {
+  check();
+  require_untouched();
+  if (!reducer_->reduce_rest()) return false;
+  show_results();
+  return true;
+}
+
+void ParameterGradients::show_results() {
+  marks_.clear();
+  if (views_.empty() && weight_ > 0) scale_alone(reducer_->passes() * unit_ / weight_);
+  unit_ = weight_ = 0;
+  if (reducer_->samples() == 0) return;  // there is no average
+  for (std::size_t i = 0; i < views_.size(); ++i)
+    watched_[i].mutable_grad() = reducer_->has_gradient(i) ? views_[i] : at::Tensor();
+}
+
+void ParameterGradients::clear(bool set_to_none) {
+  check();
+  reducer_->require_between_steps("zero_grad()");
+  const c10::NoGradGuard no_graph;
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    at::Tensor& gradient = watched_[i].mutable_grad();
+    if (!gradient.defined()) continue;
+    if (set_to_none) {
+      gradient.reset();
+    } else {
+      if (!views_.empty()) gradient = views_[i];
+      gradient.detach_();
+      gradient.zero_();
+    }
+  }
+}
+
+}  // namespace lockstep::torch

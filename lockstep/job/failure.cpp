@@ -1,0 +1,100 @@
+#include "lockstep/job/failure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::job {
+namespace {
+
+/// What travels between the ranks: enough to know equal failures from different ones.
+struct Summary {
+  std::uint64_t message_hash = 0;
+  std::int32_t exit_status = 0;
+  std::int32_t consequence = 0;
+};
+
+/// One exchange of summaries. It lives on the heap and is left behind where the others do not come: MPI may still write
+/// to it.
+struct Exchange {
+  Exchange(const Summary& mine, std::size_t ranks) : sent(mine), received(ranks) {}
+
+  Summary sent;
+  std::vector<Summary> received;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+FailureVerdict judge(const std::vector<Summary>& all, int rank) {
+  const auto cause = std::find_if(all.begin(), all.end(), [](const Summary& one) { return one.consequence == 0; });
+  const bool has_cause = cause != all.end();
+  const Summary& mine = all[static_cast<std::size_t>(rank)];
+  const auto first_alike = std::find_if(all.begin(), all.end(), [&](const Summary& one) {
+    return one.message_hash == mine.message_hash && one.consequence == mine.consequence;
+  });
+  FailureVerdict verdict;
+  verdict.everyone_failed = true;
+  verdict.print = first_alike - all.begin() == rank && (mine.consequence == 0 || !has_cause);
+  verdict.exit_status = has_cause ? cause->exit_status : all.front().exit_status;
+  return verdict;
+}
+
+}  // namespace
+
+Failure describe_current_exception() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return {error.what(), exit_status(error.category()), error.category() == ErrorCategory::communication};
+  } catch (const std::filesystem::filesystem_error& error) {
+    const std::string path = error.path1().string();
+    return {Error(ErrorCategory::data, path.empty() ? "files" : path,
+                  "expected a file or directory that this user can use", fmt::format("got {}", error.code().message()))
+                .what(),
+            exit_status(ErrorCategory::data), false};
+  } catch (const std::system_error& error) {
+    return {
+        Error(ErrorCategory::device, "system", "expected what this host has to grant; its limits (ulimit -a) may help",
+              fmt::format("got {}", error.what()))
+            .what(),
+        exit_status(ErrorCategory::device), false};
+  } catch (const std::bad_alloc&) {
+    return {"[memory] needed more memory than this host has to give; reduce the batch, or the replicas of one host",
+            exit_status(ErrorCategory::device), false};
+  } catch (const std::exception& error) {
+    return {error.what(), 1, false};
+  } catch (...) {
+    return {"[program] something was thrown that is no std::exception; a bug in the calling program", 1, false};
+  }
+}
+
+FailureVerdict compare_failures(const Failure& mine, MPI_Comm ranks, double seconds) {
+  int rank = 0;
+  int size = 1;
+  MPI_Comm_rank(ranks, &rank);
+  MPI_Comm_size(ranks, &size);
+  const Summary summary{std::hash<std::string>{}(mine.message), mine.exit_status, mine.consequence ? 1 : 0};
+  auto exchange = std::make_unique<Exchange>(summary, static_cast<std::size_t>(size));
+  MPI_Iallgather(&exchange->sent, sizeof(Summary), MPI_BYTE, exchange->received.data(), sizeof(Summary), MPI_BYTE,
+                 ranks, &exchange->request);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  int done = 0;
+  while (MPI_Test(&exchange->request, &done, MPI_STATUS_IGNORE), !done && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (!done) {
+    static_cast<void>(exchange.release());
+    return {false, true, mine.exit_status};
+  }
+  return judge(exchange->received, rank);
+}
+
+}  // namespace lockstep::job

@@ -1,0 +1,42 @@
+#include "lockstep/job/launcher.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+namespace lockstep::job {
+namespace {
+
+std::optional<int> number(const Environment& environment, const char* name) {
+  const char* text = environment(name);
+  if (text == nullptr) return std::nullopt;
+  const std::string_view view(text);
+  int value = 0;
+  const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), value);
+  if (error != std::errc{} || end != view.data() + view.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+Launch detect_launch(const Environment& environment) {
+  if (const auto ranks = number(environment, "OMPI_COMM_WORLD_SIZE"))
+    return {true, number(environment, "OMPI_COMM_WORLD_RANK").value_or(0), *ranks, "mpirun"};
+  if (const auto rank = number(environment, "PMI_RANK"))
+    return {true, *rank, number(environment, "PMI_SIZE").value_or(0), "a PMI launcher"};
+  // A batch script has SLURM_PROCID too, but it is no rank of a step: only srun sets the number of tasks of a step.
+  const auto tasks = number(environment, "SLURM_STEP_NUM_TASKS");
+  if (const auto rank = number(environment, "PMIX_RANK")) return {true, *rank, tasks.value_or(0), "a PMIx launcher"};
+  const auto process = number(environment, "SLURM_PROCID");
+  if (process && tasks && *tasks > 1) return {true, *process, *tasks, "srun", false};
+  return {};
+}
+
+Launch detect_launch() { return detect_launch(process_environment()); }
+
+Environment process_environment() {
+  return [](const char* name) { return std::getenv(name); };
+}
+
+}  // namespace lockstep::job

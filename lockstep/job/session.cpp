@@ -1,0 +1,387 @@
+#include "lockstep/job/session.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+
+#include <sys/resource.h>
+#include <future>
+#include <numeric>
+#include <string>
+
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lockstep/allreduce/groups.h"
+#include "lockstep/allreduce/selection.h"
+#include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/allreduce/watchdog/final_message.h"
+#include "lockstep/allreduce/watchdog/progress.h"
+#include "lockstep/base/error.h"
+#include "lockstep/job/cluster.h"
+#include "lockstep/job/failure.h"
+#include "lockstep/job/task.h"
+
+namespace lockstep::job {
+namespace {
+
+// Between GPUs the route follows from where they are; there is nothing to measure.
+allreduce::Selection select(const Session& session, const WorkersOptions& options) {
+  check_tf_config(session);
+  if (session.size() == 1) return {};
+  if (options.route != allreduce::Route::automatic) return {options.route, "as asked for"};
+  if (options.device.kind == device::DeviceKind::gpu)
+    return {allreduce::Route::automatic, fmt::format("GPUs of {} ranks", session.size())};
+  return allreduce::select_route(session.ranks());
+}
+
+allreduce::Communicator make_group(const Session& session, const WorkersOptions& options, std::string& reason) {
+  const allreduce::CollectiveScope scope(&session.activity(), "the set-up of the ranks");
+  const allreduce::Selection selection = select(session, options);
+  reason = selection.reason;
+  return allreduce::make_device_group(session.ranks(), {options.device}, selection.route, options.share_gpus).front();
+}
+
+}  // namespace
+
+Workers::Workers(Session& session, const WorkersOptions& options)
+    : session_(session),
+      device_(options.device),
+      activity_(session.shared_activity()),
+      group_(make_group(session, options, reason_).watched_by(activity_)),
+      is_watched_(true) {
+  activity_->set_phase(allreduce::Phase::idle);
+  session.watch({activity_},
+                {.stall_timeout = options.stall_timeout, .advice = "start it again from what it saved last"});
+}
+
+Workers::Workers(Session& session, const allreduce::Communicator& group, device::Device device)
+    : session_(session),
+      device_(device),
+      activity_(std::make_shared<allreduce::Activity>()),
+      group_(group.watched_by(activity_)) {}
+
+Workers::~Workers() {
+  if (is_watched_) session_.watch_process(allreduce::Phase::idle);
+}
+
+std::string Workers::route() const {
+  return reason_.empty() ? group_.route() : fmt::format("{} ({})", group_.route(), reason_);
+}
+
+void Workers::barrier() {
+  settle();
+  group_.barrier();
+}
+
+bool Workers::any(bool mine) {
+  settle();
+  return group_.any(mine);
+}
+
+void Workers::broadcast_bytes(std::span<std::byte> values, int root) {
+  settle();
+  if (root < 0 || root >= size()) {
+    const Error error(ErrorCategory::input, "broadcast", fmt::format("needed a root from 0 to {}", size() - 1),
+                      fmt::format("got {}", root));
+    group_.abort(error.what());  // the others may have a root that can be
+    throw error;
+  }
+  group_.broadcast(values, root);
+}
+
+std::vector<std::vector<std::byte>> Workers::gather_bytes(std::span<const std::byte> values) {
+  settle();
+  return group_.all_gather(values);
+}
+
+void check_tf_config(const Session& session) {
+  std::string problem;
+  try {
+    if (const auto cluster = Cluster::from_environment()) cluster->check_against_mpi(session.rank(), session.size());
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  const std::vector<std::string> problems = session.all_gather(problem);
+  for (std::size_t rank = 0; rank < problems.size(); ++rank)
+    if (!problems[rank].empty())
+      throw Error(ErrorCategory::input, "strategy",
+                  "needed a TF_CONFIG that agrees with the launcher on every rank, or none",
+                  fmt::format("rank {}: {}", rank, problems[rank]));
+}
+
+namespace {
+
+/// How long a failed rank waits for the others to fail alike. Long enough for ranks that check the same options, short
+/// for a job to end.
+constexpr double kFailureWaitSeconds = 1.0;
+constexpr std::chrono::milliseconds kPrintLimit(1000);  // for a reader of standard output or error that does not read
+/// More collectives than any rank enters before its end: who has not come to its end is behind.
+constexpr std::uint64_t kCollectivesBeforeTheEnd = std::uint64_t{1} << 62;
+
+/// What standard output still holds, and other files; not for longer than the limit.
+void flush_within(std::chrono::milliseconds limit) {
+  try {
+    const auto flushed = std::make_shared<std::promise<void>>();
+    const std::future<void> done = flushed->get_future();
+    std::thread([flushed] {
+      std::fflush(nullptr);
+      flushed->set_value();
+    }).detach();
+    done.wait_for(limit);
+  } catch (const std::system_error&) {
+    // No thread to be had: what is not written yet is lost, and the job ends.
+  }
+}
+
+/// With fewer, MPI may wait for ever for what it cannot open.
+void require_descriptors() {
+  constexpr rlim_t kLeast = 24;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kLeast) return;
+  throw Error(ErrorCategory::device, "session",
+              fmt::format("expected a limit of at least {} open files for a rank (ulimit -n)", kLeast),
+              fmt::format("got {}", limit.rlim_cur));
+}
+
+}  // namespace
+
+Session::Session(int argc, char** argv, const SessionOptions& options)
+    : exceptions_at_start_(std::uncaught_exceptions()), workers_options_(options.workers) {
+  const Launch launch = detect_launch();
+  int runs = 0;
+  MPI_Initialized(&runs);
+  // Before MPI is asked, which would end a process of a plain srun with words of its own.
+  if (runs == 0 && (!launch.launched || !launch.connects)) require_no_task(process_environment());
+  if (launch.launched || runs != 0) initialize_mpi(argc, argv, launch);
+  logger_ = make_logger({.quiet = options.quiet, .rank = rank_, .ranks = size_});
+  activity_->set_phase(allreduce::Phase::starting);
+  double stall_timeout = options.stall_timeout;
+  if (ranks_ != MPI_COMM_NULL) MPI_Bcast(&stall_timeout, 1, MPI_DOUBLE, 0, ranks_);
+  if (stall_timeout <= 0) return;
+  try {
+    watch({activity_}, {.stall_timeout = stall_timeout});
+    watches_process_ = true;
+  } catch (const Error&) {
+    start_error_ = std::current_exception();
+  }
+}
+
+void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
+  int runs = 0;
+  int has_ended = 0;
+  MPI_Initialized(&runs);
+  MPI_Finalized(&has_ended);
+  if (has_ended != 0)
+    throw Error(ErrorCategory::communication, "session", "needed MPI for its ranks", "MPI_Finalize has been called");
+  owns_mpi_ = runs == 0;
+  int provided = MPI_THREAD_SINGLE;
+  if (owns_mpi_) {
+    require_descriptors();
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+  } else {
+    MPI_Query_thread(&provided);
+  }
+  try {
+    if (provided < MPI_THREAD_SERIALIZED)
+      throw Error(ErrorCategory::communication, "session",
+                  "needed an MPI that several threads may call in turn (MPI_THREAD_SERIALIZED)",
+                  owns_mpi_ ? "this MPI serves the main thread only"
+                            : "the program initialised MPI for less: call MPI_Init_thread with that level");
+    MPI_Comm_dup(MPI_COMM_WORLD, &ranks_);
+    MPI_Comm_dup(MPI_COMM_WORLD, &failures_);
+    MPI_Comm_rank(ranks_, &rank_);
+    MPI_Comm_size(ranks_, &size_);
+    if (size_ == 1 && launch.ranks > 1)
+      throw Error(ErrorCategory::communication, "session",
+                  fmt::format("needed the {} ranks that {} started in one job", launch.ranks, launch.launcher),
+                  "MPI shows each of them alone: start them with the mpirun of the MPI this program was built with, or "
+                  "srun --mpi=pmix, or put \"lockstep launch --\" in front of the command");
+    find_nodes();
+  } catch (...) {
+    if (owns_mpi_) MPI_Finalize();
+    throw;
+  }
+}
+
+void Session::find_nodes() {
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(ranks_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node);
+  MPI_Comm_rank(node, &local_rank_);
+  MPI_Comm_size(node, &local_size_);
+  // A node's number is that of its first rank among the first ranks of all nodes.
+  const int leads = local_rank_ == 0 ? 1 : 0;
+  int leaders_to_here = 0;
+  MPI_Scan(&leads, &leaders_to_here, 1, MPI_INT, MPI_SUM, ranks_);
+  node_ = leaders_to_here - 1;
+  MPI_Bcast(&node_, 1, MPI_INT, 0, node);
+  MPI_Allreduce(&leads, &nodes_, 1, MPI_INT, MPI_SUM, ranks_);
+  MPI_Comm_free(&node);
+}
+
+void Session::watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
+                    allreduce::WatchdogOptions options) {
+  const auto progress = std::make_shared<allreduce::ProcessProgress>();
+  options.moves = [this, progress] { return watches_process_ && progress->moved(); };
+  std::vector<const allreduce::Activity*> watched;
+  for (const auto& replica : replicas) watched.push_back(replica.get());
+  const allreduce::CollectiveScope scope(activity_.get(), "the start of the watchdog");
+  auto next = ranks_ == MPI_COMM_NULL ? std::make_unique<allreduce::Watchdog>(watched, options)
+                                      : std::make_unique<allreduce::Watchdog>(ranks_, watched, options);
+  // Held by the watchdog, which may outlive who asked for it.
+  next->watch({replicas.begin(), replicas.end()});
+  watchdog_ = std::move(next);
+  watches_process_ = false;
+}
+
+void Session::watch_process(allreduce::Phase phase) {
+  activity_->set_phase(phase);
+  watches_process_ = true;
+  if (watchdog_) watchdog_->watch({activity_});
+}
+
+// Whatever collectives this rank was in are over; the next one is the end of the job.
+void Session::begin_end() {
+  activity_ = std::make_shared<allreduce::Activity>(kCollectivesBeforeTheEnd);
+  watch_process(allreduce::Phase::ending);
+}
+
+Session::~Session() {
+  const bool after_exception = std::uncaught_exceptions() > exceptions_at_start_;
+  if (after_exception && watchdog_) watchdog_->announce_error();
+  if (after_exception && ranks_ != MPI_COMM_NULL) {
+    allreduce::print_error(fmt::format("lockstep: rank {} leaves because of an exception; the job ends\n", rank_),
+                           kPrintLimit);
+    MPI_Abort(ranks_, 1);
+  }
+  workers_.reset();
+  if (ranks_ == MPI_COMM_NULL) return;
+  begin_end();
+  int has_ended = 0;
+  MPI_Finalized(&has_ended);
+  if (has_ended != 0) {
+    logger_->error("MPI was finalized before the session that stands on it ended");
+    return;
+  }
+  wait_for_others();
+  // A launcher that was told to end the job may kill ranks that are in MPI_Finalize: that is no loss.
+  watchdog_.reset();
+  MPI_Comm_free(&failures_);
+  MPI_Comm_free(&ranks_);
+  if (owns_mpi_) MPI_Finalize();
+}
+
+// Where a rank dies while another waits for it in MPI_Finalize, the mpirun of Open MPI 4 (its PMIx server, 4.2) crashes
+// or hangs for ever. So all come here first.
+void Session::wait_for_others() const {
+  const allreduce::CollectiveScope scope(activity_.get(), "the end of the job");
+  MPI_Request everyone = MPI_REQUEST_NULL;
+  MPI_Ibarrier(ranks_, &everyone);
+  for (int here = 0; MPI_Test(&everyone, &here, MPI_STATUS_IGNORE), here == 0;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+double Session::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+std::vector<std::string> Session::all_gather(const std::string& mine) const {
+  if (size_ == 1) return {mine};
+  if (workers_) workers_->settle();
+  const allreduce::CollectiveScope scope(activity_.get(), "all_gather");
+  const auto own = static_cast<std::int64_t>(mine.size());
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(size_));
+  MPI_Allgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, ranks_);
+  const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  if (total > INT_MAX)  // MPI counts in int; all ranks know the total, so all throw
+    throw Error(ErrorCategory::input, "session",
+                fmt::format("expected at most {} bytes to gather over all ranks together", INT_MAX),
+                fmt::format("got {}", total));
+  const std::vector<int> lengths(sizes.begin(), sizes.end());
+  std::vector<int> offsets(lengths.size());
+  std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
+  std::string together(static_cast<std::size_t>(total), '\0');
+  MPI_Allgatherv(mine.data(), static_cast<int>(own), MPI_CHAR, together.data(), lengths.data(), offsets.data(),
+                 MPI_CHAR, ranks_);
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    all.push_back(together.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));
+  return all;
+}
+
+void Session::barrier() const {
+  if (size_ == 1) return;
+  if (workers_) workers_->settle();
+  const allreduce::CollectiveScope scope(activity_.get(), "barrier");
+  MPI_Barrier(ranks_);
+}
+
+// A reduction that is in flight for an optimizer outside of the body would be in MPI at the same time as what follows.
+void Session::settle_workers() {
+  if (!workers_) return;
+  try {
+    workers_->settle();
+  } catch (const std::exception&) {
+    return;  // it failed for that reason
+  }
+}
+
+Workers& Session::workers() {
+  if (!workers_) workers_ = std::make_unique<Workers>(*this, workers_options_);
+  return *workers_;
+}
+
+// Other threads may still be in MPI for groups that have just been told of the failure. One that stays there, such as
+// in a reduction of the MPI library itself, keeps this rank from comparing.
+FailureVerdict Session::settle(const Failure& failure) {
+  if (size_ == 1) return {.everyone_failed = true, .print = true, .exit_status = failure.exit_status};
+  const std::unique_lock turn(allreduce::mpi_turn(), std::chrono::duration<double>(kFailureWaitSeconds));
+  if (!turn.owns_lock()) return {.everyone_failed = false, .print = true, .exit_status = failure.exit_status};
+  return compare_failures(failure, failures_, kFailureWaitSeconds);
+}
+
+void Session::report(const Failure& failure) {
+  if (!is_guarding_ || (reported_ && reported_->message == failure.message)) return;
+  if (watchdog_) watchdog_->announce_error();
+  // What fails after a first failure is this rank's alone.
+  if (reported_)
+    verdict_.print = true;
+  else
+    verdict_ = settle(failure);
+  reported_ = failure;
+  if (verdict_.print) allreduce::print_error(fmt::format("lockstep: error: {}\n", failure.message), kPrintLimit);
+  begin_end();
+}
+
+void Session::end_job(int exit_status) const {
+  if (watchdog_) watchdog_->announce_error();
+  flush_within(kPrintLimit);
+  MPI_Abort(ranks_, exit_status);
+  std::_Exit(exit_status);
+}
+
+int Session::guard(const std::function<int()>& body) {
+  is_guarding_ = true;
+  Failure failure;
+  try {
+    if (start_error_) std::rethrow_exception(std::exchange(start_error_, nullptr));
+    const int status = body();
+    is_guarding_ = false;
+    return status;
+  } catch (...) {
+    failure = describe_current_exception();
+  }
+  if (workers_) workers_->group().abort(failure.message);
+  report(failure);
+  is_guarding_ = false;
+  if (!verdict_.everyone_failed) end_job(verdict_.exit_status);
+  settle_workers();
+  return verdict_.exit_status;
+}
+
+}  // namespace lockstep::job

@@ -1,0 +1,273 @@
+#include "lockstep/job/task.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+#include "lockstep/job/cluster.h"
+
+namespace lockstep::job {
+namespace {
+
+// More in one list is a slip of the pen. Brackets multiply, so the whole of the list is counted.
+constexpr std::size_t kMostHosts = 100000;
+constexpr std::size_t kLongestName = 255;
+constexpr std::size_t kMostDigits = 9;
+
+[[noreturn]] void refuse_list(std::string_view needed, std::string_view list) {
+  constexpr std::size_t kShown = 200;
+  throw Error(ErrorCategory::input, "launch", needed,
+              fmt::format("got \"{}{}\"", list.substr(0, kShown), list.size() > kShown ? "…" : ""));
+}
+
+[[noreturn]] void refuse_hosts(std::string_view list) {
+  refuse_list("needed hosts as Slurm lists them: node[01-03],gpu1", list);
+}
+
+std::optional<int> number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+/// Cuts `list` at the commas that no bracket encloses.
+std::vector<std::string_view> parts_of(std::string_view list) {
+  std::vector<std::string_view> parts;
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= list.size(); ++i) {
+    if (i < list.size() && list[i] == '[') ++depth;
+    if (i < list.size() && list[i] == ']') --depth;
+    if (depth < 0 || depth > 1) refuse_hosts(list);
+    if (i < list.size() && (list[i] != ',' || depth > 0)) continue;
+    parts.push_back(list.substr(begin, i - begin));
+    begin = i + 1;
+  }
+  if (depth != 0) refuse_hosts(list);
+  return parts;
+}
+
+/// The numbers of "01-03" or "7", with their leading zeros.
+std::vector<std::string> range_of(std::string_view range, std::string_view list) {
+  const std::size_t dash = range.find('-');
+  const std::string_view first = range.substr(0, dash);
+  const std::string_view last = dash == std::string_view::npos ? first : range.substr(dash + 1);
+  const auto from = number(first);
+  const auto to = number(last);
+  if (!from || !to || *to < *from || first.size() > kMostDigits || static_cast<std::size_t>(*to - *from) >= kMostHosts)
+    refuse_hosts(list);
+  std::vector<std::string> numbers;
+  for (int value = *from; value <= *to; ++value) numbers.push_back(fmt::format("{:0{}}", value, first.size()));
+  return numbers;
+}
+
+/// What one part stands for: text with any number of brackets in it. At most `most` names.
+std::vector<std::string> expand(std::string_view part, std::string_view list, std::size_t most) {
+  std::vector<std::string> names = {""};
+  const auto append = [&](const std::vector<std::string>& ends) {
+    if (names.size() * ends.size() > most) refuse_hosts(list);
+    std::vector<std::string> longer;
+    for (const std::string& name : names)
+      for (const std::string& end : ends) longer.push_back(name + end);
+    if (longer.front().size() > kLongestName) refuse_hosts(list);
+    names = std::move(longer);
+  };
+  for (std::size_t open = part.find('['); open != std::string_view::npos; open = part.find('[')) {
+    const std::size_t close = part.find(']');
+    append({std::string(part.substr(0, open))});
+    std::vector<std::string> values;
+    for (const std::string_view range : parts_of(part.substr(open + 1, close - open - 1))) {
+      for (std::string& value : range_of(range, list)) values.push_back(std::move(value));
+      if (values.size() > most) refuse_hosts(list);
+    }
+    append(values);
+    part.remove_prefix(close + 1);
+  }
+  append({std::string(part)});
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> expand_slurm_hosts(std::string_view list) {
+  std::vector<std::string> hosts;
+  for (const std::string_view part : parts_of(list)) {
+    if (part.empty() || hosts.size() >= kMostHosts) refuse_hosts(list);
+    for (std::string& host : expand(part, list, kMostHosts - hosts.size())) hosts.push_back(std::move(host));
+  }
+  return hosts;
+}
+
+std::vector<int> expand_slurm_counts(std::string_view list) {
+  constexpr std::string_view kNeeded = "needed numbers as Slurm lists them: 2(x3),1";
+  std::vector<int> counts;
+  for (std::string_view part : parts_of(list)) {
+    int times = 1;
+    if (const std::size_t open = part.find("(x"); open != std::string_view::npos) {
+      const auto given = part.back() == ')' ? number(part.substr(open + 2, part.size() - open - 3)) : std::nullopt;
+      if (!given || *given < 1) refuse_list(kNeeded, list);
+      times = *given;
+      part = part.substr(0, open);
+    }
+    const auto count = number(part);
+    if (!count || counts.size() + static_cast<std::size_t>(times) > kMostHosts) refuse_list(kNeeded, list);
+    counts.insert(counts.end(), static_cast<std::size_t>(times), *count);
+  }
+  return counts;
+}
+
+namespace {
+
+// Below the ports that systems give to outgoing connections.
+constexpr int kFirstPort = 15000;
+constexpr int kPorts = 15000;
+constexpr unsigned char kDelete = 0x7f;
+constexpr int kMostTasks = 1'000'000;  // more is a slip of the pen, and would take all memory
+
+[[noreturn]] void refuse(std::string_view needed, std::string_view given) {
+  throw Error(ErrorCategory::input, "launch", needed, given);
+}
+
+std::string text(const Environment& environment, const char* name) {
+  const char* value = environment(name);
+  return value == nullptr ? "" : value;
+}
+
+bool is_set(const Environment& environment, const char* name) { return !text(environment, name).empty(); }
+
+/// The number that a variable holds, from `least` to `most`.
+int number(const Environment& environment, const char* name, int least, int most = std::numeric_limits<int>::max()) {
+  const std::string given = text(environment, name);
+  int value = 0;
+  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), value);
+  if (error != std::errc{} || end != given.data() + given.size() || value < least || value > most)
+    refuse(most == std::numeric_limits<int>::max()
+               ? fmt::format("needed a number from {} in {}", least, name)
+               : fmt::format("needed a number from {} to {} in {}", least, most, name),
+           fmt::format("got \"{}\"", given));
+  return value;
+}
+
+std::optional<Task> of_plain_variables(const Environment& environment) {
+  // One of them alone has other meanings elsewhere.
+  if (!is_set(environment, "RANK") || !is_set(environment, "WORLD_SIZE")) return std::nullopt;
+  Task task{.source = "RANK and WORLD_SIZE"};
+  task.ranks = number(environment, "WORLD_SIZE", 1, kMostTasks);
+  task.rank = number(environment, "RANK", 0, task.ranks - 1);
+  if (is_set(environment, "LOCAL_WORLD_SIZE"))
+    task.local_ranks = number(environment, "LOCAL_WORLD_SIZE", 1, task.ranks);
+  if (is_set(environment, "LOCAL_RANK"))
+    number(environment, "LOCAL_RANK", 0, (task.local_ranks > 0 ? task.local_ranks : task.ranks) - 1);
+  task.meeting.host = text(environment, "MASTER_ADDR");
+  if (is_set(environment, "MASTER_PORT"))
+    task.meeting.port = static_cast<std::uint16_t>(number(environment, "MASTER_PORT", 1, 65535));
+  task.job = text(environment, "TORCHELASTIC_RUN_ID");
+  if (task.local_ranks == task.ranks && !task.meeting.host.empty())
+    task.hosts.assign(static_cast<std::size_t>(task.ranks), task.meeting.host);
+  return task;
+}
+
+std::optional<Task> of_tf_config(const Environment& environment) {
+  const auto cluster = Cluster::parse(text(environment, "TF_CONFIG"));
+  if (!cluster) return std::nullopt;
+  Task task{.source = "TF_CONFIG"};
+  task.rank = cluster->worker_rank();
+  task.ranks = cluster->worker_count();
+  for (const std::string& address : cluster->worker_addresses()) {
+    const MeetingPoint place = parse_address("TF_CONFIG", address);
+    if (task.hosts.empty()) task.meeting = place;
+    task.hosts.push_back(place.host);
+    task.job += address + " ";
+  }
+  task.names = cluster->worker_names();
+  return task;
+}
+
+std::string name_in_slurm(const Environment& environment) {
+  return text(environment, "SLURM_JOB_ID") + "." + text(environment, "SLURM_STEP_ID");
+}
+
+/// The host of each task; none unless they fill one host after the other.
+std::vector<std::string> hosts_of_step(const std::vector<std::string>& hosts, const Environment& environment,
+                                       int tasks) {
+  const std::string distribution = text(environment, "SLURM_DISTRIBUTION");
+  if (!is_set(environment, "SLURM_STEP_TASKS_PER_NODE") ||
+      (!distribution.empty() && !distribution.starts_with("block")))
+    return {};
+  const std::vector<int> counts = expand_slurm_counts(text(environment, "SLURM_STEP_TASKS_PER_NODE"));
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < std::min(hosts.size(), counts.size()); ++i) {
+    if (all.size() + static_cast<std::size_t>(counts[i]) > static_cast<std::size_t>(tasks)) return {};
+    all.insert(all.end(), static_cast<std::size_t>(counts[i]), hosts[i]);
+  }
+  return all.size() == static_cast<std::size_t>(tasks) ? all : std::vector<std::string>{};
+}
+
+std::optional<Task> of_slurm(const Environment& environment) {
+  // A batch script has SLURM_PROCID too, but it is no task of a step.
+  if (!is_set(environment, "SLURM_PROCID") || !is_set(environment, "SLURM_STEP_NUM_TASKS")) return std::nullopt;
+  Task task{.source = "srun"};
+  task.ranks = number(environment, "SLURM_STEP_NUM_TASKS", 1, kMostTasks);
+  task.rank = number(environment, "SLURM_PROCID", 0, task.ranks - 1);
+  task.job = name_in_slurm(environment);
+  if (is_set(environment, "SLURM_JOB_ID"))
+    task.meeting.port = static_cast<std::uint16_t>(kFirstPort + number(environment, "SLURM_JOB_ID", 0) % kPorts);
+  if (!is_set(environment, "SLURM_STEP_NODELIST")) return task;
+  const std::vector<std::string> hosts = expand_slurm_hosts(text(environment, "SLURM_STEP_NODELIST"));
+  task.meeting.host = hosts.front();
+  task.hosts = hosts_of_step(hosts, environment, task.ranks);
+  return task;
+}
+
+}  // namespace
+
+std::optional<Task> find_task(const Environment& environment) {
+  if (auto task = of_plain_variables(environment)) return task;
+  if (auto task = of_tf_config(environment)) return task;
+  return of_slurm(environment);
+}
+
+void require_no_task(const Environment& environment) {
+  const auto task = find_task(environment);
+  if (!task || task->ranks == 1) return;
+  throw Error(ErrorCategory::input, "session",
+              fmt::format("needed the {} tasks of {} in one job: put \"lockstep launch --\" in front of the "
+                          "command, or start all of them with one mpirun",
+                          task->ranks, task->source),
+              fmt::format("task {} was started without MPI and would train alone", task->rank));
+}
+
+MeetingPoint parse_address(const std::string& where, const std::string& address) {
+  const auto wrong = [&] {
+    return Error(ErrorCategory::input, where, "needed an address \"host:port\"", fmt::format("got \"{}\"", address));
+  };
+  MeetingPoint point{.host = address};
+  std::string_view port;
+  if (address.starts_with('[')) {
+    const std::size_t close = address.find(']');
+    if (close == std::string::npos) throw wrong();
+    point.host = address.substr(1, close - 1);
+    if (close + 1 < address.size() && address[close + 1] != ':') throw wrong();
+    if (close + 1 < address.size()) port = std::string_view(address).substr(close + 2);
+    if (close + 2 == address.size()) throw wrong();
+  } else if (const std::size_t colon = address.find(':'); colon != std::string::npos) {
+    point.host = address.substr(0, colon);
+    port = std::string_view(address).substr(colon + 1);
+    if (port.empty()) throw wrong();
+  }
+  // A name with a line's end would begin a new line in what is printed for a shell.
+  const auto is_of_no_name = [](unsigned char c) { return c <= ' ' || c == kDelete || c == '/' || c == ','; };
+  if (point.host.empty() || std::ranges::any_of(point.host, is_of_no_name)) throw wrong();
+  if (port.empty()) return point;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), point.port);
+  if (error != std::errc{} || end != port.data() + port.size() || point.port == 0) throw wrong();
+  return point;
+}
+
+}  // namespace lockstep::job

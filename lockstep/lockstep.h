@@ -1,0 +1,80 @@
+/* Everything a program needs to train with Lockstep. In C++ the names that such a program uses daily are lifted into
+ * `lockstep`; each module keeps the rest. In C it is the interface of interop/c_api.h. */
+#pragma once
+
+#ifndef __cplusplus
+#include "lockstep/interop/c_api.h"
+#else
+
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/allreduce/groups.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/image/transform.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/device/device.h"
+#include "lockstep/interop/distributed_optimizer.h"
+#include "lockstep/job/device_share.h"
+#include "lockstep/job/session.h"
+#include "lockstep/model/custom_layer.h"
+#include "lockstep/model/layers/layers.h"
+#include "lockstep/model/loss.h"
+#include "lockstep/model/network.h"
+#include "lockstep/model/network_json.h"
+#include "lockstep/model/optimizer.h"
+#include "lockstep/model/schedule.h"
+#include "lockstep/model/zoo/zoo.h"
+#include "lockstep/strategy/strategies.h"
+#include "lockstep/strategy/trainer.h"
+
+namespace lockstep {
+
+using data::Batch;
+using data::Dataset;
+using data::ImageRecipe;
+using data::ImageScratch;
+using data::ImageTransform;
+
+using model::Adam;
+using model::AdamW;
+using model::Lamb;
+using model::Lars;
+using model::MeanSquaredError;
+using model::MetricSums;
+using model::Network;
+using model::Schedule;
+using model::Sgd;
+using model::SparseCategoricalCrossentropy;
+
+using model::Add;
+using model::AveragePool2D;
+using model::BatchNormalization;
+using model::Conv2D;
+using model::CustomLayer;
+using model::Dense;
+using model::Dropout;
+using model::Flatten;
+using model::GlobalAveragePooling2D;
+using model::MaxPool2D;
+using model::Padding;
+using model::ReLU;
+using model::Softmax;
+
+using interop::DistributedOptimizer;
+using interop::DistributedOptions;
+using interop::Parameter;
+using interop::Reduction;
+using job::Session;
+using job::Workers;
+using job::WorkersOptions;
+using strategy::Callback;
+using strategy::MirroredStrategy;
+using strategy::MultiWorkerMirroredStrategy;
+using strategy::OneDeviceStrategy;
+using strategy::Pretrained;
+using strategy::Strategy;
+using strategy::Trainer;
+
+}  // namespace lockstep
+
+#endif

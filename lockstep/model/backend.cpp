@@ -1,0 +1,10 @@
+#include "lockstep/model/backend.h"
+
+namespace lockstep::model {
+
+std::unique_ptr<Backend> make_backend(device::Device device, const ComputeOptions& options) {
+  if (device.kind == device::DeviceKind::gpu) return make_gpu_backend(device, options);
+  return make_cpu_backend(device, options);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,198 @@
+#include "lockstep/model/compiled_model.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/model/plan.h"
+
+namespace lockstep::model {
+namespace {
+
+device::Buffer allocate_floats(device::Allocator& allocator, std::size_t count) {
+  return allocator.allocate(count * sizeof(float));
+}
+
+void fill_initial(const ParameterTable& table, std::uint64_t seed, std::span<float> flat) {
+  std::ranges::fill(flat, 0.0f);
+  for (const ParameterInfo& entry : table.entries())
+    initialize(entry.initializer, seed, entry.name, ParameterTable::slice(flat, entry));
+}
+
+}  // namespace
+
+CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Device device,
+                             device::Allocator& gradients, const ComputeOptions& options)
+    : network_(std::move(network)),
+      backend_(make_backend(device, options)),
+      normalizes_together_(options.statistics != nullptr) {
+  if (network_->nodes().empty())
+    throw Error(ErrorCategory::input, network_->name(), "needed a network of at least one layer", "got none");
+  parameters_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
+  buffers_ = allocate_floats(backend_->allocator(), buffer_table().flat_size());
+  gradients_ = allocate_floats(gradients, parameter_table().flat_size());
+  if (options.precision != Precision::float32)
+    weights_ = backend_->allocator().allocate(parameter_table().flat_size() * element_bytes(options.precision));
+}
+
+// Work under way may be on memory that goes.
+CompiledModel::~CompiledModel() {
+  if (!backend_) return;
+  try {
+    backend_->stream().synchronize();
+  } catch (const Error&) {  // the device has failed, and has said so before
+  }
+}
+CompiledModel::CompiledModel(CompiledModel&&) noexcept = default;
+
+void CompiledModel::initialize(std::uint64_t seed) {
+  for (const auto& [table, flat] :
+       {std::pair(&parameter_table(), parameters()), std::pair(&buffer_table(), buffers())}) {
+    device::HostView view(flat, backend_->stream());
+    fill_initial(*table, seed, view.values());
+    view.write_back(backend_->stream());
+  }
+  parameters_changed();
+}
+
+TensorView CompiledModel::weights() {
+  if (backend_->precision() == Precision::float32) return parameters();
+  return {weights_.data(), parameter_table().flat_size(), backend_->precision()};
+}
+
+void CompiledModel::parameters_changed() {
+  if (weights_.size() > 0) backend_->narrow(weights(), parameters());
+}
+
+Plan& CompiledModel::plan(std::int64_t samples, bool training) {
+  std::unique_ptr<Plan>& plan = plans_[{samples, training}];
+  if (!plan) {
+    plan = std::make_unique<Plan>(*network_, *backend_, samples, training,
+                                  Plan::Arrays{parameters(), weights(), buffers()});
+    if (plan->arena_bytes() > arena_.size() || !arena_.data())
+      grow_arena(std::max<std::size_t>(plan->arena_bytes(), 64), samples);
+    else
+      plan->bind(static_cast<std::byte*>(arena_.data()));
+  }
+  return *plan;
+}
+
+void CompiledModel::grow_arena(std::size_t bytes, std::int64_t samples) try {
+  backend_->stream().synchronize();  // work under way may use the old one
+  arena_ = {};                       // free first: both at once might not fit
+  const std::size_t free = backend_->free_bytes();
+  if (bytes > free) {
+    constexpr double kMebibyte = 1 << 20;
+    const double share = static_cast<double>(free) / static_cast<double>(bytes);
+    throw Error(
+        ErrorCategory::device, "memory",
+        fmt::format("needed {:.1f} MiB on {} for activations of {} samples at once",
+                    static_cast<double>(bytes) / kMebibyte, backend_->name(), samples),
+        fmt::format("{:.1f} MiB are free, enough for about {}: use more replicas, --accumulate or a smaller batch",
+                    static_cast<double>(free) / kMebibyte,
+                    static_cast<std::int64_t>(static_cast<double>(samples) * share)));
+  }
+  arena_ = backend_->allocator().allocate(bytes);
+  ++arenas_;
+  for (const auto& [key, other] : plans_)
+    if (other) other->bind(static_cast<std::byte*>(arena_.data()));
+} catch (...) {
+  plans_.clear();  // they are bound to what was freed; whoever tries a smaller batch begins anew
+  throw;
+}
+
+void CompiledModel::prepare(std::int64_t samples, bool training) {
+  if (samples > 0)
+    plan(samples, training);
+  else if (training && normalizes_together_)
+    plan(1, true);  // as train_without_samples() does
+}
+
+MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext& context, const Loss& loss,
+                                      bool accumulate, const GradientReady& ready) {
+  backend_->clear_sums();
+  load(batch, context, loss);
+  train_loaded(batch.samples, context, loss, accumulate, ready);
+  backend_->fetch_sums();
+  return backend_->read_sums();
+}
+
+void CompiledModel::load(const BatchView& batch, const StepContext& context, const Loss& loss, bool staged) {
+  check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
+  if (batch.samples == 0) return prepare(0, true);             // not in the step, where the others wait
+  const TensorView input = plan(batch.samples, true).input();  // first, since the backend learns of its layers here
+  backend_->begin_pass(
+      {.training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample},
+      {.divisor = context.global_samples, .loss_scale = context.loss_scale});
+  loaded_ = backend_->load(input, batch, staged);
+}
+
+void CompiledModel::stage(const BatchView& batch) {
+  if (batch.samples > 0) backend_->stage(batch);
+}
+
+void CompiledModel::train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss, bool accumulate,
+                                 const GradientReady& ready) {
+  if (samples == 0) return train_without_samples(accumulate, ready);
+  Plan& active = plan(samples, true);
+  const PassContext pass{
+      .training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample};
+  active.forward(loaded_, pass);
+  backend_->compute_loss(loss, active.output(), samples, active.output_gradient());
+  if (!accumulate) return active.backward(pass, gradients(), ready);
+  if (micro_gradients_.size() == 0)
+    micro_gradients_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
+  const auto micro = micro_gradients_.as<float>();
+  active.backward(pass, micro, [&](std::size_t parameter) {
+    const ParameterInfo& entry = parameter_table().entries()[parameter];
+    backend_->accumulate(ParameterTable::slice(gradients(), entry), ParameterTable::slice(micro, entry));
+    if (ready) ready(parameter);
+  });
+}
+
+void CompiledModel::train_without_samples(bool accumulate, const GradientReady& ready) {
+  if (!accumulate) backend_->fill_with_zeros(gradients());
+  if (normalizes_together_) {
+    Plan& active = plan(1, true);
+    active.forward_without_samples();
+    active.backward_without_samples(ready);
+    return;
+  }
+  for (std::size_t p = 0; ready && p < parameter_table().entries().size(); ++p) ready(p);
+}
+
+Plan& CompiledModel::forward_in_inference(const BatchView& batch) {
+  Plan& active = plan(batch.samples, false);
+  backend_->begin_pass({}, {});
+  active.forward(backend_->load(active.input(), batch, false), {});
+  return active;
+}
+
+MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const Loss& loss) {
+  if (batch.samples == 0) return {};
+  check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
+  backend_->clear_sums();
+  backend_->compute_loss(loss, forward_in_inference(batch).output(), batch.samples, {});
+  backend_->fetch_sums();
+  return backend_->read_sums();
+}
+
+std::span<const float> CompiledModel::predict_batch(const BatchView& batch) {
+  if (batch.samples == 0) return {};
+  const TensorView outputs = forward_in_inference(batch).output();
+  if (backend_->runs_on_host() && outputs.type() == Precision::float32) return outputs.as<float>();
+  host_outputs_.resize(outputs.size());
+  backend_->read(outputs, host_outputs_);
+  return host_outputs_;
+}
+
+std::uint64_t CompiledModel::placement() const { return arenas_ + backend_->placement(); }
+
+CompiledModel::Memory CompiledModel::memory() const {
+  return {.parameters = parameters_.size() + weights_.size() + buffers_.size(),
+          .gradients = gradients_.size() + micro_gradients_.size(),
+          .activations = arena_.size()};
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,153 @@
+#include <Eigen/Core>
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/float16.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/model/cpu/descriptors.h"
+#include "lockstep/model/cpu/host_updater.h"
+#include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/cpu/operations.h"
+
+namespace lockstep::model {
+namespace {
+
+// What the backend keeps, 16-bit or not, as float32.
+std::span<const float> widened(const TensorView& values, std::vector<float>& room) {
+  if (values.type() == Precision::float32) return values.as<float>();
+  room.resize(values.size());
+  widen(values.as<BFloat16>(), room);
+  return room;
+}
+
+template <typename T>
+void add(const TensorView& target, const TensorView& addend) {
+  using Values = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
+  const auto count = static_cast<Eigen::Index>(target.size());
+  Values sum(static_cast<T*>(target.data()), count);
+  const Values more(static_cast<T*>(addend.data()), count);
+  sum = (sum.template cast<float>() + more.template cast<float>()).template cast<T>();
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(Precision precision, StatisticsExchange* statistics) : precision_(precision), statistics_(statistics) {
+    if (precision == Precision::bfloat16) dnn_.type = cpu::memory::data_type::bf16;
+  }
+
+  std::string name() const override { return "cpu"; }
+  bool runs_on_host() const override { return true; }
+  Precision precision() const override { return precision_; }
+  device::Allocator& allocator() override { return allocator_; }
+  device::Stream& stream() override { return stream_; }
+
+  std::unique_ptr<Operation> conv_2d(const Conv2DSpec& spec) override { return cpu::make_conv_2d(dnn_, spec); }
+  std::unique_ptr<Operation> dense(const DenseSpec& spec) override { return cpu::make_dense(dnn_, spec); }
+  std::unique_ptr<Operation> pool_2d(const Pool2DSpec& spec) override { return cpu::make_pool_2d(dnn_, spec); }
+  std::unique_ptr<Operation> batch_normalization(const BatchNormalizationSpec& spec) override {
+    if (spec.training && statistics_) return cpu::make_synchronized_batch_normalization(spec, *statistics_);
+    return cpu::make_batch_normalization(dnn_, spec);
+  }
+  std::unique_ptr<Operation> relu(std::int64_t elements, bool training) override {
+    return cpu::make_relu(dnn_, elements, training);
+  }
+  std::unique_ptr<Operation> dropout(const DropoutSpec& spec) override { return cpu::make_dropout(dnn_, spec); }
+  std::unique_ptr<Operation> add(bool relu) override { return cpu::make_add(dnn_, relu); }
+  std::unique_ptr<Operation> softmax(std::int64_t rows, std::int64_t width, bool training) override {
+    return cpu::make_softmax(dnn_, rows, width, training);
+  }
+
+  void begin_pass(const PassContext& /*pass*/, const GradientScale& scale) override { scale_ = scale; }
+
+  TensorView load(const TensorView& input, const BatchView& batch, bool /*staged*/) override {
+    targets_ = batch.targets;
+    std::span<const float> features = batch.features;
+    if (!batch.pixels.empty()) {
+      from_pixels_.resize(batch.pixels.size());
+      pixels_to_features(batch.pixels, batch.normalization, from_pixels_);
+      features = from_pixels_;
+    }
+    if (input.empty()) return TensorView::reading(features);
+    narrow(input, features);
+    return input;
+  }
+
+  void compute_loss(const Loss& loss, const TensorView& outputs, std::int64_t samples,
+                    const TensorView& gradient) override {
+    const std::span<const float> values = widened(outputs, wide_outputs_);
+    if (gradient.type() != Precision::float32) wide_gradient_.resize(gradient.size());
+    const std::span<float> target =
+        gradient.type() == Precision::float32 ? gradient.as<float>() : std::span<float>(wide_gradient_);
+    const double divisor = static_cast<double>(scale_.divisor) / static_cast<double>(scale_.loss_scale);
+    sums_ += model::compute_loss(loss, values, samples, targets_, divisor, target);
+    if (gradient.type() != Precision::float32) narrow(gradient, target);
+  }
+
+  void write_sums(std::span<float> summable) override { SummableMetrics(sums_).write(summable.data()); }
+  void clear_sums() override { sums_ = {}; }
+  MetricSums read_sums() override { return sums_; }
+
+  void accumulate(const TensorView& target, const TensorView& addend) override {
+    if (target.type() == Precision::float32)
+      model::add<float>(target, addend);
+    else
+      model::add<Eigen::bfloat16>(target, addend);
+  }
+  void copy(const TensorView& target, const TensorView& source) override {
+    if (!target.empty()) std::memcpy(target.data(), source.data(), target.size_bytes());
+  }
+  void fill_with_zeros(std::span<float> target) override { std::ranges::fill(target, 0.0f); }
+  void narrow(const TensorView& target, std::span<const float> source) override {
+    lockstep::narrow(source, target.as<BFloat16>());
+  }
+  std::unique_ptr<Updater> updater(const OptimizerOptions& options, const ParameterTable& table,
+                                   const UpdateArrays& arrays) override {
+    return cpu::make_updater(options, table, arrays);
+  }
+  void read(const TensorView& source, std::span<float> target) override {
+    std::vector<float> room;
+    std::ranges::copy(widened(source, room), target.begin());
+  }
+
+ private:
+  Precision precision_;
+  StatisticsExchange* statistics_;
+  device::HostAllocator allocator_;
+  device::Stream stream_{device::Device{}};
+  cpu::OneDnn dnn_;
+  GradientScale scale_;
+  Targets targets_;
+  MetricSums sums_;
+  std::vector<float> from_pixels_;
+  std::vector<float> wide_outputs_;  // for the loss, which is computed in float32
+  std::vector<float> wide_gradient_;
+};
+
+// oneDNN says so for a convolution that needs it; asked once here, so that the message is ours.
+void require_bfloat16(const device::Device& device) {
+  try {
+    const cpu::OneDnn dnn;
+    const auto array = cpu::image(cpu::memory::data_type::bf16, 1, 16, 4, 4);
+    cpu::describe_forward(dnn.engine, dnnl::prop_kind::forward_training,
+                          cpu::BatchNormalizationArrays{array, 1e-5f, dnnl::normalization_flags::none}, {});
+  } catch (const dnnl::error&) {
+    throw Error(ErrorCategory::input, "precision",
+                fmt::format("bfloat16 on {} needs a processor with AVX-512", to_string(device)),
+                "this one has no such units; use float32");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(device::Device device, const ComputeOptions& options) {
+  const Precision precision = options.precision;
+  if (precision == Precision::float16)
+    throw Error(ErrorCategory::input, "precision", "float16 needs a GPU",
+                fmt::format("got {}; use bfloat16 or float32 there", to_string(device)));
+  if (precision == Precision::bfloat16) require_bfloat16(device);
+  return std::make_unique<CpuBackend>(precision, options.statistics);
+}
+
+}  // namespace lockstep::model

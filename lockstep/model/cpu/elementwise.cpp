@@ -1,0 +1,174 @@
+#include <Eigen/Core>
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/random.h"
+#include "lockstep/model/cpu/descriptors.h"
+#include "lockstep/model/cpu/operations.h"
+
+namespace lockstep::model::cpu {
+namespace {
+
+// Elements of a 16-bit type are widened as they are read and rounded once as they are written.
+template <typename T>
+auto array(const TensorView& view) {
+  using Values = Eigen::Array<T, Eigen::Dynamic, 1>;
+  return Eigen::Map<Values>(static_cast<T*>(view.data()), static_cast<Eigen::Index>(view.size()));
+}
+
+template <typename T>
+auto widened(const TensorView& view) {
+  return array<T>(view).template cast<float>();
+}
+
+class ReluOperation final : public Operation {
+ public:
+  ReluOperation(OneDnn& dnn, std::int64_t elements, bool training) : relu_(dnn, elements, training) {}
+  Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true}; }
+  void forward(const Operands& t, const PassContext& /*pass*/) override { relu_.forward(t.inputs[0], t.output); }
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    if (!t.input_gradients[0].empty()) relu_.backward(t.output, t.output_gradient, t.input_gradients[0]);
+  }
+
+ private:
+  Relu relu_;
+};
+
+template <typename T>
+class AddOperation final : public Operation {
+ public:
+  explicit AddOperation(bool relu) : relu_(relu) {}
+  Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = relu_, .in_place = true}; }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    auto output = array<T>(t.output);
+    const std::size_t last = t.inputs.size() - 1;
+    // Input 0 may be the output's memory: it is read before, or as, each element is written.
+    for (std::size_t k = 1; k < last; ++k)
+      output = (widened<T>(k == 1 ? t.inputs[0] : t.output) + widened<T>(t.inputs[k])).template cast<T>();
+    const auto sum = widened<T>(last == 1 ? t.inputs[0] : t.output) + widened<T>(t.inputs[last]);
+    if (relu_)
+      output = sum.max(0.0f).template cast<T>();
+    else
+      output = sum.template cast<T>();
+  }
+
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    auto gradient = array<T>(t.output_gradient);
+    if (relu_) gradient = (widened<T>(t.output) > 0.0f).select(gradient, T(0));
+    for (const TensorView& input_gradient : t.input_gradients)
+      if (!input_gradient.empty() && input_gradient.data() != t.output_gradient.data())
+        array<T>(input_gradient) = gradient;
+  }
+
+ private:
+  bool relu_;
+};
+
+// The mask is kept as one byte an element. Each sample's numbers come from its index in the global batch, four elements
+// a block.
+template <typename T>
+class DropoutOperation final : public Operation {
+ public:
+  explicit DropoutOperation(DropoutSpec spec) : spec_(std::move(spec)) {}
+
+  Needs needs() const override {
+    return {.inputs_in_backward = false,
+            .output_in_backward = false,
+            .in_place = true,
+            .saved_bytes = static_cast<std::size_t>(spec_.batch * spec_.features)};
+  }
+
+  void forward(const Operands& t, const PassContext& pass) override {
+    const Philox random(random_key(pass.seed, spec_.layer, static_cast<std::uint64_t>(pass.step)));
+    auto* mask = reinterpret_cast<std::uint8_t*>(t.saved.data());
+    for (std::int64_t sample = 0; sample < spec_.batch; ++sample) {
+      const auto index = static_cast<std::uint64_t>(pass.first_sample + sample);
+      for (std::int64_t f = 0; f < spec_.features; f += 4) {
+        const auto words = random.block(index, static_cast<std::uint64_t>(f / 4));
+        const std::int64_t count = std::min<std::int64_t>(4, spec_.features - f);
+        for (std::int64_t k = 0; k < count; ++k)
+          mask[sample * spec_.features + f + k] = to_unit_float(words[static_cast<std::size_t>(k)]) >= spec_.rate;
+      }
+    }
+    apply(t.inputs[0], t.output, mask);
+  }
+
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    if (!t.input_gradients[0].empty())
+      apply(t.output_gradient, t.input_gradients[0], reinterpret_cast<const std::uint8_t*>(t.saved.data()));
+  }
+
+ private:
+  void apply(const TensorView& from, const TensorView& to, const std::uint8_t* mask) const {
+    const float scale = 1 / (1 - spec_.rate);
+    const auto* const source = static_cast<const T*>(from.data());
+    auto* const target = static_cast<T*>(to.data());
+    for (std::size_t i = 0; i < from.size(); ++i)
+      target[i] = static_cast<T>(mask[i] ? static_cast<float>(source[i]) * scale : 0.0f);
+  }
+
+  DropoutSpec spec_;
+};
+
+class SoftmaxOperation final : public Operation {
+ public:
+  SoftmaxOperation(OneDnn& dnn, std::int64_t rows, std::int64_t width, bool training) {
+    const memory::desc array = matrix(dnn.type, rows, width);
+    const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    const auto forward = describe_softmax(dnn.engine, kind, array, user_scratchpad());
+    forward_ = Primitive(dnn, dnnl::softmax_forward(forward), {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}},
+                         forward.scratchpad_desc());
+    if (!training) return;
+    const auto backward = describe_softmax_backward(dnn.engine, array, user_scratchpad(), forward);
+    backward_ = Primitive(dnn, dnnl::softmax_backward(backward),
+                          {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}},
+                          backward.scratchpad_desc());
+  }
+
+  Needs needs() const override {
+    return {.inputs_in_backward = false,
+            .output_in_backward = true,
+            .scratch_bytes = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
+  }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    forward_.place(DNNL_ARG_SRC, t.inputs[0]);
+    forward_.place(DNNL_ARG_DST, t.output);
+    forward_.run(t.scratch);
+  }
+
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    if (t.input_gradients[0].empty()) return;
+    backward_.place(DNNL_ARG_DST, t.output);
+    backward_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
+    backward_.place(DNNL_ARG_DIFF_SRC, t.input_gradients[0]);
+    backward_.run(t.scratch);
+  }
+
+ private:
+  Primitive forward_;
+  Primitive backward_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_relu(OneDnn& dnn, std::int64_t elements, bool training) {
+  return std::make_unique<ReluOperation>(dnn, elements, training);
+}
+
+std::unique_ptr<Operation> make_softmax(OneDnn& dnn, std::int64_t rows, std::int64_t width, bool training) {
+  return std::make_unique<SoftmaxOperation>(dnn, rows, width, training);
+}
+
+std::unique_ptr<Operation> make_dropout(const OneDnn& dnn, const DropoutSpec& spec) {
+  if (dnn.type == memory::data_type::bf16) return std::make_unique<DropoutOperation<Eigen::bfloat16>>(spec);
+  return std::make_unique<DropoutOperation<float>>(spec);
+}
+
+std::unique_ptr<Operation> make_add(const OneDnn& dnn, bool relu) {
+  if (dnn.type == memory::data_type::bf16) return std::make_unique<AddOperation<Eigen::bfloat16>>(relu);
+  return std::make_unique<AddOperation<float>>(relu);
+}
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,97 @@
+// What the oneDNN operations share: an engine, arguments whose memory moves, and reorders of weights.
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "lockstep/model/layer.h"
+
+namespace lockstep::model::cpu {
+
+using dnnl::memory;
+
+/// One replica's oneDNN: used by one thread.
+struct OneDnn {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  memory::data_type type = memory::data_type::f32;  ///< of samples and of the weights that products read
+};
+
+/// Scratch memory comes from the plan's arena, not from the library.
+dnnl::primitive_attr user_scratchpad();
+
+/// An image array [batch, height, width, channels] as oneDNN sees it: logical NCHW, channels innermost.
+memory::desc image(memory::data_type type, std::int64_t batch, std::int64_t channels, std::int64_t height,
+                   std::int64_t width);
+memory::desc matrix(memory::data_type type, std::int64_t rows, std::int64_t columns);
+memory::desc vector(memory::data_type type, std::int64_t elements);
+
+/// A primitive with its arguments. Memory objects are made once; run() only moves their pointers.
+class Primitive {
+ public:
+  Primitive() = default;
+  /// `arguments` are pairs of DNNL_ARG_… and what lies there; `scratchpad` is the primitive descriptor's.
+  Primitive(OneDnn& dnn, dnnl::primitive primitive, const std::vector<std::pair<int, memory::desc>>& arguments,
+            const memory::desc& scratchpad = {});
+
+  explicit operator bool() const { return dnn_ != nullptr; }
+  std::size_t scratch_bytes() const { return scratch_bytes_; }
+
+  /// Places one argument. Arrays that oneDNN only reads may be const.
+  void place(int argument, const void* data);
+  void place(int argument, std::span<float> data) { place(argument, data.data()); }
+  void place(int argument, const TensorView& view) { place(argument, view.data()); }
+  void run(std::span<std::byte> scratch);
+
+ private:
+  OneDnn* dnn_ = nullptr;
+  dnnl::primitive primitive_;
+  std::unordered_map<int, memory> arguments_;
+  std::size_t scratch_bytes_ = 0;
+};
+
+/// A copy of an array in the layout that a primitive prefers, made afresh before each use. Where the layouts are equal
+/// there is no copy.
+class Reorder {
+ public:
+  Reorder() = default;
+  Reorder(OneDnn& dnn, const memory::desc& from, const memory::desc& to);
+
+  bool needed() const { return needed_; }
+  /// The source in the target's layout: `source` itself, or the copy.
+  const void* read(const void* source);
+  /// For the other direction, from a primitive's output to ours: where the primitive is to write.
+  void* target_of(float* destination) { return needed_ ? memory_from_.get_data_handle() : destination; }
+  /// Brings what was written at target_of(destination) to `destination`.
+  void write(float* destination);
+
+  /// A reorder whose source is a buffer of its own: the primitive's output.
+  static Reorder from_own(OneDnn& dnn, const memory::desc& from, const memory::desc& to);
+
+ private:
+  OneDnn* dnn_ = nullptr;
+  bool needed_ = false;
+  memory memory_from_;
+  memory memory_to_;
+  dnnl::reorder reorder_;
+};
+
+/// max(x, 0) over `elements`, and its derivative from its output.
+class Relu {
+ public:
+  Relu() = default;
+  Relu(OneDnn& dnn, std::int64_t elements, bool training);
+
+  void forward(const TensorView& input, const TensorView& output);
+  /// input_gradient = output_gradient where output > 0, else 0; in place or not.
+  void backward(const TensorView& output, const TensorView& output_gradient, const TensorView& input_gradient);
+
+ private:
+  Primitive forward_;
+  Primitive backward_;
+};
+
+}  // namespace lockstep::model::cpu

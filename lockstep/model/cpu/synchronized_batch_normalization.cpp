@@ -1,0 +1,226 @@
+// Batch normalization in training whose statistics are those of several replicas.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "lockstep/base/float16.h"
+#include "lockstep/model/batch_statistics.h"
+#include "lockstep/model/cpu/operations.h"
+
+namespace lockstep::model::cpu {
+namespace {
+
+// Rows that are summed up before they join the rest: rounding grows with these, not with all rows.
+constexpr std::size_t kRowsAtOnce = 128;
+
+// Some rows of an array as float32: where they lie, or a copy.
+std::span<const float> read_rows(const TensorView& array, std::size_t begin, std::size_t count,
+                                 std::vector<float>& room) {
+  if (array.type() == Precision::float32) return array.as<float>().subspan(begin, count);
+  widen(array.as<BFloat16>().subspan(begin, count), std::span(room).first(count));
+  return std::span(room).first(count);
+}
+
+// Saved from forward to backward: mean and inverse deviation of each channel, and the count of them all.
+class SynchronizedBatchNormalization final : public Operation {
+ public:
+  SynchronizedBatchNormalization(const BatchNormalizationSpec& spec, StatisticsExchange& exchange)
+      : spec_(spec),
+        exchange_(exchange),
+        rows_(static_cast<std::size_t>(spec.rows)),
+        channels_(static_cast<std::size_t>(spec.channels)),
+        layout_{channels_, static_cast<std::size_t>(exchange.members())},
+        values_(kRowsAtOnce * channels_),
+        gradients_(values_.size()),
+        results_(values_.size()),
+        sums_(2 * channels_) {}
+
+  Needs needs() const override {
+    return {.inputs_in_backward = true,
+            .output_in_backward = false,
+            .saved_bytes = (2 * channels_ + 1) * sizeof(float),
+            .scratch_bytes = std::max(layout_.size(), 2 * channels_) * sizeof(float)};
+  }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    const std::span<float> moments = shared_array(t, layout_.size());
+    write_own_moments(t.inputs[0], moments);
+    share_moments(t, moments);
+    each_rows([&](std::size_t begin, std::size_t rows) { normalize(t, begin, rows); });
+  }
+
+  void forward_without_samples(const Operands& t) override { share_moments(t, shared_array(t, layout_.size())); }
+
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    const std::span<float> sums = shared_array(t, 2 * channels_);
+    each_rows([&](std::size_t begin, std::size_t rows) { add_gradients(t, begin, rows, sums); });
+    std::ranges::copy(sums.first(channels_), t.parameter_gradients[1].begin());
+    std::ranges::copy(sums.last(channels_), t.parameter_gradients[0].begin());
+    exchange_.sum(sums);
+    if (t.input_gradients[0].empty()) return;
+    each_rows([&](std::size_t begin, std::size_t rows) { write_input_gradients(t, begin, rows, sums); });
+  }
+
+  void backward_without_samples(const Operands& t) override { exchange_.sum(shared_array(t, 2 * channels_)); }
+
+ private:
+  struct Channels {
+    const float* mean;
+    const float* inverse;  // of the deviation
+    const float* gamma;
+    const float* beta;
+  };
+
+  Channels channels(const Operands& t) const {
+    return {saved(t), saved(t) + channels_, t.parameters[0].data(), t.parameters[1].data()};
+  }
+  float* saved(const Operands& t) const { return reinterpret_cast<float*>(t.saved.data()); }
+  float& count(const Operands& t) const { return saved(t)[2 * channels_]; }
+
+  static std::span<float> shared_array(const Operands& t, std::size_t size) {
+    const std::span<float> array(reinterpret_cast<float*>(t.scratch.data()), size);
+    std::ranges::fill(array, 0.0F);
+    return array;
+  }
+
+  template <typename Body>
+  void each_rows(Body body) const {
+    for (std::size_t row = 0; row < rows_; row += kRowsAtOnce)
+      body(row * channels_, std::min(kRowsAtOnce, rows_ - row));
+  }
+
+  void write_own_moments(const TensorView& input, std::span<float> moments) {
+    const auto me = static_cast<std::size_t>(exchange_.member());
+    float* const means = &moments[layout_.mean(me, 0)];
+    float* const squares = &moments[layout_.squares(me, 0)];
+    float& count = moments[layout_.count(me)];
+    each_rows([&](std::size_t begin, std::size_t rows) {
+      sum_up(read_rows(input, begin, rows * channels_, values_), rows);
+      const auto added = static_cast<float>(rows);
+      for (std::size_t c = 0; c < channels_; ++c) {
+        const BatchMoments both = combine({count, means[c], squares[c]}, {added, sums_[c], sums_[channels_ + c]});
+        means[c] = both.mean;
+        squares[c] = both.squares;
+      }
+      count += added;
+    });
+  }
+
+  // Means of some rows, then their squared distances from these, go to sums_.
+  void sum_up(std::span<const float> values, std::size_t rows) {
+    std::ranges::fill(sums_, 0.0F);
+    float* const means = sums_.data();
+    float* const squares = means + channels_;
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t c = 0; c < channels_; ++c) means[c] += values[r * channels_ + c];
+    for (std::size_t c = 0; c < channels_; ++c) means[c] /= static_cast<float>(rows);
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t c = 0; c < channels_; ++c) {
+        const float distance = values[r * channels_ + c] - means[c];
+        squares[c] += distance * distance;
+      }
+    }
+  }
+
+  void share_moments(const Operands& t, std::span<float> moments) const {
+    exchange_.sum(moments);
+    count(t) = layout_.together(moments.data(), 0).count;
+    if (count(t) == 0) return;
+    for (std::size_t c = 0; c < channels_; ++c) {
+      const BatchMoments all = layout_.together(moments.data(), c);
+      saved(t)[c] = all.mean;
+      saved(t)[channels_ + c] = 1 / std::sqrt(biased_variance(all) + spec_.epsilon);
+      t.buffers[0][c] = moved(t.buffers[0][c], all.mean, spec_.momentum);
+      t.buffers[1][c] = moved(t.buffers[1][c], unbiased_variance(all), spec_.momentum);
+    }
+  }
+
+  void normalize(const Operands& t, std::size_t begin, std::size_t rows) {
+    const std::size_t elements = rows * channels_;
+    const std::span<const float> values = read_rows(t.inputs[0], begin, elements, values_);
+    const float least = spec_.relu ? 0.0F : -std::numeric_limits<float>::infinity();
+    const Channels of = channels(t);
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t c = 0; c < channels_; ++c) {
+        const float result =
+            scaled(normalized(values[r * channels_ + c], of.mean[c], of.inverse[c]), of.gamma[c], of.beta[c]);
+        // Written so that a NaN stays one.
+        results_[r * channels_ + c] = result < least ? least : result;
+      }
+    }
+    write_rows(t.output, begin, elements);
+  }
+
+  // What of the output's gradient passes a fused ReLU goes to gradients_, normalized values to values_.
+  void read_gradients(const Operands& t, std::size_t begin, std::size_t rows) {
+    const std::size_t elements = rows * channels_;
+    const std::span<const float> values = read_rows(t.inputs[0], begin, elements, values_);
+    const std::span<const float> gradients = read_rows(t.output_gradient, begin, elements, gradients_);
+    const Channels of = channels(t);
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t c = 0; c < channels_; ++c) {
+        const std::size_t i = r * channels_ + c;
+        const float normal = normalized(values[i], of.mean[c], of.inverse[c]);
+        const bool passes = !spec_.relu || scaled(normal, of.gamma[c], of.beta[c]) > 0;
+        gradients_[i] = passes ? gradients[i] : 0.0F;
+        values_[i] = normal;
+      }
+    }
+  }
+
+  void add_gradients(const Operands& t, std::size_t begin, std::size_t rows, std::span<float> sums) {
+    read_gradients(t, begin, rows);
+    std::ranges::fill(sums_, 0.0F);
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t c = 0; c < channels_; ++c) {
+        const std::size_t i = r * channels_ + c;
+        sums_[c] += gradients_[i];
+        sums_[channels_ + c] += gradients_[i] * values_[i];
+      }
+    }
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += sums_[i];
+  }
+
+  void write_input_gradients(const Operands& t, std::size_t begin, std::size_t rows, std::span<const float> sums) {
+    read_gradients(t, begin, rows);
+    const Channels of = channels(t);
+    const float total = count(t);
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t c = 0; c < channels_; ++c) {
+        const std::size_t i = r * channels_ + c;
+        results_[i] =
+            input_gradient(gradients_[i], values_[i], sums[c], sums[channels_ + c], total, of.gamma[c] * of.inverse[c]);
+      }
+    }
+    write_rows(t.input_gradients[0], begin, rows * channels_);
+  }
+
+  void write_rows(const TensorView& array, std::size_t begin, std::size_t elements) const {
+    const std::span<const float> results = std::span(results_).first(elements);
+    if (array.type() == Precision::float32)
+      std::ranges::copy(results, array.as<float>().begin() + static_cast<std::ptrdiff_t>(begin));
+    else
+      narrow(results, array.as<BFloat16>().subspan(begin, elements));
+  }
+
+  BatchNormalizationSpec spec_;
+  StatisticsExchange& exchange_;
+  std::size_t rows_;
+  std::size_t channels_;
+  MomentsLayout layout_;
+  // Of the rows at hand.
+  std::vector<float> values_;
+  std::vector<float> gradients_;
+  std::vector<float> results_;
+  std::vector<float> sums_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_synchronized_batch_normalization(const BatchNormalizationSpec& spec,
+                                                                 StatisticsExchange& exchange) {
+  return std::make_unique<SynchronizedBatchNormalization>(spec, exchange);
+}
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,97 @@
+#include "lockstep/model/cuda/algorithm_cache.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <utility>
+
+#include "lockstep/base/json.h"
+
+namespace lockstep::model::cuda {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kMaxBytes = std::size_t{16} << 20;  // a line of a hundred bytes for each convolution
+
+/// Null where the file is no JSON: the cache is made again then.
+nlohmann::json read_json(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::error_code failed;
+  if (const auto size = fs::file_size(file, failed); failed || size > kMaxBytes) return nullptr;
+  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  try {
+    return parse_json(text, ErrorCategory::input, file.string());
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+AlgorithmCache::AlgorithmCache(fs::path file) : file_(std::move(file)) { read(); }
+
+std::optional<ConvolutionAlgorithm> AlgorithmCache::find(const std::string& convolution) const {
+  const auto found = known_.find(convolution);
+  if (found == known_.end()) return std::nullopt;
+  return found->second;
+}
+
+void AlgorithmCache::add(const std::string& convolution, const ConvolutionAlgorithm& algorithm) {
+  known_[convolution] = algorithm;
+  const auto mine = known_;
+  read();  // what others have found meanwhile
+  for (const auto& [name, found] : mine) known_[name] = found;
+  write();
+}
+
+void AlgorithmCache::read() {
+  std::error_code failed;
+  if (file_.empty() || !fs::is_regular_file(file_, failed)) return;
+  const auto all = read_json(file_);
+  if (!all.is_object()) return;
+  for (const auto& [name, one] : all.items()) {
+    if (!one.is_array() || one.size() != 3 || !one[0].is_number_integer() || !one[1].is_number_integer() ||
+        !one[2].is_number_unsigned())
+      continue;
+    known_[name] = {one[0].get<int>(), one[1].get<int>(), one[2].get<std::size_t>()};
+  }
+}
+
+void AlgorithmCache::write() const {
+  if (file_.empty()) return;
+  nlohmann::json all = nlohmann::json::object();
+  for (const auto& [name, one] : known_) all[name] = {one.number, one.math, one.workspace_bytes};
+  std::error_code failed;
+  // A link or a special file under the name is not replaced.
+  const fs::file_status there = fs::symlink_status(file_, failed);
+  if (fs::exists(there) && !fs::is_regular_file(there)) return;
+  fs::create_directories(file_.parent_path(), failed);
+  // Threads have their process's number in common, and hosts that share a file system may have the same numbers.
+  std::random_device random;
+  const fs::path mine = fmt::format("{}.{:08x}{:08x}", file_.string(), random(), random());
+  std::ofstream stream(mine);
+  stream << dump_json(all, 1) << '\n';
+  stream.close();
+  if (stream) fs::rename(mine, file_, failed);
+  if (!stream || failed) fs::remove(mine, failed);
+}
+
+fs::path AlgorithmCache::default_file() {
+  const auto variable = [](const char* name) -> fs::path {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  };
+  constexpr const char* kName = "convolutions.json";
+  if (const fs::path given = variable("LOCKSTEP_CACHE_DIR"); !given.empty()) return given / kName;
+  if (const fs::path caches = variable("XDG_CACHE_HOME"); !caches.empty()) return caches / "lockstep" / kName;
+  if (const fs::path home = variable("HOME"); !home.empty()) return home / ".cache" / "lockstep" / kName;
+  return {};
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,74 @@
+// cuDNN's descriptions of one convolution, and the algorithms chosen for it.
+#pragma once
+
+#include <cudnn.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/model/cuda/algorithm_cache.h"
+#include "lockstep/model/cuda/context.h"
+
+namespace lockstep::model::cuda {
+
+using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
+using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
+using ConvolutionDescriptor = Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+
+/// The workspace that a convolution may ask for: a part of a step's memory, not most of it.
+constexpr std::size_t kMostWorkspace = std::size_t{1} << 30;
+
+/// The three passes of a convolution.
+enum class ConvolutionPass { forward, backward_data, backward_filter };
+
+/// A convolution of images [batch, height, width, channels] with as many zeros before as behind them.
+class Convolution {
+ public:
+  /// `window` has its zeros already taken off where they differ between the sides.
+  Convolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& window);
+
+  /// The algorithm of `pass`: from the cache, or the fastest of those tried out; by the library's rules where there is
+  /// no memory to try, or where the same bits are wanted in every run. Throws Error (device) where there is none.
+  ConvolutionAlgorithm choose(ConvolutionPass pass);
+
+  // Each puts its pass on the context's stream. `workspace` has the algorithm's bytes.
+  void forward(const ConvolutionAlgorithm& algorithm, const void* input, const void* kernel, void* workspace,
+               void* output);
+  void backward_data(const ConvolutionAlgorithm& algorithm, const void* kernel, const void* output_gradient,
+                     void* workspace, void* input_gradient);
+  void backward_filter(const ConvolutionAlgorithm& algorithm, const void* input, const void* output_gradient,
+                       void* workspace, void* kernel_gradient);
+
+  /// Its arrays' sizes in the memory of the GPU.
+  struct Bytes {
+    std::size_t input = 0;
+    std::size_t kernel = 0;
+    std::size_t output = 0;
+  };
+  const Bytes& bytes() const { return bytes_; }
+  /// Whether there is memory for arrays to try on.
+  bool fits_for_trying() const;
+  /// What the cache calls `work` on this convolution, such as "forward".
+  std::string key(std::string_view work) const;
+
+ private:
+  struct Tried;
+  bool is_exact() const;
+  void allow_all_mathematics();
+  ConvolutionAlgorithm by_rules(ConvolutionPass pass);
+  std::optional<Tried> memory_for_trying();
+  ConvolutionAlgorithm try_out(ConvolutionPass pass, const Tried& on);
+  void use(const ConvolutionAlgorithm& algorithm);
+
+  Context& context_;
+  std::string description_;
+  Bytes bytes_;
+  TensorDescriptor input_;
+  FilterDescriptor kernel_;
+  TensorDescriptor output_;
+  ConvolutionDescriptor convolution_;
+};
+
+}  // namespace lockstep::model::cuda

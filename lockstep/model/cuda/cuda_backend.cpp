@@ -1,0 +1,200 @@
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/random.h"
+#include "lockstep/device/cuda/cuda.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/model/cuda/context.h"
+#include "lockstep/model/cuda/elementwise.h"
+#include "lockstep/model/cuda/input_feed.h"
+#include "lockstep/model/cuda/loss.h"
+#include "lockstep/model/cuda/operations.h"
+#include "lockstep/model/cuda/staging.h"
+#include "lockstep/model/cuda/summing_convolution.h"
+#include "lockstep/model/cuda/updater.h"
+
+namespace lockstep::model {
+namespace {
+
+using cuda::Context;
+using cuda::Staging;
+
+/// Layers with dropout that a network may have.
+constexpr std::size_t kMostDropouts = 1024;
+
+// What a pass depends on, in the GPU's memory.
+struct PassNumbers {
+  float gradient_factor = 0;  // loss scale / samples of the global batch
+};
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(int gpu, const ComputeOptions& options)
+      : context_(gpu, options),
+        pass_(context_),
+        dropouts_(context_),
+        feed_(context_),
+        sums_(context_.allocator().allocate(sizeof(MetricSums))),
+        fetched_(device::make_pinned_allocator()->allocate(sizeof(MetricSums))) {
+    dropouts_.reserve(kMostDropouts * sizeof(cuda::DropoutKey));
+  }
+
+  std::string name() const override { return to_string(device::Device{device::DeviceKind::gpu, context_.gpu()}); }
+  bool runs_on_host() const override { return false; }
+  bool fuses_additions() const override { return true; }
+  bool fuses_statistics() const override { return cuda::may_sum_channels(context_.options()); }
+  Precision precision() const override { return context_.options().precision; }
+  device::Allocator& allocator() override { return context_.allocator(); }
+  std::size_t free_bytes() override { return device::gpu_free_bytes(context_.gpu()); }
+  device::Stream& stream() override { return context_.stream(); }
+
+  std::unique_ptr<Operation> conv_2d(const Conv2DSpec& spec) override {
+    make_current();
+    return cuda::make_conv_2d(context_, spec);
+  }
+  std::unique_ptr<Operation> dense(const DenseSpec& spec) override {
+    make_current();
+    return cuda::make_dense(context_, spec);
+  }
+  std::unique_ptr<Operation> pool_2d(const Pool2DSpec& spec) override { return cuda::make_pool_2d(context_, spec); }
+  std::unique_ptr<Operation> batch_normalization(const BatchNormalizationSpec& spec) override {
+    return cuda::make_batch_normalization(context_, spec);
+  }
+  std::unique_ptr<Operation> relu(std::int64_t /*elements*/, bool /*training*/) override {
+    return cuda::make_relu(context_);
+  }
+  std::unique_ptr<Operation> dropout(const DropoutSpec& spec) override {
+    const auto place = dropout_places_.try_emplace(spec.layer, dropout_places_.size()).first->second;
+    LOCKSTEP_CHECK_OP(place, <, kMostDropouts);
+    return cuda::make_dropout(context_, spec, reinterpret_cast<const cuda::DropoutKey*>(dropouts_.data()) + place);
+  }
+  std::unique_ptr<Operation> add(bool relu) override { return cuda::make_add(context_, relu); }
+  std::unique_ptr<Operation> softmax(std::int64_t /*rows*/, std::int64_t width, bool /*training*/) override {
+    return cuda::make_softmax(context_, width);
+  }
+
+  void begin_pass(const PassContext& pass, const GradientScale& scale) override {
+    make_current();
+    trains_ = pass.training;
+    if (!pass.training) return;
+    pass_.set({.gradient_factor =
+                   static_cast<float>(static_cast<double>(scale.loss_scale) / static_cast<double>(scale.divisor))});
+    if (dropout_places_.empty()) return;
+    std::vector<cuda::DropoutKey> keys(dropout_places_.size());
+    for (const auto& [layer, place] : dropout_places_)
+      keys[place] = {random_key(pass.seed, layer, static_cast<std::uint64_t>(pass.step)),
+                     static_cast<std::uint64_t>(pass.first_sample)};
+    dropouts_.bring(std::as_bytes(std::span(keys)));
+  }
+
+  void stage(const BatchView& batch) override {
+    make_current();
+    feed_.stage(batch);
+  }
+  TensorView load(const TensorView& input, const BatchView& batch, bool staged) override {
+    feed_.load(input, batch, staged);
+    // What was recorded for samples of the other kind is of no use.
+    if (const bool mixed = feed_.partner_labels() != nullptr; trains_ && mixed != std::exchange(trains_mixed_, mixed))
+      ++placement_;
+    // Room for what each sample, or each of its values, comes to.
+    const std::size_t width = std::max(batch.targets.labels.size(), batch.targets.values.size());
+    if (of_samples_.size() < width * sizeof(cuda::SampleLoss)) {
+      context_.stream().synchronize();
+      of_samples_ = {};
+      of_samples_ = context_.allocator().allocate(width * sizeof(cuda::SampleLoss));
+      ++placement_;
+    }
+    return input;
+  }
+
+  void compute_loss(const Loss& loss, const TensorView& outputs, std::int64_t samples,
+                    const TensorView& gradient) override {
+    const cuda::LossArguments arguments{.outputs = outputs,
+                                        .gradient = gradient,
+                                        .labels = feed_.labels(),
+                                        .partner_labels = feed_.partner_labels(),
+                                        .weights = feed_.weights(),
+                                        .targets = feed_.values(),
+                                        .gradient_factor = &pass_.data()->gradient_factor,
+                                        .of_samples = of_samples_.as<cuda::SampleLoss>().data(),
+                                        .sums = sums_.as<MetricSums>().data(),
+                                        .samples = samples,
+                                        .width = static_cast<std::int64_t>(outputs.size()) / samples};
+    if (const auto* entropy = std::get_if<SparseCategoricalCrossentropy>(&loss))
+      cuda::cross_entropy(arguments, entropy->label_smoothing, context_.native());
+    else
+      cuda::mean_squared_error(arguments, context_.native());
+  }
+
+  void write_sums(std::span<float> summable) override {
+    cuda::write_summable(sums_.as<MetricSums>().data(), summable.data(), context_.native());
+  }
+  void clear_sums() override {
+    make_current();
+    fill(sums_.data(), sizeof(MetricSums));
+  }
+  void fetch_sums() override { device::copy(fetched_.data(), sums_.data(), sizeof(MetricSums), context_.stream()); }
+  MetricSums read_sums() override {
+    context_.stream().synchronize();
+    return fetched_.as<MetricSums>().front();
+  }
+
+  std::uint64_t placement() const override { return placement_ + feed_.placement(); }
+
+  void accumulate(const TensorView& target, const TensorView& addend) override {
+    cuda::add(target, addend, false, target, context_.native());
+  }
+  void copy(const TensorView& target, const TensorView& source) override {
+    device::copy(target.data(), source.data(), target.size_bytes(), context_.stream());
+  }
+  void fill_with_zeros(std::span<float> target) override { fill(target.data(), target.size_bytes()); }
+  void narrow(const TensorView& target, std::span<const float> source) override {
+    make_current();
+    cuda::convert(TensorView::reading(source), target, context_.native());
+  }
+  std::unique_ptr<Updater> updater(const OptimizerOptions& options, const ParameterTable& table,
+                                   const UpdateArrays& arrays) override {
+    make_current();
+    return cuda::make_updater(context_, options, table, arrays);
+  }
+  void read(const TensorView& source, std::span<float> target) override {
+    const device::Buffer wide = context_.allocator().allocate(target.size_bytes());
+    cuda::convert(source, wide.as<float>(), context_.native());
+    device::copy(target.data(), wide.data(), target.size_bytes(), context_.stream());
+    context_.stream().synchronize();
+  }
+
+ private:
+  // Kernels go to the calling thread's current GPU, and a thread drives one replica at a time.
+  void make_current() const { device::cuda::check(cudaSetDevice(context_.gpu()), name()); }
+
+  void fill(void* data, std::size_t bytes) {
+    if (bytes > 0) device::cuda::check(cudaMemsetAsync(data, 0, bytes, context_.native()), "zeros");
+  }
+
+  Context context_;
+  cuda::StagedValue<PassNumbers> pass_;
+  Staging dropouts_;
+  std::map<std::string, std::size_t> dropout_places_;
+  cuda::InputFeed feed_;
+  device::Buffer of_samples_;
+  device::Buffer sums_;
+  device::Buffer fetched_;  // page-locked
+  std::uint64_t placement_ = 0;
+  bool trains_ = false;        // in the pass under way
+  bool trains_mixed_ = false;  // on samples that are mixed, in the training pass before
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& options) {
+  return std::make_unique<CudaBackend>(device.index, options);
+}
+
+}  // namespace lockstep::model

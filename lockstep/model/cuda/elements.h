@@ -1,0 +1,138 @@
+// Elements in kernels: they are loaded as float32, computed with, and rounded once when they are stored; 16 bytes a
+// thread at a time, where memory is aligned so.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "lockstep/model/tensor.h"
+
+namespace lockstep::model::cuda {
+
+__device__ inline float widen(float value) { return value; }
+__device__ inline float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
+__device__ inline float widen(__half value) { return __half2float(value); }
+
+template <typename T>
+__device__ T narrow(float value);
+template <>
+__device__ inline float narrow<float>(float value) {
+  return value;
+}
+template <>
+__device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float value) {
+  return __float2bfloat16_rn(value);
+}
+template <>
+__device__ inline __half narrow<__half>(float value) {
+  return __float2half_rn(value);
+}
+
+constexpr std::size_t kPackBytes = 16;
+
+template <typename T>
+struct alignas(kPackBytes) Pack {
+  static constexpr int kElements = kPackBytes / sizeof(T);
+  T elements[kElements];
+};
+
+/// What one thread computes with at once: the elements of a pack, or one where rows are not whole packs.
+template <typename T, int kWidth>
+struct Values {
+  float elements[kWidth];
+};
+
+template <typename T, int kWidth>
+__device__ Values<T, kWidth> load(const T* from) {
+  Values<T, kWidth> values;
+  if constexpr (kWidth == 1) {
+    values.elements[0] = widen(*from);
+  } else {
+    static_assert(kWidth == Pack<T>::kElements);
+    const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(from);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) values.elements[i] = widen(pack.elements[i]);
+  }
+  return values;
+}
+
+template <typename T, int kWidth>
+__device__ void store(T* to, const Values<T, kWidth>& values) {
+  if constexpr (kWidth == 1) {
+    *to = narrow<T>(values.elements[0]);
+  } else {
+    static_assert(kWidth == Pack<T>::kElements);
+    Pack<T> pack;
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) pack.elements[i] = narrow<T>(values.elements[i]);
+    *reinterpret_cast<Pack<T>*>(to) = pack;
+  }
+}
+
+/// The number of this thread among all of the grid, and their number.
+__device__ inline std::size_t first_index() { return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ inline std::size_t index_stride() { return static_cast<std::size_t>(gridDim.x) * blockDim.x; }
+
+constexpr unsigned kThreads = 256;
+/// Blocks of kThreads for `items` of work; each thread then walks on, so that a grid never outgrows the GPU by much.
+inline unsigned blocks_for(std::size_t items) {
+  constexpr std::size_t kMostBlocks = 2048;
+  const std::size_t blocks = (items + kThreads - 1) / kThreads;
+  return static_cast<unsigned>(blocks < 1 ? 1 : blocks > kMostBlocks ? kMostBlocks : blocks);
+}
+
+/// function(T{}) with the element type of `precision`.
+template <typename Function>
+void with_type(Precision precision, Function&& function) {
+  switch (precision) {
+    case Precision::float32:
+      return function(float{});
+    case Precision::bfloat16:
+      return function(__nv_bfloat16{});
+    case Precision::float16:
+      return function(__half{});
+  }
+}
+
+/// function(T{}, std::integral_constant<int, width>{}) where width is what one thread takes of rows of `row_elements`.
+template <typename Function>
+void with_width(Precision precision, std::int64_t row_elements, Function&& function) {
+  with_type(precision, [&]<typename T>(T zero) {
+    constexpr int kPack = Pack<T>::kElements;
+    if (row_elements % kPack == 0)
+      function(zero, std::integral_constant<int, kPack>());
+    else
+      function(zero, std::integral_constant<int, 1>());
+  });
+}
+
+/// The elements of a view whose type is T.
+template <typename T>
+T* data(const TensorView& view) {
+  return static_cast<T*>(view.data());
+}
+
+/// Sum over a block of up to 1024 threads, in a fixed order; the result is thread 0's. All threads call it.
+template <typename T>
+__device__ T block_sum(T value) {
+  constexpr unsigned kWarp = 32;
+  constexpr unsigned kAll = 0xffffffffU;
+  __shared__ T of_warps[kWarp];
+  for (unsigned offset = kWarp / 2; offset > 0; offset /= 2) value += __shfl_down_sync(kAll, value, offset);
+  const unsigned lane = threadIdx.x % kWarp;
+  const unsigned warp = threadIdx.x / kWarp;
+  __syncthreads();  // the last call may still be reading
+  if (lane == 0) of_warps[warp] = value;
+  __syncthreads();
+  if (warp != 0) return value;
+  value = lane < (blockDim.x + kWarp - 1) / kWarp ? of_warps[lane] : T{};
+  for (unsigned offset = kWarp / 2; offset > 0; offset /= 2) value += __shfl_down_sync(kAll, value, offset);
+  return value;
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,206 @@
+#include "lockstep/model/cuda/elementwise.h"
+
+#include <Random123/philox.h>
+
+#include "lockstep/device/cuda/launch.h"
+#include "lockstep/model/cuda/elements.h"
+
+namespace lockstep::model::cuda {
+namespace {
+
+using device::cuda::launch;
+
+struct Relu {
+  __device__ float operator()(float x) const { return x <= 0 ? 0.0f : x; }
+};
+struct ReluGradient {
+  __device__ float operator()(float output, float gradient) const { return output > 0 ? gradient : 0.0f; }
+};
+struct Sum {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct SumRelu {
+  __device__ float operator()(float a, float b) const { return Relu()(a + b); }
+};
+
+// Whole packs first, what is left by single elements.
+template <typename T, typename Function>
+__global__ void map_one(const T* from, T* to, std::size_t count, Function function) {
+  constexpr int kElements = Pack<T>::kElements;
+  const std::size_t packs = count / kElements;
+  for (std::size_t pack = first_index(); pack < packs; pack += index_stride()) {
+    Values<T, kElements> values = load<T, kElements>(from + pack * kElements);
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) values.elements[i] = function(values.elements[i]);
+    store<T, kElements>(to + pack * kElements, values);
+  }
+  for (std::size_t i = packs * kElements + first_index(); i < count; i += index_stride())
+    to[i] = narrow<T>(function(widen(from[i])));
+}
+
+template <typename T, typename Function>
+__global__ void map_two(const T* a, const T* b, T* to, std::size_t count, Function function) {
+  constexpr int kElements = Pack<T>::kElements;
+  const std::size_t packs = count / kElements;
+  for (std::size_t pack = first_index(); pack < packs; pack += index_stride()) {
+    Values<T, kElements> values = load<T, kElements>(a + pack * kElements);
+    const Values<T, kElements> others = load<T, kElements>(b + pack * kElements);
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) values.elements[i] = function(values.elements[i], others.elements[i]);
+    store<T, kElements>(to + pack * kElements, values);
+  }
+  for (std::size_t i = packs * kElements + first_index(); i < count; i += index_stride())
+    to[i] = narrow<T>(function(widen(a[i]), widen(b[i])));
+}
+
+template <typename From, typename To>
+__global__ void convert_elements(const From* from, To* to, std::size_t count) {
+  constexpr std::size_t kElements = 4;  // 8 or 16 bytes of each
+  struct alignas(kElements * sizeof(From)) Source {
+    From elements[kElements];
+  };
+  struct alignas(kElements * sizeof(To)) Target {
+    To elements[kElements];
+  };
+  const std::size_t packs = count / kElements;
+  for (std::size_t pack = first_index(); pack < packs; pack += index_stride()) {
+    const Source source = *reinterpret_cast<const Source*>(from + pack * kElements);
+    Target target;
+#pragma unroll
+    for (std::size_t i = 0; i < kElements; ++i) target.elements[i] = narrow<To>(widen(source.elements[i]));
+    *reinterpret_cast<Target*>(to + pack * kElements) = target;
+  }
+  for (std::size_t i = packs * kElements + first_index(); i < count; i += index_stride())
+    to[i] = narrow<To>(widen(from[i]));
+}
+
+template <typename To>
+__global__ void convert_pixel_elements(const std::uint8_t* from, To* to, std::size_t count,
+                                       ChannelNormalization normalization) {
+  constexpr std::size_t kElements = 4;
+  struct alignas(kElements) Source {
+    std::uint8_t elements[kElements];
+  };
+  struct alignas(kElements * sizeof(To)) Target {
+    To elements[kElements];
+  };
+  __shared__ float mean[ChannelNormalization::kMostChannels];
+  __shared__ float deviation[ChannelNormalization::kMostChannels];
+  if (threadIdx.x < ChannelNormalization::kMostChannels) {
+    mean[threadIdx.x] = normalization.mean[threadIdx.x];
+    deviation[threadIdx.x] = normalization.deviation[threadIdx.x];
+  }
+  __syncthreads();
+  const auto channels = static_cast<std::size_t>(normalization.channels);
+  const auto convert_one = [&](std::uint8_t pixel, std::size_t i) {
+    const std::size_t channel = i % channels;
+    return narrow<To>(normalized(static_cast<float>(pixel) / 255.0f, mean[channel], deviation[channel]));
+  };
+  const std::size_t packs = count / kElements;
+  for (std::size_t pack = first_index(); pack < packs; pack += index_stride()) {
+    const Source source = *reinterpret_cast<const Source*>(from + pack * kElements);
+    Target target;
+#pragma unroll
+    for (std::size_t i = 0; i < kElements; ++i)
+      target.elements[i] = convert_one(source.elements[i], pack * kElements + i);
+    *reinterpret_cast<Target*>(to + pack * kElements) = target;
+  }
+  for (std::size_t i = packs * kElements + first_index(); i < count; i += index_stride())
+    to[i] = convert_one(from[i], i);
+}
+
+// Four features of a sample come from one block of random words, as on the CPU.
+template <typename T>
+__global__ void drop(const T* from, T* to, std::size_t samples, std::size_t features, const DropoutKey* drawn_from,
+                     float rate) {
+  constexpr std::size_t kWords = 4;
+  const DropoutKey drawn = *drawn_from;
+  const r123::Philox4x32::key_type key = {
+      {static_cast<std::uint32_t>(drawn.key), static_cast<std::uint32_t>(drawn.key >> 32)}};
+  const float scale = 1 / (1 - rate);
+  const std::size_t blocks = (features + kWords - 1) / kWords;
+  for (std::size_t index = first_index(); index < samples * blocks; index += index_stride()) {
+    const std::size_t sample = index / blocks;
+    const std::size_t block = index % blocks;
+    const std::uint64_t number = drawn.first_sample + sample;
+    const r123::Philox4x32::ctr_type counter = {
+        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(static_cast<std::uint64_t>(block) >> 32),
+         static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32)}};
+    const r123::Philox4x32::ctr_type words = r123::Philox4x32()(counter, key);
+    for (std::size_t k = 0; k < kWords && block * kWords + k < features; ++k) {
+      const std::size_t i = sample * features + block * kWords + k;
+      const bool passes = static_cast<float>(words[k] >> 8) * 0x1.0p-24f >= rate;
+      to[i] = narrow<T>(passes ? widen(from[i]) * scale : 0.0f);
+    }
+  }
+}
+
+template <typename Function>
+void map(const TensorView& from, const TensorView& to, Function function, cudaStream_t stream) {
+  if (from.empty()) return;
+  with_type(from.type(), [&]<typename T>(T) {
+    launch(map_one<T, Function>, blocks_for(from.size_bytes() / kPackBytes), kThreads, stream, data<T>(from),
+           data<T>(to), from.size(), function);
+  });
+}
+
+template <typename Function>
+void map(const TensorView& a, const TensorView& b, const TensorView& to, Function function, cudaStream_t stream) {
+  if (a.empty()) return;
+  with_type(a.type(), [&]<typename T>(T) {
+    launch(map_two<T, Function>, blocks_for(a.size_bytes() / kPackBytes), kThreads, stream, data<T>(a), data<T>(b),
+           data<T>(to), a.size(), function);
+  });
+}
+
+}  // namespace
+
+void relu_forward(const TensorView& input, const TensorView& output, cudaStream_t stream) {
+  map(input, output, Relu(), stream);
+}
+
+void relu_backward(const TensorView& output, const TensorView& output_gradient, const TensorView& input_gradient,
+                   cudaStream_t stream) {
+  map(output, output_gradient, input_gradient, ReluGradient(), stream);
+}
+
+void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& output, cudaStream_t stream) {
+  if (relu)
+    map(a, b, output, SumRelu(), stream);
+  else
+    map(a, b, output, Sum(), stream);
+}
+
+void convert(const TensorView& from, const TensorView& to, cudaStream_t stream) {
+  if (from.empty()) return;
+  with_type(from.type(), [&]<typename From>(From) {
+    with_type(to.type(), [&]<typename To>(To) {
+      launch(convert_elements<From, To>, blocks_for(from.size() / 4), kThreads, stream, data<From>(from), data<To>(to),
+             from.size());
+    });
+  });
+}
+
+void convert_pixels(const std::uint8_t* pixels, const ChannelNormalization& normalization, const TensorView& to,
+                    cudaStream_t stream) {
+  if (to.empty()) return;
+  ChannelNormalization effective = normalization;
+  if (effective.channels == 0) effective = {.channels = 1};  // (x - 0) / 1
+  with_type(to.type(), [&]<typename To>(To) {
+    launch(convert_pixel_elements<To>, blocks_for(to.size() / 4), kThreads, stream, pixels, data<To>(to), to.size(),
+           effective);
+  });
+}
+
+void dropout(const TensorView& input, const DropoutKey* key, std::int64_t features, float rate,
+             const TensorView& output, cudaStream_t stream) {
+  if (input.empty()) return;
+  const auto width = static_cast<std::size_t>(features);
+  const std::size_t samples = input.size() / width;
+  with_type(input.type(), [&]<typename T>(T) {
+    launch(drop<T>, blocks_for(samples * ((width + 3) / 4)), kThreads, stream, data<T>(input), data<T>(output), samples,
+           width, key, rate);
+  });
+}
+
+}  // namespace lockstep::model::cuda

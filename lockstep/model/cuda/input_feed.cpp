@@ -1,0 +1,125 @@
+#include "lockstep/model/cuda/input_feed.h"
+
+#include <array>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/model/cuda/elementwise.h"
+
+namespace lockstep::model::cuda {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+Bytes inputs_of(const BatchView& batch) {
+  return batch.pixels.empty() ? std::as_bytes(batch.features) : std::as_bytes(batch.pixels);
+}
+
+/// What lies one behind the other.
+std::array<Bytes, 3> targets_of(const BatchView& batch) {
+  const Targets& targets = batch.targets;
+  if (targets.labels.empty()) return {std::as_bytes(targets.values)};
+  return {std::as_bytes(targets.labels), std::as_bytes(targets.partner_labels), std::as_bytes(targets.weights)};
+}
+
+std::size_t target_bytes_of(const BatchView& batch) {
+  std::size_t bytes = 0;
+  for (const Bytes& piece : targets_of(batch)) bytes += piece.size();
+  return bytes;
+}
+
+/// Where the targets begin behind so many bytes of inputs.
+std::size_t targets_at(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+std::size_t bytes_of(const BatchView& batch) { return targets_at(inputs_of(batch).size()) + target_bytes_of(batch); }
+
+void copy_bytes(const Bytes& from, std::byte* to) {
+  if (!from.empty()) std::memcpy(to, from.data(), from.size());
+}
+
+}  // namespace
+
+InputFeed::InputFeed(Context& context) : context_(context), pinned_allocator_(device::make_pinned_allocator()) {}
+
+InputFeed::~InputFeed() {
+  try {
+    context_.copies().synchronize();
+  } catch (const Error&) {  // the device has failed, and has said so before
+  }
+}
+
+void InputFeed::stage(const BatchView& batch) {
+  staged_.reset();  // one that nobody loaded
+  const std::size_t slot = std::exchange(next_, 1 - next_);
+  bring(batch, slots_[slot]);
+  staged_ = slot;
+}
+
+void InputFeed::load(const TensorView& input, const BatchView& batch, bool staged) {
+  std::size_t which = 0;
+  if (staged) {
+    LOCKSTEP_CHECK(staged_.has_value());
+    which = *std::exchange(staged_, std::nullopt);
+  } else {
+    which = staged_ ? 1 - *staged_ : std::exchange(next_, 1 - next_);
+    bring(batch, slots_[which]);
+    // Room for the next one too: a GPU that is asked for memory may first end all that is under way on it, and what a
+    // step has put there may wait for others.
+    if (!staged_) reserve(bytes_of(batch), slots_[1 - which]);
+  }
+  Slot& slot = slots_[which];
+  context_.stream().wait(*slot.arrived);
+  auto* const data = static_cast<std::byte*>(slot.on_gpu.data());
+  if (batch.pixels.empty()) {
+    LOCKSTEP_CHECK_OP(batch.features.size(), ==, input.size());
+    convert(TensorView(data, batch.features.size(), Precision::float32), input, context_.native());
+  } else {
+    LOCKSTEP_CHECK_OP(batch.pixels.size(), ==, input.size());
+    convert_pixels(reinterpret_cast<const std::uint8_t*>(data), batch.normalization, input, context_.native());
+  }
+  const std::size_t bytes = target_bytes_of(batch);
+  reserve_targets(bytes);
+  if (bytes > 0) device::copy(targets_.data(), data + targets_at(inputs_of(batch).size()), bytes, context_.stream());
+  mixed_samples_ = batch.targets.partner_labels.size();
+  slot.taken = context_.stream().record();
+}
+
+void InputFeed::bring(const BatchView& batch, Slot& slot) {
+  const Bytes inputs = inputs_of(batch);
+  const std::size_t end = bytes_of(batch);
+  if (slot.arrived) slot.arrived->synchronize();
+  reserve(end, slot);
+  auto* const pinned = static_cast<std::byte*>(slot.pinned.data());
+  copy_bytes(inputs, pinned);
+  std::byte* next = pinned + targets_at(inputs.size());
+  for (const Bytes& piece : targets_of(batch)) {
+    copy_bytes(piece, next);
+    next += piece.size();
+  }
+  if (slot.taken) context_.copies().wait(*slot.taken);
+  device::copy(slot.on_gpu.data(), pinned, end, context_.copies());
+  slot.arrived = context_.copies().record();
+}
+
+void InputFeed::reserve(std::size_t bytes, Slot& slot) {
+  if (bytes <= slot.pinned.size()) return;
+  if (slot.taken) slot.taken->synchronize();
+  slot.on_gpu = {};  // free first: both at once might not fit
+  slot.pinned = {};
+  slot.on_gpu = context_.allocator().allocate(bytes);
+  slot.pinned = pinned_allocator_->allocate(bytes);
+}
+
+void InputFeed::reserve_targets(std::size_t bytes) {
+  if (bytes <= targets_.size()) return;
+  context_.stream().synchronize();
+  targets_ = {};
+  targets_ = context_.allocator().allocate(bytes);
+  ++placement_;
+}
+
+}  // namespace lockstep::model::cuda

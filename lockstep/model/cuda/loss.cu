@@ -1,0 +1,221 @@
+#include "lockstep/model/cuda/loss.h"
+
+#include "lockstep/device/cuda/launch.h"
+#include "lockstep/model/cuda/elements.h"
+
+namespace lockstep::model::cuda {
+namespace {
+
+using device::cuda::launch;
+
+constexpr unsigned kWarp = 32;
+constexpr unsigned kAll = 0xffffffffU;
+
+// A warp takes a row; the result of a reduction is in every lane.
+template <typename Value>
+__device__ Value warp_sum(Value value) {
+  for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) value += __shfl_xor_sync(kAll, value, mask);
+  return value;
+}
+
+__device__ inline float warp_max(float value) {
+  for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) {
+    const float other = __shfl_xor_sync(kAll, value, mask);
+    value = other > value || other != other ? other : value;
+  }
+  return value;
+}
+
+__device__ inline std::int64_t row_of_warp() {
+  return (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kWarp;
+}
+__device__ inline std::int64_t lane() { return threadIdx.x % kWarp; }
+
+unsigned blocks_for_rows(std::int64_t rows) {
+  constexpr std::int64_t kRowsOfABlock = kThreads / kWarp;
+  return static_cast<unsigned>((rows + kRowsOfABlock - 1) / kRowsOfABlock);
+}
+
+template <typename T>
+__device__ float row_max(const T* row, std::int64_t width) {
+  float largest = widen(row[0]);
+  for (std::int64_t k = lane(); k < width; k += kWarp) {
+    const float value = widen(row[k]);
+    if (value > largest || value != value) largest = value;
+  }
+  return warp_max(largest);
+}
+
+template <typename T>
+__global__ void softmax_rows(const T* input, std::int64_t rows, std::int64_t width, T* output) {
+  const std::int64_t row = row_of_warp();
+  if (row >= rows) return;
+  const T* const x = input + row * width;
+  const float largest = row_max(x, width);
+  float sum = 0;
+  for (std::int64_t k = lane(); k < width; k += kWarp) sum += expf(widen(x[k]) - largest);
+  sum = warp_sum(sum);
+  for (std::int64_t k = lane(); k < width; k += kWarp)
+    output[row * width + k] = narrow<T>(expf(widen(x[k]) - largest) / sum);
+}
+
+template <typename T>
+__global__ void softmax_gradient_rows(const T* output, const T* output_gradient, std::int64_t rows, std::int64_t width,
+                                      T* input_gradient) {
+  const std::int64_t row = row_of_warp();
+  if (row >= rows) return;
+  const T* const y = output + row * width;
+  const T* const g = output_gradient + row * width;
+  float dot = 0;
+  for (std::int64_t k = lane(); k < width; k += kWarp) dot += widen(y[k]) * widen(g[k]);
+  dot = warp_sum(dot);
+  for (std::int64_t k = lane(); k < width; k += kWarp)
+    input_gradient[row * width + k] = narrow<T>(widen(y[k]) * (widen(g[k]) - dot));
+}
+
+// Outputs that come before the label's when sorted from the largest, equals in their order; those that are not numbers
+// come first.
+template <typename T>
+__device__ std::int64_t rank_of(const T* row, std::int64_t width, std::int64_t label) {
+  const float chosen = widen(row[label]);
+  int before = 0;
+  for (std::int64_t k = lane(); k < width; k += kWarp) {
+    const float value = widen(row[k]);
+    if (k < label) before += !(value < chosen);
+    if (k > label) before += !(value <= chosen);
+  }
+  return warp_sum(before);
+}
+
+// The classes of one sample: `weight` of the first, the rest of the second.
+struct TrueClasses {
+  std::int64_t label;
+  std::int64_t partner;
+  float weight;
+};
+
+__device__ inline TrueClasses classes_of(const LossArguments& a, std::int64_t row) {
+  const std::int64_t label = a.labels[row];
+  if (a.partner_labels == nullptr) return {label, label, 1};
+  return {label, a.partner_labels[row], a.weights[row]};
+}
+
+template <typename T>
+__global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradient, float smoothing) {
+  const std::int64_t row = row_of_warp();
+  if (row >= a.samples) return;
+  const T* const z = outputs + row * a.width;
+  const TrueClasses classes = classes_of(a, row);
+  const auto width = static_cast<float>(a.width);
+  const float largest = row_max(z, a.width);
+  float sum = 0;
+  float shifted_sum = 0;
+  for (std::int64_t k = lane(); k < a.width; k += kWarp) {
+    const float shifted = widen(z[k]) - largest;
+    sum += expf(shifted);
+    shifted_sum += shifted;
+  }
+  sum = warp_sum(sum);
+  shifted_sum = warp_sum(shifted_sum);
+  if (gradient != nullptr) {
+    const float factor = *a.gradient_factor;
+    const float normalizer = factor / sum;
+    const float off_target = factor * smoothing / width;
+    for (std::int64_t k = lane(); k < a.width; k += kWarp) {
+      float value = expf(widen(z[k]) - largest) * normalizer - off_target;
+      if (k == classes.label) value -= factor * (1 - smoothing) * classes.weight;
+      if (k == classes.partner && classes.weight < 1) value -= factor * (1 - smoothing) * (1 - classes.weight);
+      gradient[row * a.width + k] = narrow<T>(value);
+    }
+  }
+  const std::int64_t rank = rank_of(z, a.width, classes.label);
+  if (lane() != 0) return;
+  // An output of minus infinity, a class ruled out, must not enter with a weight of 0: 0 times it is not a number.
+  double of_classes = 0;
+  if (classes.weight > 0)
+    of_classes = static_cast<double>(classes.weight) * static_cast<double>(widen(z[classes.label]) - largest);
+  if (classes.weight < 1)
+    of_classes += static_cast<double>(1 - classes.weight) * static_cast<double>(widen(z[classes.partner]) - largest);
+  double loss = static_cast<double>(logf(sum)) - static_cast<double>(1 - smoothing) * of_classes;
+  if (smoothing != 0) loss -= static_cast<double>(smoothing) * static_cast<double>(shifted_sum / width);
+  a.of_samples[row] = {loss, rank};
+}
+
+template <typename T>
+__global__ void squared_error_rows(LossArguments a, const T* outputs, T* gradient) {
+  const std::int64_t row = row_of_warp();
+  if (row >= a.samples) return;
+  const auto width = static_cast<float>(a.width);
+  double sum = 0;
+  for (std::int64_t k = lane(); k < a.width; k += kWarp) {
+    const float difference = widen(outputs[row * a.width + k]) - a.targets[row * a.width + k];
+    sum += static_cast<double>(difference) * static_cast<double>(difference);
+    if (gradient != nullptr) gradient[row * a.width + k] = narrow<T>(*a.gradient_factor * 2 * difference / width);
+  }
+  sum = warp_sum(sum);
+  if (lane() == 0) a.of_samples[row] = {sum / static_cast<double>(width), 0};
+}
+
+// One block; each thread takes every kThreads-th sample.
+__global__ void add_samples(const SampleLoss* of_samples, std::int64_t samples, bool has_accuracy, MetricSums* sums) {
+  double loss = 0;
+  int correct = 0;
+  int correct_top5 = 0;
+  for (std::int64_t sample = threadIdx.x; sample < samples; sample += blockDim.x) {
+    loss += of_samples[sample].loss;
+    correct += of_samples[sample].rank < 1;
+    correct_top5 += of_samples[sample].rank < 5;
+  }
+  loss = block_sum(loss);
+  correct = block_sum(correct);
+  correct_top5 = block_sum(correct_top5);
+  if (threadIdx.x != 0) return;
+  sums->loss += loss;
+  sums->samples += samples;
+  sums->has_accuracy = has_accuracy;
+  if (!has_accuracy) return;
+  sums->correct += correct;
+  sums->correct_top5 += correct_top5;
+}
+
+__global__ void write_sums(const MetricSums* sums, float* summable) { SummableMetrics(*sums).write(summable); }
+
+}  // namespace
+
+void softmax_forward(const TensorView& input, std::int64_t width, const TensorView& output, cudaStream_t stream) {
+  const std::int64_t rows = static_cast<std::int64_t>(input.size()) / width;
+  with_type(input.type(), [&]<typename T>(T) {
+    launch(softmax_rows<T>, blocks_for_rows(rows), kThreads, stream, data<T>(input), rows, width, data<T>(output));
+  });
+}
+
+void softmax_backward(const TensorView& output, const TensorView& output_gradient, std::int64_t width,
+                      const TensorView& input_gradient, cudaStream_t stream) {
+  const std::int64_t rows = static_cast<std::int64_t>(output.size()) / width;
+  with_type(output.type(), [&]<typename T>(T) {
+    launch(softmax_gradient_rows<T>, blocks_for_rows(rows), kThreads, stream, data<T>(output), data<T>(output_gradient),
+           rows, width, data<T>(input_gradient));
+  });
+}
+
+void cross_entropy(const LossArguments& a, float label_smoothing, cudaStream_t stream) {
+  with_type(a.outputs.type(), [&]<typename T>(T) {
+    launch(cross_entropy_rows<T>, blocks_for_rows(a.samples), kThreads, stream, a, data<T>(a.outputs),
+           data<T>(a.gradient), label_smoothing);
+  });
+  launch(add_samples, 1, kThreads, stream, a.of_samples, a.samples, true, a.sums);
+}
+
+void mean_squared_error(const LossArguments& a, cudaStream_t stream) {
+  with_type(a.outputs.type(), [&]<typename T>(T) {
+    launch(squared_error_rows<T>, blocks_for_rows(a.samples), kThreads, stream, a, data<T>(a.outputs),
+           data<T>(a.gradient));
+  });
+  launch(add_samples, 1, kThreads, stream, a.of_samples, a.samples, false, a.sums);
+}
+
+void write_summable(const MetricSums* sums, float* summable, cudaStream_t stream) {
+  launch(write_sums, 1, 1, stream, sums, summable);
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,171 @@
+#include "lockstep/model/cuda/updater.h"
+
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/model/cuda/staging.h"
+#include "lockstep/model/optimizer.h"
+
+namespace lockstep::model::cuda {
+namespace {
+
+// Elements that one block of threads sums for a norm.
+constexpr std::size_t kChunkElements = std::size_t{1} << 16;
+
+template <typename Options>
+using UpdateOf = decltype(update_of(std::declval<Options>(), UpdateContext{}));
+
+// What layer-wise optimizers know of the flat arrays, as the host makes it.
+struct LayerTable {
+  std::vector<Chunk> chunks;
+  std::vector<std::uint32_t> first_chunks;  // of each parameter, and the end
+  std::vector<std::uint32_t> parameter_of;  // of each flat block
+
+  explicit LayerTable(const ParameterTable& table) {
+    const auto& entries = table.entries();
+    for (std::size_t p = 0; p < entries.size(); ++p) {
+      first_chunks.push_back(static_cast<std::uint32_t>(chunks.size()));
+      for (std::size_t begin = 0; begin < entries[p].count; begin += kChunkElements)
+        chunks.push_back({.parameter = static_cast<std::uint32_t>(p),
+                          .elements = static_cast<std::uint32_t>(std::min(kChunkElements, entries[p].count - begin)),
+                          .begin = entries[p].offset + begin});
+      const std::size_t end = p + 1 < entries.size() ? entries[p + 1].offset : table.flat_size();
+      parameter_of.insert(parameter_of.end(), (end - entries[p].offset) / kFlatBlock, static_cast<std::uint32_t>(p));
+    }
+    first_chunks.push_back(static_cast<std::uint32_t>(chunks.size()));
+  }
+};
+
+std::vector<std::uint8_t> decays_of_blocks(const ParameterTable& table) {
+  std::vector<std::uint8_t> decays;
+  const auto& entries = table.entries();
+  for (std::size_t p = 0; p < entries.size(); ++p) {
+    const std::size_t end = p + 1 < entries.size() ? entries[p + 1].offset : table.flat_size();
+    decays.insert(decays.end(), (end - entries[p].offset) / kFlatBlock, entries[p].decay ? 1 : 0);
+  }
+  return decays;
+}
+
+template <typename Options>
+class GpuUpdater final : public Updater {
+ public:
+  GpuUpdater(Context& context, const Options& options, const ParameterTable& table, const UpdateArrays& arrays)
+      : Updater(options),
+        context_(context),
+        chosen_(options),
+        arrays_(arrays),
+        numbers_(context),
+        decision_numbers_(context),
+        partials_(context.allocator().allocate(square_sum_parts(table.flat_size()) * sizeof(double))),
+        decision_(context.allocator().allocate(sizeof(Decision))),
+        fetched_decision_(device::make_pinned_allocator()->allocate(sizeof(Decision))),
+        decays_(upload(decays_of_blocks(table))) {
+    check_options(options);
+    for (std::size_t i = 0; i < slot_names().size(); ++i)
+      slots_.push_back(context.allocator().allocate(table.flat_size() * sizeof(float)));
+    if (!is_layer_wise(options)) return;
+    const LayerTable layers(table);
+    chunks_ = upload(layers.chunks);
+    first_chunks_ = upload(layers.first_chunks);
+    parameter_of_ = upload(layers.parameter_of);
+    chunk_partials_ = context.allocator().allocate(2 * layers.chunks.size() * sizeof(double));
+    rates_ = context.allocator().allocate(table.entries().size() * sizeof(float));
+    layers_ = {.chunks = chunks_.template as<Chunk>().data(),
+               .chunk_count = static_cast<std::uint32_t>(layers.chunks.size()),
+               .first_chunks = first_chunks_.template as<std::uint32_t>().data(),
+               .parameters = static_cast<std::uint32_t>(table.entries().size()),
+               .parameter_of = parameter_of_.template as<std::uint32_t>().data(),
+               .partials = chunk_partials_.template as<double>().data(),
+               .rates = rates_.template as<float>().data()};
+  }
+
+  void begin(const UpdateRequest& request) override {
+    const auto numbers = [&](bool decays) {
+      return update_of(chosen_, {.learning_rate = request.learning_rate, .step = request.update, .decays = decays});
+    };
+    numbers_.set({numbers(false), numbers(true)});
+    decision_numbers_.set({.clip_norm = request.clip_norm, .loss_scale = request.loss_scale});
+  }
+
+  void update(std::span<const float> summable) override {
+    const cudaStream_t stream = context_.native();
+    auto* const decision = decision_.as<Decision>().data();
+    double* const partials = partials_.as<double>().data();
+    square_sums(arrays_.gradients.data(), arrays_.gradients.size(), partials, stream);
+    decide(summable.data(), partials, square_sum_parts(arrays_.gradients.size()), decision_numbers_.data(), decision,
+           stream);
+    const FlatArrays flat = flat_arrays();
+    if constexpr (std::is_same_v<Options, Sgd>)
+      descend(flat, chosen_, numbers_.data(), decision, stream);
+    else if constexpr (std::is_same_v<UpdateOf<Options>, AdamUpdate>)
+      descend(flat, numbers_.data(), decision, stream);
+    else
+      descend(flat, layers_, numbers_.data(), decision, stream);
+    restore_unless_applied(decision, arrays_.kept_statistics.data(), arrays_.statistics.data(),
+                           arrays_.statistics.size(), stream);
+    device::copy(fetched_decision_.data(), decision, sizeof(Decision), context_.stream());
+  }
+
+  UpdateOutcome outcome() override {
+    context_.stream().synchronize();
+    const Decision made = fetched_decision_.as<Decision>().front();
+    return {.applied = made.applied != 0, .gradient_norm = made.norm};
+  }
+
+ private:
+  std::span<float> slot(std::size_t index) override { return slots_[index].template as<float>(); }
+
+  template <typename T>
+  device::Buffer upload(const std::vector<T>& values) {
+    device::Buffer buffer = context_.allocator().allocate(values.size() * sizeof(T));
+    device::copy(buffer.data(), values.data(), values.size() * sizeof(T), context_.stream());
+    context_.stream().synchronize();
+    return buffer;
+  }
+
+  FlatArrays flat_arrays() const {
+    const auto slot_at = [&](std::size_t index) {
+      return index < slots_.size() ? slots_[index].template as<float>().data() : nullptr;
+    };
+    return {.parameters = arrays_.parameters.data(),
+            .gradients = arrays_.gradients.data(),
+            .first = slot_at(0),
+            .second = slot_at(1),
+            .weights = arrays_.weights,
+            .count = arrays_.parameters.size(),
+            .decays = decays_.as<std::uint8_t>().data()};
+  }
+
+  Context& context_;
+  Options chosen_;
+  UpdateArrays arrays_;
+  StagedValue<Numbers<UpdateOf<Options>>> numbers_;
+  StagedValue<DecisionNumbers> decision_numbers_;
+  device::Buffer partials_;
+  device::Buffer decision_;
+  device::Buffer fetched_decision_;  // page-locked
+  device::Buffer decays_;
+  std::vector<device::Buffer> slots_;
+  device::Buffer chunks_;
+  device::Buffer first_chunks_;
+  device::Buffer parameter_of_;
+  device::Buffer chunk_partials_;
+  device::Buffer rates_;
+  Layers layers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Updater> make_updater(Context& context, const OptimizerOptions& options, const ParameterTable& table,
+                                      const UpdateArrays& arrays) {
+  return std::visit(
+      [&]<typename Options>(const Options& chosen) -> std::unique_ptr<Updater> {
+        return std::make_unique<GpuUpdater<Options>>(context, chosen, table, arrays);
+      },
+      options);
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,248 @@
+#include "lockstep/model/cuda/updater.h"
+
+#include <algorithm>
+
+#include "lockstep/device/cuda/launch.h"
+#include "lockstep/model/cuda/elements.h"
+#include "lockstep/model/metric.h"
+#include "lockstep/model/optimizer_options.h"
+
+namespace lockstep::model::cuda {
+namespace {
+
+using device::cuda::launch;
+
+constexpr int kTake = 4;  // float32 elements of a pack; whole ones, since arrays are whole flat blocks
+
+__global__ void square(const float* values, std::size_t count, double* partials) {
+  double sum = 0;
+  for (std::size_t pack = first_index(); pack < count / kTake; pack += index_stride()) {
+    const Values<float, kTake> v = load<float, kTake>(values + pack * kTake);
+#pragma unroll
+    for (int i = 0; i < kTake; ++i) sum += static_cast<double>(v.elements[i]) * static_cast<double>(v.elements[i]);
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+__global__ void decide_at_once(const float* summable, const double* partials, unsigned parts,
+                               const DecisionNumbers* numbers, Decision* decision) {
+  double sum = 0;
+  for (unsigned i = threadIdx.x; i < parts; i += blockDim.x) sum += partials[i];
+  sum = block_sum(sum);
+  if (threadIdx.x != 0) return;
+  Decision made;
+  made.scale = 1 / numbers->loss_scale;
+  const double norm = sqrt(sum) / static_cast<double>(numbers->loss_scale);
+  made.applied = SummableMetrics::is_finite(summable) && norm - norm == 0;  // neither infinite nor not a number
+  if (numbers->clip_norm > 0 && made.applied != 0) {
+    made.norm = norm;
+    if (norm > numbers->clip_norm) made.scale *= static_cast<float>(numbers->clip_norm / norm);
+  }
+  *decision = made;
+}
+
+__global__ void restore(const Decision* decision, const float* kept, float* values, std::size_t count) {
+  if (decision->applied != 0) return;
+  for (std::size_t i = first_index(); i < count; i += index_stride()) values[i] = kept[i];
+}
+
+// Writes four parameters, and their copy of 16 bits where there is one.
+template <typename Weight>
+__device__ void store_parameters(const Values<float, kTake>& w, std::size_t at, float* parameters, Weight* weights) {
+  store<float, kTake>(parameters + at, w);
+  if constexpr (!std::is_same_v<Weight, float>) {
+    struct alignas(kTake * sizeof(Weight)) Narrow {
+      Weight elements[kTake];
+    } narrowed;
+#pragma unroll
+    for (int i = 0; i < kTake; ++i) narrowed.elements[i] = narrow<Weight>(w.elements[i]);
+    *reinterpret_cast<Narrow*>(weights + at) = narrowed;
+  }
+}
+
+// A formula over the arrays of FlatArrays: function(w, first, second, g, numbers, rate), where what the optimizer has
+// no slot for is a zero that nobody keeps.
+template <typename Weight, typename Update, int kSlots, typename Formula>
+__global__ void __launch_bounds__(kThreads)
+    descend_all(FlatArrays a, Weight* weights, const Numbers<Update>* numbers, const Decision* decision,
+                const std::uint32_t* parameter_of, const float* rates, Formula formula) {
+  if (decision->applied == 0) return;
+  __shared__ Update of_kind[2];
+  if (threadIdx.x < 2) {
+    of_kind[threadIdx.x] = (*numbers)[threadIdx.x];
+    of_kind[threadIdx.x].scale *= decision->scale;
+  }
+  __syncthreads();
+  for (std::size_t pack = first_index(); pack < a.count / kTake; pack += index_stride()) {
+    const std::size_t at = pack * kTake;
+    const std::size_t block = at / kFlatBlock;
+    const Update update = of_kind[a.decays[block]];
+    const float rate = rates == nullptr ? 0.0f : rates[parameter_of[block]];
+    Values<float, kTake> w = load<float, kTake>(a.parameters + at);
+    const Values<float, kTake> g = load<float, kTake>(a.gradients + at);
+    Values<float, kTake> first{};
+    Values<float, kTake> second{};
+    if constexpr (kSlots > 0) first = load<float, kTake>(a.first + at);
+    if constexpr (kSlots > 1) second = load<float, kTake>(a.second + at);
+#pragma unroll
+    for (int i = 0; i < kTake; ++i)
+      formula(w.elements[i], first.elements[i], second.elements[i], g.elements[i], update, rate);
+    store_parameters(w, at, a.parameters, weights);
+    if constexpr (kSlots > 0) store<float, kTake>(a.first + at, first);
+    if constexpr (kSlots > 1) store<float, kTake>(a.second + at, second);
+  }
+}
+
+struct Plain {
+  __device__ void operator()(float& w, float&, float&, float g, const SgdUpdate& c, float) const {
+    model::descend(w, g, c);
+  }
+};
+struct Momentum {
+  __device__ void operator()(float& w, float& v, float&, float g, const SgdUpdate& c, float) const {
+    descend_with_momentum(w, v, g, c);
+  }
+};
+struct Nesterov {
+  __device__ void operator()(float& w, float& v, float&, float g, const SgdUpdate& c, float) const {
+    descend_with_nesterov(w, v, g, c);
+  }
+};
+struct TwoMoments {
+  __device__ void operator()(float& w, float& m, float& v, float g, const AdamUpdate& c, float) const {
+    descend_with_moments(w, m, v, g, c);
+  }
+};
+struct LayerRate {
+  __device__ void operator()(float& w, float& v, float&, float g, const LarsUpdate& c, float rate) const {
+    descend_with_layer_rate(w, v, g, rate, c);
+  }
+};
+struct AlongDirection {
+  __device__ void operator()(float& w, float& m, float& v, float, const LambUpdate& c, float rate) const {
+    descend_along(w, m, v, rate, c);
+  }
+};
+
+template <int kSlots, typename Update, typename Formula>
+void descend_by(const FlatArrays& arrays, const Numbers<Update>* numbers, const Decision* decision, Formula formula,
+                cudaStream_t stream, const Layers& layers = {}) {
+  if (arrays.count == 0) return;
+  with_type(arrays.weights.type(), [&]<typename Weight>(Weight) {
+    launch(descend_all<Weight, Update, kSlots, Formula>, blocks_for(arrays.count / kTake), kThreads, stream, arrays,
+           data<Weight>(arrays.weights), numbers, decision, layers.parameter_of, layers.rates, formula);
+  });
+}
+
+// Sums of the squares of two quantities over a chunk: norms(i) gives both.
+template <typename Norms>
+__device__ void sum_chunk(const Chunk& chunk, double* partials, Norms norms) {
+  double first = 0;
+  double second = 0;
+  for (std::size_t i = threadIdx.x; i < chunk.elements; i += blockDim.x) {
+    float a = 0;
+    float b = 0;
+    norms(chunk.begin + i, a, b);
+    first += static_cast<double>(a) * static_cast<double>(a);
+    second += static_cast<double>(b) * static_cast<double>(b);
+  }
+  first = block_sum(first);
+  second = block_sum(second);
+  if (threadIdx.x != 0) return;
+  partials[2 * blockIdx.x] = first;
+  partials[2 * blockIdx.x + 1] = second;
+}
+
+__global__ void norms_for_lars(FlatArrays a, Layers layers, const Numbers<LarsUpdate>* numbers,
+                               const Decision* decision) {
+  const Chunk chunk = layers.chunks[blockIdx.x];
+  const float scale = (*numbers)[a.decays[chunk.begin / kFlatBlock]].scale * decision->scale;
+  sum_chunk(chunk, layers.partials, [&](std::size_t i, float& parameter, float& gradient) {
+    parameter = a.parameters[i];
+    gradient = a.gradients[i] * scale;
+  });
+}
+
+// Brings m and v forward as well: the direction is made of the new ones.
+__global__ void norms_for_lamb(FlatArrays a, Layers layers, const Numbers<LambUpdate>* numbers,
+                               const Decision* decision) {
+  if (decision->applied == 0) return;
+  const Chunk chunk = layers.chunks[blockIdx.x];
+  const LambUpdate update = (*numbers)[a.decays[chunk.begin / kFlatBlock]];
+  const float scale = update.scale * decision->scale;
+  sum_chunk(chunk, layers.partials, [&](std::size_t i, float& parameter, float& along) {
+    follow(a.first[i], a.second[i], a.gradients[i] * scale, update.moments);
+    parameter = a.parameters[i];
+    along = direction(parameter, a.first[i], a.second[i], update);
+  });
+}
+
+template <typename Update>
+__global__ void rates_of_layers(FlatArrays a, Layers layers, const Numbers<Update>* numbers) {
+  const auto parameter = static_cast<std::uint32_t>(first_index());
+  if (parameter >= layers.parameters) return;
+  double first = 0;
+  double second = 0;
+  for (std::uint32_t chunk = layers.first_chunks[parameter]; chunk < layers.first_chunks[parameter + 1]; ++chunk) {
+    first += layers.partials[2 * chunk];
+    second += layers.partials[2 * chunk + 1];
+  }
+  const std::size_t begin = layers.chunks[layers.first_chunks[parameter]].begin;
+  const Update update = (*numbers)[a.decays[begin / kFlatBlock]];
+  layers.rates[parameter] = update.adapts ? layer_rate(update, sqrt(first), sqrt(second)) : update.rate;
+}
+
+}  // namespace
+
+unsigned square_sum_parts(std::size_t count) {
+  constexpr unsigned kMostParts = 1024;
+  return std::min(blocks_for(count / kTake), kMostParts);
+}
+
+void square_sums(const float* values, std::size_t count, double* partials, cudaStream_t stream) {
+  launch(square, square_sum_parts(count), kThreads, stream, values, count, partials);
+}
+
+void decide(const float* summable, const double* partials, unsigned parts, const DecisionNumbers* numbers,
+            Decision* decision, cudaStream_t stream) {
+  launch(decide_at_once, 1, kThreads, stream, summable, partials, parts, numbers, decision);
+}
+
+void restore_unless_applied(const Decision* decision, const float* kept, float* values, std::size_t count,
+                            cudaStream_t stream) {
+  if (count > 0) launch(restore, blocks_for(count), kThreads, stream, decision, kept, values, count);
+}
+
+void descend(const FlatArrays& arrays, const Sgd& sgd, const Numbers<SgdUpdate>* numbers, const Decision* decision,
+             cudaStream_t stream) {
+  if (sgd.momentum == 0)
+    descend_by<0>(arrays, numbers, decision, Plain(), stream);
+  else if (sgd.nesterov)
+    descend_by<1>(arrays, numbers, decision, Nesterov(), stream);
+  else
+    descend_by<1>(arrays, numbers, decision, Momentum(), stream);
+}
+
+void descend(const FlatArrays& arrays, const Numbers<AdamUpdate>* numbers, const Decision* decision,
+             cudaStream_t stream) {
+  descend_by<2>(arrays, numbers, decision, TwoMoments(), stream);
+}
+
+void descend(const FlatArrays& arrays, const Layers& layers, const Numbers<LarsUpdate>* numbers,
+             const Decision* decision, cudaStream_t stream) {
+  if (layers.chunk_count == 0) return;
+  launch(norms_for_lars, layers.chunk_count, kThreads, stream, arrays, layers, numbers, decision);
+  launch(rates_of_layers<LarsUpdate>, blocks_for(layers.parameters), kThreads, stream, arrays, layers, numbers);
+  descend_by<1>(arrays, numbers, decision, LayerRate(), stream, layers);
+}
+
+void descend(const FlatArrays& arrays, const Layers& layers, const Numbers<LambUpdate>* numbers,
+             const Decision* decision, cudaStream_t stream) {
+  if (layers.chunk_count == 0) return;
+  launch(norms_for_lamb, layers.chunk_count, kThreads, stream, arrays, layers, numbers, decision);
+  launch(rates_of_layers<LambUpdate>, blocks_for(layers.parameters), kThreads, stream, arrays, layers, numbers);
+  descend_by<2>(arrays, numbers, decision, AlongDirection(), stream, layers);
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,55 @@
+#include "lockstep/model/custom_layer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/model/backend.h"
+
+namespace lockstep::model {
+namespace {
+
+// Runs a user's layer inside a plan. The network, which the plan's owner holds, keeps the layer alive.
+class CustomOperation final : public Operation {
+ public:
+  CustomOperation(const CustomLayer& layer, const Needs& needs) : layer_(layer), needs_(needs) {}
+  Needs needs() const override { return needs_; }
+  void forward(const Operands& operands, const PassContext& pass) override { layer_.forward(seen(operands), pass); }
+  void backward(const Operands& operands, const PassContext& pass) override { layer_.backward(seen(operands), pass); }
+
+ private:
+  const Tensors& seen(const Operands& o) {
+    const auto values = [](const TensorView& view) { return view.as<float>(); };
+    tensors_.inputs.resize(o.inputs.size());
+    std::ranges::transform(o.inputs, tensors_.inputs.begin(), values);
+    tensors_.output = values(o.output);
+    tensors_.output_gradient = values(o.output_gradient);
+    tensors_.input_gradients.resize(o.input_gradients.size());
+    std::ranges::transform(o.input_gradients, tensors_.input_gradients.begin(), values);
+    tensors_.parameters = o.parameters;
+    tensors_.parameter_gradients = o.parameter_gradients;
+    tensors_.buffers = o.buffers;
+    tensors_.saved = o.saved;
+    tensors_.scratch = o.scratch;
+    return tensors_;
+  }
+
+  const CustomLayer& layer_;
+  Needs needs_;
+  Tensors tensors_;  // kept for its memory
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> CustomLayer::compile(const CompileContext& context, Backend& backend) const {
+  if (!backend.runs_on_host())
+    throw Error(ErrorCategory::device, fmt::format("layer {} ({})", context.name, kind()),
+                "a custom layer needs a CPU replica", fmt::format("got {}", backend.name()));
+  if (backend.precision() != Precision::float32)
+    throw Error(ErrorCategory::input, fmt::format("layer {} ({})", context.name, kind()),
+                "a custom layer needs float32", fmt::format("got {}", to_string(backend.precision())));
+  return std::make_unique<CustomOperation>(*this, needs(context));
+}
+
+}  // namespace lockstep::model

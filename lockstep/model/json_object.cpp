@@ -1,0 +1,125 @@
+#include "lockstep/model/json_object.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::model {
+
+using nlohmann::json;
+
+JsonObject::JsonObject(const json& object, std::string where) : object_(object), where_(std::move(where)) {
+  if (!object_.is_object()) refuse("needed an object {...}", fmt::format("got {}", describe_json(object_)));
+}
+
+void JsonObject::refuse(std::string_view needed, std::string_view given) const {
+  throw Error(ErrorCategory::input, where_, needed, given);
+}
+
+void JsonObject::refuse_value(const char* key, std::string_view needed, const json& given) const {
+  refuse(fmt::format("\"{}\" needs {}", key, needed), fmt::format("got {}", describe_json(given)));
+}
+
+const json* JsonObject::find(const char* key) {
+  if (std::ranges::find(known_, key) == known_.end()) known_.emplace_back(key);
+  const auto found = object_.find(key);
+  return found == object_.end() ? nullptr : &*found;
+}
+
+bool JsonObject::has(const char* key) { return find(key) != nullptr; }
+
+const json& JsonObject::required(const char* key) {
+  const json* value = find(key);
+  if (value == nullptr) refuse(fmt::format("needed \"{}\"", key), "it is not there");
+  return *value;
+}
+
+std::string JsonObject::text(const char* key) {
+  const json& value = required(key);
+  if (!value.is_string()) refuse_value(key, "a string", value);
+  return value.get<std::string>();
+}
+
+std::string JsonObject::text(const char* key, std::string_view fallback) {
+  return has(key) ? text(key) : std::string(fallback);
+}
+
+std::optional<std::int64_t> JsonObject::as_count(const json& value) const {
+  // The parser stores every whole number that is not negative as an unsigned one.
+  if (!value.is_number_unsigned()) return std::nullopt;
+  const auto number = value.get<std::uint64_t>();
+  if (number < 1 || number > static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max())) return std::nullopt;
+  return static_cast<std::int64_t>(number);
+}
+
+std::int64_t JsonObject::count(const char* key) {
+  const json& value = required(key);
+  const auto result = as_count(value);
+  if (!result) refuse_value(key, "a whole number above 0", value);
+  return *result;
+}
+
+std::int64_t JsonObject::count(const char* key, std::int64_t fallback) { return has(key) ? count(key) : fallback; }
+
+float JsonObject::number(const char* key, float fallback) {
+  if (!has(key)) return fallback;
+  const json& value = required(key);
+  if (!value.is_number()) refuse_value(key, "a number", value);
+  return value.get<float>();
+}
+
+bool JsonObject::flag(const char* key, bool fallback) {
+  if (!has(key)) return fallback;
+  const json& value = required(key);
+  if (!value.is_boolean()) refuse_value(key, "true or false", value);
+  return value.get<bool>();
+}
+
+Extent2D JsonObject::extent(const char* key) {
+  const json& value = required(key);
+  if (const auto both = as_count(value)) return Extent2D(*both);
+  if (value.is_array() && value.size() == 2) {
+    const auto height = as_count(value[0]);
+    const auto width = as_count(value[1]);
+    if (height && width) return Extent2D(*height, *width);
+  }
+  refuse_value(key, "a whole number above 0, or [height, width]", value);
+}
+
+Extent2D JsonObject::extent(const char* key, Extent2D fallback) { return has(key) ? extent(key) : fallback; }
+
+std::vector<std::int64_t> JsonObject::counts(const char* key) {
+  const json& value = required(key);
+  constexpr const char* kNeeded = "a list of whole numbers above 0";
+  if (!value.is_array() || value.empty()) refuse_value(key, kNeeded, value);
+  std::vector<std::int64_t> result;
+  for (const json& element : value) {
+    const auto number = as_count(element);
+    if (!number) refuse_value(key, kNeeded, element);
+    result.push_back(*number);
+  }
+  return result;
+}
+
+std::vector<std::string> JsonObject::texts(const char* key) {
+  const json& value = required(key);
+  const bool all_text =
+      value.is_array() && std::ranges::all_of(value, [](const json& element) { return element.is_string(); });
+  if (!all_text) refuse_value(key, "a list of strings", value);
+  return value.get<std::vector<std::string>>();
+}
+
+void JsonObject::finish() const {
+  for (const auto& [key, value] : object_.items())
+    if (std::ranges::find(known_, key) == known_.end())
+      refuse(fmt::format("known keys here are {}", list_names(known_)), got_name(key, known_));
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/model/layers/window.h"
+
+namespace lockstep::model {
+
+/// One object of a JSON description, read key by key. What is asked for is what is known, so finish() can refuse the
+/// rest by name. Refers to the JSON value it reads, which must outlive it. All functions throw
+/// Error (input).
+class JsonObject {
+ public:
+  /// Refuses anything but an object.
+  JsonObject(const nlohmann::json& object, std::string where);
+
+  const std::string& where() const { return where_; }
+
+  bool has(const char* key);
+  /// The value of a key that must be there.
+  const nlohmann::json& required(const char* key);
+
+  std::string text(const char* key);
+  std::string text(const char* key, std::string_view fallback);
+  /// Whole numbers from 1 to 2^31 - 1.
+  std::int64_t count(const char* key);
+  std::int64_t count(const char* key, std::int64_t fallback);
+  float number(const char* key, float fallback);
+  bool flag(const char* key, bool fallback);
+  /// One count for both, or [height, width].
+  Extent2D extent(const char* key);
+  Extent2D extent(const char* key, Extent2D fallback);
+  /// A list of counts, such as a shape.
+  std::vector<std::int64_t> counts(const char* key);
+  std::vector<std::string> texts(const char* key);
+
+  /// Refuses keys that nobody asked for.
+  void finish() const;
+
+  [[noreturn]] void refuse(std::string_view needed, std::string_view given) const;
+
+ private:
+  const nlohmann::json* find(const char* key);
+  [[noreturn]] void refuse_value(const char* key, std::string_view needed, const nlohmann::json& given) const;
+  std::optional<std::int64_t> as_count(const nlohmann::json& value) const;
+
+  const nlohmann::json& object_;
+  std::string where_;
+  std::vector<std::string_view> known_;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "lockstep/model/layer.h"
+
+namespace lockstep::model {
+
+/// Normalizes each channel over the batch of this replica, or of several (StatisticsExchange), then scales and shifts
+/// (Ioffe and Szegedy, ICML 2015). [..., C] to the same. Parameters gamma, beta [C]; buffers moving_mean,
+/// moving_variance [C]: moving = momentum*moving + (1-momentum)*batch, the variance with Bessel's correction. Inference
+/// uses the moving statistics.
+class BatchNormalization final : public Layer {
+ public:
+  /// How it follows the batches.
+  struct Options {
+    float momentum = 0.99f;   ///< part of the old moving statistics that is kept in each step
+    float epsilon = 1e-3f;    ///< added to the variance before its root
+    float initial_gamma = 1;  ///< initial scale of each channel
+  };
+  BatchNormalization() : options_() {}
+  /// With a scale and an offset for each channel.
+  explicit BatchNormalization(const Options& options) : options_(options) {}
+
+  std::string kind() const override { return "batch_normalization"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
+  bool can_fuse_relu() const override { return true; }
+  bool can_fuse_addition() const override { return true; }
+  bool can_take_statistics() const override { return true; }
+
+ private:
+  Options options_;
+};
+
+}  // namespace lockstep::model

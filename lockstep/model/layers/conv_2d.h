@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+
+#include "lockstep/model/layer.h"
+#include "lockstep/model/layers/window.h"
+
+namespace lockstep::model {
+
+/// Two-dimensional convolution: [H, W, C] to [H', W', filters]. Kernel [filters, kernel_h, kernel_w, C / groups], bias
+/// [filters].
+class Conv2D final : public Layer {
+ public:
+  /// Sizes, as in Keras.
+  struct Options {
+    std::int64_t filters = 0;          ///< output channels; must be given
+    Extent2D kernel = 3;               ///< of the window, in pixels
+    Extent2D strides = 1;              ///< from one window to the next, in pixels
+    Padding padding = Padding::valid;  ///< valid: windows within the image; same: zeros at its edges
+    std::int64_t groups = 1;  ///< of channels, each with filters of its own; divides input channels and filters
+    bool use_bias = true;     ///< whether one is added to each output channel
+    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;  ///< of the kernel; biases begin with 0
+  };
+  /// Refuses impossible sizes when it is added to a network.
+  explicit Conv2D(const Options& options) : options_(options) {}
+
+  std::string kind() const override { return "conv2d"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
+  bool can_fuse_relu() const override { return true; }
+  bool can_find_statistics() const override { return !options_.use_bias; }
+
+ private:
+  Options options_;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "lockstep/model/layer.h"
+
+namespace lockstep::model {
+
+/// Fully connected: [F] to [units], y = x W^T + b. Kernel [units, F], bias [units].
+class Dense final : public Layer {
+ public:
+  /// Sizes, as in Keras.
+  struct Options {
+    std::int64_t units = 0;                                             ///< outputs of one sample; must be given
+    bool use_bias = true;                                               ///< whether one is added to each unit
+    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;  ///< of the kernel; biases begin with 0
+  };
+  /// Refuses impossible sizes when it is added to a network.
+  explicit Dense(const Options& options) : options_(options) {}
+
+  std::string kind() const override { return "dense"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
+  bool can_fuse_relu() const override { return true; }
+
+ private:
+  Options options_;
+};
+
+}  // namespace lockstep::model

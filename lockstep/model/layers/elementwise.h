@@ -1,0 +1,62 @@
+// Layers that work element by element, or only rename a shape.
+#pragma once
+
+#include "lockstep/model/layer.h"
+
+namespace lockstep::model {
+
+/// max(x, 0). Any shape.
+class ReLU final : public Layer {
+ public:
+  std::string kind() const override { return "re_lu"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
+  bool is_relu() const override { return true; }
+};
+
+/// In training sets a fraction `rate` of the elements to 0 and divides the others by 1 - rate (Srivastava et al., JMLR
+/// 2014). The mask depends on (seed, step, layer, index of the sample in the global batch) alone. Nothing in inference.
+class Dropout final : public Layer {
+ public:
+  /// How much is dropped.
+  struct Options {
+    float rate = 0.5f;  ///< part of the elements that becomes 0 in training, from 0 to less than 1
+  };
+  /// Refuses other rates when it is added to a network.
+  explicit Dropout(const Options& options) : options_(options) {}
+  std::string kind() const override { return "dropout"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
+
+ private:
+  Options options_;
+};
+
+/// [H, W, C] to [H*W*C]; the same memory.
+class Flatten final : public Layer {
+ public:
+  std::string kind() const override { return "flatten"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
+};
+
+/// Sum of two or more inputs of one shape (a residual connection).
+class Add final : public Layer {
+ public:
+  std::string kind() const override { return "add"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
+  bool can_fuse_relu() const override { return true; }
+  bool is_addition() const override { return true; }
+};
+
+/// exp(x) / sum of exp over the last axis. For outputs that are to be probabilities; the cross-entropy loss takes
+/// logits and needs none.
+class Softmax final : public Layer {
+ public:
+  std::string kind() const override { return "softmax"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
+};
+
+}  // namespace lockstep::model

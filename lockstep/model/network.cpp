@@ -1,0 +1,84 @@
+#include "lockstep/model/network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::model {
+
+Network::Network(Shape input_shape, std::string name) : name_(std::move(name)), input_shape_(std::move(input_shape)) {
+  if (input_shape_.empty() || std::ranges::any_of(input_shape_, [](std::int64_t extent) { return extent <= 0; }))
+    throw Error(ErrorCategory::input, "network", "needed an input shape of positive extents",
+                fmt::format("got {}", to_string(input_shape_)));
+}
+
+NodeId Network::add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId> inputs, std::string name) {
+  const std::string kind = layer->kind();
+  const auto taken = [this](const std::string& candidate) {
+    return std::ranges::find(nodes_, candidate, &Node::name) != nodes_.end();
+  };
+  if (name.empty()) {
+    name = kind;
+    for (int i = 1; taken(name); ++i) name = fmt::format("{}_{}", kind, i);
+  } else if (taken(name)) {
+    throw Error(ErrorCategory::input, "network", "needed a new name for each layer",
+                fmt::format("\"{}\" is taken", name));
+  }
+
+  std::vector<Shape> shapes;
+  for (const NodeId input : inputs) {
+    if (input < kInput || input > last())
+      throw Error(ErrorCategory::input, fmt::format("layer {} ({})", name, kind),
+                  "needed inputs that were added before it", fmt::format("got node {} of {}", input, nodes_.size()));
+    shapes.push_back(shape(input));
+  }
+  BuildContext context(name, kind, std::move(shapes));
+  Shape output = layer->build(context);
+  nodes_.push_back({.name = std::move(name),
+                    .layer = std::move(layer),
+                    .inputs = std::move(inputs),
+                    .output_shape = std::move(output),
+                    .parameters = {},
+                    .buffers = {}});
+  node_parameters_.push_back(context.take_parameters());
+  node_buffers_.push_back(context.take_buffers());
+  lay_out();
+  return last();
+}
+
+void Network::lay_out() {
+  std::vector<ParameterInfo> parameters;
+  std::vector<ParameterInfo> buffers;
+  // Backward runs from the last layer to the first: so do the flat arrays.
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    nodes_[i].parameters.clear();
+    nodes_[i].buffers.clear();
+    for (const ParameterInfo& parameter : node_parameters_[i]) {
+      nodes_[i].parameters.push_back(parameters.size());
+      parameters.push_back(parameter);
+    }
+    for (const ParameterInfo& buffer : node_buffers_[i]) {
+      nodes_[i].buffers.push_back(buffers.size());
+      buffers.push_back(buffer);
+    }
+  }
+  parameters_ = ParameterTable(std::move(parameters));
+  buffers_ = ParameterTable(std::move(buffers));
+}
+
+std::string Network::summary() const {
+  std::string text = fmt::format("{:<32} {:<20} {:>12}\n", "layer", "output", "parameters");
+  text += fmt::format("{:<32} {:<20} {:>12}\n", "input", to_string(input_shape_), "");
+  for (const Node& node : nodes_) {
+    std::size_t count = 0;
+    for (const std::size_t p : node.parameters) count += parameters_.entries()[p].count;
+    text += fmt::format("{:<32} {:<20} {:>12}\n", node.name, to_string(node.output_shape),
+                        count ? fmt::format("{}", count) : "");
+  }
+  text += fmt::format("{:<32} {:<20} {:>12}\n", "total", "", parameters_.element_count());
+  return text;
+}
+
+}  // namespace lockstep::model

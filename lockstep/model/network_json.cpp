@@ -1,0 +1,240 @@
+#include "lockstep/model/network_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
+#include "lockstep/model/json_object.h"
+#include "lockstep/model/layers/layers.h"
+
+namespace lockstep::model {
+namespace {
+
+using nlohmann::json;
+using LayerPointer = std::shared_ptr<const Layer>;
+
+// Runs a parser of a word such as a padding's name; its refusal gets the place and the key.
+template <typename Parse>
+auto parse_word(JsonObject& object, const char* key, std::string_view fallback, Parse parse) {
+  const std::string word = object.text(key, fallback);
+  try {
+    return parse(word);
+  } catch (const Error& error) {
+    object.refuse(fmt::format("\"{}\" needs a known name", key), error.what());
+  }
+}
+
+Initializer::Kind read_initializer(JsonObject& object) {
+  return parse_word(object, "initializer", "glorot_uniform", parse_initializer);
+}
+Padding read_padding(JsonObject& object) { return parse_word(object, "padding", "valid", parse_padding); }
+
+LayerPointer read_conv_2d(JsonObject& object, const DataShape&) {
+  return std::make_shared<const Conv2D>(Conv2D::Options{.filters = object.count("filters"),
+                                                        .kernel = object.extent("kernel"),
+                                                        .strides = object.extent("strides", 1),
+                                                        .padding = read_padding(object),
+                                                        .groups = object.count("groups", 1),
+                                                        .use_bias = object.flag("use_bias", true),
+                                                        .initializer = read_initializer(object)});
+}
+
+std::int64_t read_units(JsonObject& object, const DataShape& data) {
+  if (object.required("units") != "classes") return object.count("units");
+  if (!data.classes)
+    object.refuse("\"units\": \"classes\" needs a data set with classes", "the number of classes is not known");
+  return *data.classes;
+}
+
+LayerPointer read_dense(JsonObject& object, const DataShape& data) {
+  return std::make_shared<const Dense>(Dense::Options{.units = read_units(object, data),
+                                                      .use_bias = object.flag("use_bias", true),
+                                                      .initializer = read_initializer(object)});
+}
+
+LayerPointer read_batch_normalization(JsonObject& object, const DataShape&) {
+  const BatchNormalization::Options standard;
+  return std::make_shared<const BatchNormalization>(
+      BatchNormalization::Options{.momentum = object.number("momentum", standard.momentum),
+                                  .epsilon = object.number("epsilon", standard.epsilon),
+                                  .initial_gamma = object.number("initial_gamma", standard.initial_gamma)});
+}
+
+LayerPointer read_dropout(JsonObject& object, const DataShape&) {
+  return std::make_shared<const Dropout>(Dropout::Options{.rate = object.number("rate", Dropout::Options{}.rate)});
+}
+
+template <typename Pool>
+LayerPointer read_pool(JsonObject& object, const DataShape&) {
+  PoolOptions options{.pool = object.extent("pool", 2), .strides = std::nullopt, .padding = read_padding(object)};
+  if (object.has("strides")) options.strides = object.extent("strides");
+  return std::make_shared<const Pool>(options);
+}
+
+template <typename L>
+LayerPointer read_plain(JsonObject&, const DataShape&) {
+  return std::make_shared<const L>();
+}
+
+struct LayerType {
+  std::string_view name;
+  LayerPointer (*read)(JsonObject& object, const DataShape& data);
+};
+
+constexpr std::array<LayerType, 11> kLayerTypes = {{{"conv2d", read_conv_2d},
+                                                    {"dense", read_dense},
+                                                    {"batch_normalization", read_batch_normalization},
+                                                    {"relu", read_plain<ReLU>},
+                                                    {"softmax", read_plain<Softmax>},
+                                                    {"dropout", read_dropout},
+                                                    {"flatten", read_plain<Flatten>},
+                                                    {"add", read_plain<Add>},
+                                                    {"max_pool2d", read_pool<MaxPool2D>},
+                                                    {"average_pool2d", read_pool<AveragePool2D>},
+                                                    {"global_average_pooling2d", read_plain<GlobalAveragePooling2D>}}};
+
+LayerPointer read_layer(JsonObject& object, const DataShape& data) {
+  const std::string type = object.text("type");
+  const auto* const found = std::ranges::find(kLayerTypes, type, &LayerType::name);
+  if (found != kLayerTypes.end()) return found->read(object, data);
+  std::vector<std::string_view> known;
+  for (const LayerType& layer : kLayerTypes) known.push_back(layer.name);
+  object.refuse("\"type\" needs one of " + list_names(known), got_name(type, known));
+}
+
+LayerPointer read_activation(JsonObject& object) {
+  static constexpr std::array<std::string_view, 3> kKnown = {"none", "relu", "softmax"};
+  const std::string name = object.text("activation", "none");
+  if (name == "none") return nullptr;
+  if (name == "relu") return std::make_shared<const ReLU>();
+  if (name == "softmax") return std::make_shared<const Softmax>();
+  object.refuse("\"activation\" needs one of " + list_names(kKnown), got_name(name, kKnown));
+}
+
+// Adds the described layers one after the other and knows them by name.
+class NetworkReader {
+ public:
+  NetworkReader(Network& network, std::string_view source, const DataShape& data)
+      : network_(network), source_(source), data_(data) {}
+
+  void add(const json& description, std::size_t index) {
+    JsonObject object(description, fmt::format("{}: layer {}{}", source_, index, label(description)));
+    const LayerPointer layer = read_layer(object, data_);
+    const LayerPointer activation = read_activation(object);
+    const std::string name = object.text("name", "");
+    if (name == kInputName) object.refuse("needed another name for a layer", "\"input\" is the network's input");
+    const std::vector<NodeId> inputs = read_inputs(object);
+    object.finish();
+
+    NodeId end = place(object, layer, inputs, name);
+    const std::string placed = network_.nodes().back().name;
+    if (activation) end = place(object, activation, {end}, "");
+    nodes_[placed] = end;
+  }
+
+ private:
+  static constexpr const char* kInputName = "input";
+
+  // ` (conv2d "stem")` as far as the description has it, so that a message helps to find the place.
+  static std::string label(const json& description) {
+    if (!description.is_object()) return "";
+    std::string text;
+    if (const auto type = description.find("type"); type != description.end() && type->is_string())
+      text = type->get<std::string>();
+    if (const auto name = description.find("name"); name != description.end() && name->is_string())
+      text += fmt::format("{}\"{}\"", text.empty() ? "" : " ", name->get<std::string>());
+    return text.empty() ? "" : fmt::format(" ({})", text);
+  }
+
+  std::vector<NodeId> read_inputs(JsonObject& object) const {
+    if (!object.has("inputs")) return {network_.last()};
+    std::vector<NodeId> inputs;
+    for (const std::string& name : object.texts("inputs")) inputs.push_back(node(object, name));
+    if (inputs.empty()) object.refuse("\"inputs\" needs at least one name", "got none");
+    return inputs;
+  }
+
+  NodeId node(const JsonObject& object, const std::string& name) const {
+    if (name == kInputName) return kInput;
+    if (const auto found = nodes_.find(name); found != nodes_.end()) return found->second;
+    std::vector<std::string_view> known = {kInputName};
+    for (const auto& entry : nodes_) known.push_back(entry.first);
+    object.refuse("\"inputs\" needs names of earlier layers", got_name(name, known));
+  }
+
+  NodeId place(const JsonObject& object, const LayerPointer& layer, std::vector<NodeId> inputs, std::string name) {
+    try {
+      return network_.add_node(layer, std::move(inputs), std::move(name));
+    } catch (const Error& error) {
+      object.refuse("needed a layer that fits", error.what());
+    }
+  }
+
+  Network& network_;
+  std::string_view source_;
+  const DataShape& data_;
+  std::map<std::string, NodeId, std::less<>> nodes_;
+};
+
+Shape read_input(JsonObject& object, const DataShape& data) {
+  if (!object.has("input")) {
+    if (!data.input) object.refuse("needed \"input\", the shape of one sample, such as [28, 28, 1]", "it is not there");
+    return *data.input;
+  }
+  Shape input = object.counts("input");
+  if (data.input && *data.input != input)
+    object.refuse(fmt::format("the model needs samples of shape {}", to_string(input)),
+                  fmt::format("the data has {}", to_string(*data.input)));
+  return input;
+}
+
+}  // namespace
+
+Network network_from_json(std::string_view text, std::string_view source, const DataShape& data) {
+  const json document = parse_json(text, ErrorCategory::input, source);
+  JsonObject object(document, std::string(source));
+  const std::string name = object.text("name", "network");
+  Network network(read_input(object, data), name);
+  const json& layers = object.required("layers");
+  object.finish();
+  if (!layers.is_array() || layers.empty()) object.refuse("\"layers\" needs a list of at least one layer", "got none");
+  NetworkReader reader(network, source, data);
+  for (std::size_t i = 0; i < layers.size(); ++i) reader.add(layers[i], i);
+  return network;
+}
+
+Network read_network(const std::filesystem::path& file, const DataShape& data) {
+  const auto refuse = [&file](int error) {
+    throw Error(ErrorCategory::input, file.string(), "needed a readable file with a model's description",
+                std::strerror(error));
+  };
+  std::error_code unknown;
+  if (std::filesystem::is_directory(file, unknown)) refuse(EISDIR);
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) refuse(errno);
+  // Not more than parse_json() takes: a pipe or a device may never end.
+  std::string text;
+  std::array<char, 1 << 16> piece{};
+  while (text.size() <= JsonLimits{}.bytes && stream) {
+    stream.read(piece.data(), piece.size());
+    text.append(piece.data(), static_cast<std::size_t>(stream.gcount()));
+  }
+  return network_from_json(text, file.string(), data);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,180 @@
+#include "lockstep/model/optimizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::model {
+namespace {
+
+// A range of the flat arrays in which one formula with one set of numbers applies. The arrays do not overlap; `second`
+// and `first` are slots.
+struct Arrays {
+  std::size_t size;
+  float* parameters;
+  const float* gradients;
+  float* first;   // momentum, m, or null
+  float* second;  // v, or null
+};
+
+// A slot that the formula at hand needs.
+float* kept(float* slot) {
+  LOCKSTEP_CHECK(slot != nullptr);
+  return slot;
+}
+
+// The root of the sum of value(i)^2. One sum per lane, so that the compiler can use vectors and the order is still
+// fixed by the source.
+template <typename Value>
+double norm_of(std::size_t size, const Value& value) {
+  constexpr std::size_t kLanes = 32;
+  std::array<double, kLanes> lanes{};
+  const std::size_t whole = size / kLanes * kLanes;
+  for (std::size_t i = 0; i < whole; i += kLanes)
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const auto x = static_cast<double>(value(i + lane));
+      lanes[lane] += x * x;
+    }
+  for (std::size_t i = whole; i < size; ++i) {
+    const auto x = static_cast<double>(value(i));
+    lanes[i - whole] += x * x;
+  }
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return std::sqrt(sum);
+}
+
+// The loops below take the numbers of an update by value: so the compiler knows that a loop does not change them.
+
+void update(const Sgd& sgd, const Arrays& arrays, const UpdateContext& context) {
+  const SgdUpdate c = update_of(sgd, context);
+  float* __restrict w = arrays.parameters;
+  const float* __restrict g = arrays.gradients;
+  if (sgd.momentum == 0) {
+    for (std::size_t i = 0; i < arrays.size; ++i) descend(w[i], g[i], c);
+    return;
+  }
+  float* __restrict v = kept(arrays.first);
+  if (sgd.nesterov)
+    for (std::size_t i = 0; i < arrays.size; ++i) descend_with_nesterov(w[i], v[i], g[i], c);
+  else
+    for (std::size_t i = 0; i < arrays.size; ++i) descend_with_momentum(w[i], v[i], g[i], c);
+}
+
+void descend_with_moments(const Arrays& arrays, const AdamUpdate c) {
+  float* __restrict w = arrays.parameters;
+  const float* __restrict g = arrays.gradients;
+  float* __restrict m = kept(arrays.first);
+  float* __restrict v = kept(arrays.second);
+  for (std::size_t i = 0; i < arrays.size; ++i) descend_with_moments(w[i], m[i], v[i], g[i], c);
+}
+
+void update(const Adam& adam, const Arrays& arrays, const UpdateContext& context) {
+  descend_with_moments(arrays, update_of(adam, context));
+}
+
+void update(const AdamW& adamw, const Arrays& arrays, const UpdateContext& context) {
+  descend_with_moments(arrays, update_of(adamw, context));
+}
+
+void update(const Lars& lars, const Arrays& arrays, const UpdateContext& context) {
+  const LarsUpdate c = update_of(lars, context);
+  float* __restrict w = arrays.parameters;
+  const float* __restrict g = arrays.gradients;
+  float* __restrict v = kept(arrays.first);
+  float rate = c.rate;
+  if (c.adapts) {
+    const double parameters = norm_of(arrays.size, [&](std::size_t i) { return w[i]; });
+    const double gradients = norm_of(arrays.size, [&](std::size_t i) { return g[i] * c.scale; });
+    rate = layer_rate(c, parameters, gradients);
+  }
+  for (std::size_t i = 0; i < arrays.size; ++i) descend_with_layer_rate(w[i], v[i], g[i], rate, c);
+}
+
+void update(const Lamb& lamb, const Arrays& arrays, const UpdateContext& context) {
+  const LambUpdate c = update_of(lamb, context);
+  float* __restrict w = arrays.parameters;
+  const float* __restrict g = arrays.gradients;
+  float* __restrict m = kept(arrays.first);
+  float* __restrict v = kept(arrays.second);
+  for (std::size_t i = 0; i < arrays.size; ++i) follow(m[i], v[i], g[i] * c.scale, c.moments);
+  float rate = c.rate;
+  if (c.adapts) {
+    const double parameters = norm_of(arrays.size, [&](std::size_t i) { return w[i]; });
+    const double directions = norm_of(arrays.size, [&](std::size_t i) { return direction(w[i], m[i], v[i], c); });
+    rate = layer_rate(c, parameters, directions);
+  }
+  for (std::size_t i = 0; i < arrays.size; ++i) descend_along(w[i], m[i], v[i], rate, c);
+}
+
+}  // namespace
+
+std::vector<UpdateRange> update_ranges(const OptimizerOptions& options, const ParameterTable& table) {
+  const bool join = !is_layer_wise(options);
+  std::vector<UpdateRange> ranges;
+  for (const ParameterInfo& entry : table.entries()) {
+    // The padding behind a parameter belongs to its range, so neighbours touch and can join.
+    if (ranges.empty() || !join || ranges.back().decay != entry.decay) {
+      if (!ranges.empty()) ranges.back().end = entry.offset;
+      ranges.push_back({.begin = entry.offset, .end = 0, .decay = entry.decay});
+    }
+    ranges.back().end = table.flat_size();
+  }
+  return ranges;
+}
+
+Optimizer::Optimizer(OptimizerOptions options, const ParameterTable& table) : options_(options) {
+  check_options(options_);
+  ranges_ = update_ranges(options_, table);
+  slots_.assign(slot_names().size(), std::vector<float>(table.flat_size()));
+}
+
+void Optimizer::apply(std::span<float> parameters, std::span<const float> gradients, float learning_rate,
+                      std::int64_t step, float gradient_scale) {
+  const std::size_t size = ranges_.empty() ? 0 : ranges_.back().end;
+  LOCKSTEP_CHECK_OP(parameters.size(), ==, size);
+  LOCKSTEP_CHECK_OP(gradients.size(), ==, size);
+  LOCKSTEP_CHECK_OP(step, >, 0);
+  for (const UpdateRange& range : ranges_) {
+    const auto slot_at = [&](std::size_t index) {
+      return index < slots_.size() ? slots_[index].data() + range.begin : nullptr;
+    };
+    const Arrays arrays{range.end - range.begin, parameters.data() + range.begin, gradients.data() + range.begin,
+                        slot_at(0), slot_at(1)};
+    const UpdateContext context{learning_rate, step, gradient_scale, range.decay};
+    std::visit([&](const auto& chosen) { update(chosen, arrays, context); }, options_);
+  }
+}
+
+std::span<float> Optimizer::slot(std::string_view name) {
+  const std::vector<std::string> names = slot_names();
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] == name) return slots_[i];
+  throw Error(ErrorCategory::checkpoint, to_string(options_),
+              fmt::format("needed one of the slots {}", fmt::join(names, ", ")), fmt::format("got \"{}\"", name));
+}
+
+double global_norm(std::span<const float> gradients) {
+  return norm_of(gradients.size(), [&](std::size_t i) { return gradients[i]; });
+}
+
+// 0 times a finite number is 0, of either sign, and 0 times any other is not a number, which a sum keeps. One sum per
+// lane, as in norm_of. From the end, which backward wrote last, to the beginning, where the update continues: both ends
+// are in the caches then.
+bool all_finite(std::span<const float> values) {
+  constexpr std::size_t kLanes = 64;
+  std::array<float, kLanes> lanes{};
+  const std::size_t whole = values.size() / kLanes * kLanes;
+  for (std::size_t end = whole; end > 0; end -= kLanes)
+    for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += values[end - kLanes + lane] * 0;
+  for (std::size_t i = whole; i < values.size(); ++i) lanes[i - whole] += values[i] * 0;
+  return std::ranges::all_of(lanes, [](float lane) { return lane == 0; });
+}
+
+float clip_scale(double norm, double limit) { return limit > 0 && norm > limit ? static_cast<float>(limit / norm) : 1; }
+
+}  // namespace lockstep::model

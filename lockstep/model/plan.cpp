@@ -1,0 +1,323 @@
+#include "lockstep/model/plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::model {
+
+ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes) {
+  constexpr std::size_t kAlignment = 64;
+  std::vector<std::size_t> order(lifetimes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return lifetimes[i].bytes; });
+
+  ArenaLayout layout{.offsets = std::vector<std::size_t>(lifetimes.size()), .bytes = 0};
+  std::vector<std::size_t> placed;  // by offset, ascending
+  for (const std::size_t i : order) {
+    const Lifetime& mine = lifetimes[i];
+    std::size_t offset = 0;
+    for (const std::size_t other : placed) {
+      const Lifetime& theirs = lifetimes[other];
+      if (theirs.last < mine.first || mine.last < theirs.first) continue;
+      if (offset + mine.bytes <= layout.offsets[other]) break;  // fits into the gap before it
+      const std::size_t end = layout.offsets[other] + theirs.bytes;
+      offset = std::max(offset, (end + kAlignment - 1) / kAlignment * kAlignment);
+    }
+    layout.offsets[i] = offset;
+    layout.bytes = std::max(layout.bytes, offset + mine.bytes);
+    placed.insert(std::ranges::upper_bound(placed, offset, {}, [&](std::size_t p) { return layout.offsets[p]; }), i);
+  }
+  return layout;
+}
+
+Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, const Arrays& arrays)
+    : backend_(backend), batch_(batch), training_(training), parameter_entries_(network.parameters().entries()) {
+  Graph graph = make_graph(
+      network, {.additions = backend.fuses_additions(), .statistics = training && backend.fuses_statistics()});
+  output_ = graph.output;
+  compile_steps(network, std::move(graph), training);
+  mark_gradients();
+  assign_storage();
+  if (training_) assign_gradients();
+  assign_workspace();
+  layout_ = plan_arena(lifetimes_);
+  bind_parameters(arrays, network);
+}
+
+Plan::~Plan() = default;
+
+void Plan::compile_steps(const Network& network, Graph graph, bool training) {
+  values_.resize(network.nodes().size() + 1);
+  value(kInput).elements = static_cast<std::size_t>(batch_ * element_count(network.input_shape()));
+  const bool reads_in_place = backend_.runs_on_host() && backend_.precision() == Precision::float32;
+  value(kInput).storage = reads_in_place ? kExternal : new_array(value(kInput).elements, 0, 0);
+  for (GraphStep& description : graph.steps) {
+    const int index = static_cast<int>(steps_.size());
+    Step& step = steps_.emplace_back();
+    step.graph = std::move(description);
+    step.node = &network.nodes()[static_cast<std::size_t>(step.graph.node)];
+    Value& output = value(step.graph.node);
+    output.elements = static_cast<std::size_t>(batch_ * element_count(step.graph.output_shape));
+    output.producer = index;
+    for (const NodeId input : step.graph.inputs) {
+      value(input).consumers.push_back(index);
+      output.needs_gradient |= value(input).needs_gradient;
+    }
+    const bool input_gradients = output.needs_gradient;
+    output.needs_gradient |= !step.node->parameters.empty();
+    if (step.graph.absorbed) continue;
+    step.operation = step.node->layer->compile({.name = step.node->name,
+                                                .batch = batch_,
+                                                .inputs = step.graph.input_shapes,
+                                                .output = step.graph.output_shape,
+                                                .training = training,
+                                                .fused_add = step.graph.fused_add,
+                                                .fused_relu = step.graph.fused_relu,
+                                                .fused_statistics = step.graph.fused_statistics,
+                                                .input_statistics = has_input_statistics(step),
+                                                .input_gradients = input_gradients},
+                                               backend_);
+    if (step.operation) step.needs = step.operation->needs();
+  }
+}
+
+// Where the step before has found them, it was for this one, its only reader.
+bool Plan::has_input_statistics(const Step& step) const {
+  const int producer = value(step.graph.inputs.front()).producer;
+  return producer >= 0 && steps_[static_cast<std::size_t>(producer)].needs.statistics_bytes > 0;
+}
+
+// Backward of a step runs if it has parameters, or something before it has.
+void Plan::mark_gradients() {
+  for (Step& step : steps_) step.runs_backward = training_ && value(step.graph.node).needs_gradient;
+}
+
+Plan::StorageId Plan::new_storage(std::size_t bytes, int first, int last) {
+  lifetimes_.push_back({.bytes = bytes, .first = first, .last = last});
+  return static_cast<StorageId>(lifetimes_.size()) - 1;
+}
+
+Plan::StorageId Plan::new_array(std::size_t elements, int first, int last) {
+  return new_storage(elements * element_bytes(backend_.precision()), first, last);
+}
+
+void Plan::extend(StorageId storage, int time) {
+  if (storage < 0) return;
+  Lifetime& lifetime = lifetimes_[static_cast<std::size_t>(storage)];
+  lifetime.first = std::min(lifetime.first, time);
+  lifetime.last = std::max(lifetime.last, time);
+}
+
+// The output may overwrite the input only if nobody else reads the input's memory, now or in backward.
+bool Plan::may_run_in_place(const Step& step) const {
+  if (!step.needs.in_place) return false;
+  const StorageId storage = value(step.graph.inputs.front()).storage;
+  if (storage < 0) return false;
+  for (const Value& other : values_) {
+    if (other.storage != storage) continue;
+    if (other.consumers.size() > 1) return false;
+    if (other.producer < 0) continue;
+    const Step& producer = steps_[static_cast<std::size_t>(other.producer)];
+    if (producer.runs_backward && producer.operation && producer.needs.output_in_backward) return false;
+  }
+  return true;
+}
+
+void Plan::assign_storage() {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
+    const int time = static_cast<int>(i);
+    const bool in_place = !step.operation || may_run_in_place(step);
+    Value& output = value(step.graph.node);
+    output.storage = in_place ? value(step.graph.inputs.front()).storage : new_array(output.elements, time, time);
+    extend(output.storage, time);
+    for (const NodeId input : step.graph.inputs) {
+      extend(value(input).storage, time);
+      if (step.runs_backward && step.operation && step.needs.inputs_in_backward)
+        extend(value(input).storage, backward_time(time));
+    }
+    if (step.runs_backward && step.operation && step.needs.output_in_backward)
+      extend(output.storage, backward_time(time));
+  }
+  // The loss reads the output after the last step has run.
+  extend(value(output_).storage, end_of_forward());
+}
+
+// Backward visits steps in reverse. Of several readers of a value the last one writes its gradient, the others add to
+// it.
+void Plan::assign_gradients() {
+  Value& output = value(output_);
+  if (output.needs_gradient) output.gradient = new_array(output.elements, end_of_forward(), end_of_forward());
+  for (std::size_t i = steps_.size(); i-- > 0;) {
+    Step& step = steps_[i];
+    const int time = backward_time(static_cast<int>(i));
+    step.addends.assign(step.graph.inputs.size(), kNone);
+    if (!step.runs_backward) continue;
+    const StorageId mine = value(step.graph.node).gradient;
+    LOCKSTEP_CHECK_OP(mine, !=, kNone);
+    extend(mine, time);
+    for (std::size_t k = 0; k < step.graph.inputs.size(); ++k) {
+      Value& input = value(step.graph.inputs[k]);
+      if (!input.needs_gradient) continue;
+      if (input.gradient != kNone) {
+        step.addends[k] = step.operation ? new_array(input.elements, time, time) : mine;
+      } else if (k == 0 && (!step.operation || step.needs.in_place) && input.consumers.size() == 1) {
+        input.gradient = mine;
+      } else {
+        input.gradient = new_array(input.elements, time, time);
+      }
+      extend(input.gradient, time);
+    }
+  }
+}
+
+void Plan::assign_workspace() {
+  const int end = training_ ? 2 * static_cast<int>(steps_.size()) : end_of_forward();
+  std::size_t scratch = 0;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
+    const int time = static_cast<int>(i);
+    scratch = std::max(scratch, step.needs.scratch_bytes);
+    if (step.needs.saved_bytes > 0)
+      step.saved = new_storage(step.needs.saved_bytes, time, step.runs_backward ? backward_time(time) : time);
+    if (step.needs.statistics_bytes == 0) continue;
+    const int reader = value(step.graph.node).consumers.front();
+    step.statistics = new_storage(step.needs.statistics_bytes, time, reader);
+    steps_[static_cast<std::size_t>(reader)].statistics = step.statistics;
+  }
+  if (scratch > 0) scratch_ = new_storage(scratch, 0, end);
+}
+
+void Plan::bind_parameters(const Arrays& arrays, const Network& network) {
+  const std::size_t bytes = element_bytes(arrays.weights.type());
+  for (Step& step : steps_) {
+    for (const std::size_t p : step.node->parameters) {
+      const ParameterInfo& entry = network.parameters().entries()[p];
+      step.operands.parameters.push_back(ParameterTable::slice(arrays.parameters, entry));
+      step.operands.weights.emplace_back(static_cast<std::byte*>(arrays.weights.data()) + entry.offset * bytes,
+                                         entry.count, arrays.weights.type());
+    }
+    for (const std::size_t b : step.node->buffers)
+      step.operands.buffers.push_back(ParameterTable::slice(arrays.buffers, network.buffers().entries()[b]));
+    step.operands.parameter_gradients.resize(step.node->parameters.size());
+  }
+}
+
+TensorView Plan::view(StorageId storage, std::size_t elements) const {
+  if (storage < 0) return {};
+  return {arena_ + layout_.offsets[static_cast<std::size_t>(storage)], elements, backend_.precision()};
+}
+
+void Plan::bind(std::byte* arena) {
+  arena_ = arena;
+  const auto bytes = [this](StorageId storage, std::size_t count) -> std::span<std::byte> {
+    if (storage < 0) return {};
+    return {arena_ + layout_.offsets[static_cast<std::size_t>(storage)], count};
+  };
+  for (Step& step : steps_) {
+    const Value& output = value(step.graph.node);
+    step.operands.output = view(output.storage, output.elements);
+    step.operands.output_gradient = view(output.gradient, output.elements);
+    step.operands.inputs.assign(step.graph.inputs.size(), {});
+    step.operands.input_gradients.assign(step.graph.inputs.size(), {});
+    for (std::size_t k = 0; k < step.graph.inputs.size(); ++k) {
+      const Value& input = value(step.graph.inputs[k]);
+      step.operands.inputs[k] = view(input.storage, input.elements);
+      if (!step.runs_backward) continue;
+      const StorageId addend = step.addends[k];
+      step.operands.input_gradients[k] = view(addend == kNone ? input.gradient : addend, input.elements);
+    }
+    step.operands.saved = bytes(step.saved, step.needs.saved_bytes);
+    step.operands.scratch = bytes(step.needs.scratch_bytes > 0 ? scratch_ : kNone, step.needs.scratch_bytes);
+    if (step.statistics != kNone)
+      step.operands.statistics = bytes(step.statistics, lifetimes_[static_cast<std::size_t>(step.statistics)].bytes);
+  }
+}
+
+TensorView Plan::input() const { return view(value(kInput).storage, value(kInput).elements); }
+
+void Plan::forward(const TensorView& features, const PassContext& pass) {
+  LOCKSTEP_CHECK_OP(features.size(), ==, value(kInput).elements);
+  for (Step& step : steps_) {
+    for (std::size_t k = 0; k < step.graph.inputs.size(); ++k)
+      if (value(step.graph.inputs[k]).storage == kExternal) step.operands.inputs[k] = features;
+    if (step.operation) step.operation->forward(step.operands, pass);
+  }
+}
+
+TensorView Plan::output() const {
+  const Value& output = value(output_);
+  if (output.storage == kExternal) return steps_.empty() ? TensorView{} : steps_.back().operands.inputs.front();
+  return view(output.storage, output.elements);
+}
+
+TensorView Plan::output_gradient() const {
+  const Value& output = value(output_);
+  return view(output.gradient, output.elements);
+}
+
+void Plan::point_gradients_at(std::span<float> gradients) {
+  if (gradients.data() == bound_gradients_) return;
+  bound_gradients_ = gradients.data();
+  for (Step& step : steps_)
+    for (std::size_t p = 0; p < step.node->parameters.size(); ++p)
+      step.operands.parameter_gradients[p] =
+          ParameterTable::slice(gradients, parameter_entries_[step.node->parameters[p]]);
+}
+
+void Plan::backward(const PassContext& pass, std::span<float> gradients, const GradientReady& ready) {
+  point_gradients_at(gradients);
+  std::size_t told = 0;
+  const auto tell_until = [&](std::size_t end) {
+    for (; told < end; ++told)
+      if (ready) ready(told);
+  };
+  // Parameters of layers that the output does not depend on belong to no step. Their gradient is 0 and is told in its
+  // turn.
+  const auto pass_over_until = [&](std::size_t end) {
+    for (std::size_t p = told; p < end; ++p)
+      backend_.fill_with_zeros(ParameterTable::slice(gradients, parameter_entries_[p]));
+    tell_until(end);
+  };
+  for (std::size_t i = steps_.size(); i-- > 0;) {
+    Step& step = steps_[i];
+    if (!step.runs_backward) continue;
+    if (step.operation) step.operation->backward(step.operands, pass);
+    for (std::size_t k = 0; k < step.graph.inputs.size(); ++k) {
+      const Value& input = value(step.graph.inputs[k]);
+      if (!input.needs_gradient) continue;
+      if (step.addends[k] != kNone)
+        backend_.accumulate(view(input.gradient, input.elements), step.operands.input_gradients[k]);
+      else if (!step.operation && input.gradient != value(step.graph.node).gradient)
+        backend_.copy(view(input.gradient, input.elements), step.operands.output_gradient);
+    }
+    if (step.node->parameters.empty()) continue;
+    pass_over_until(step.node->parameters.front());
+    tell_until(step.node->parameters.back() + 1);
+  }
+  pass_over_until(parameter_entries_.size());
+}
+
+void Plan::forward_without_samples() {
+  for (Step& step : steps_)
+    if (step.operation) step.operation->forward_without_samples(step.operands);
+}
+
+void Plan::backward_without_samples(const GradientReady& ready) {
+  std::size_t told = 0;
+  const auto tell_until = [&](std::size_t end) {
+    for (; told < end; ++told)
+      if (ready) ready(told);
+  };
+  for (std::size_t i = steps_.size(); i-- > 0;) {
+    const Step& step = steps_[i];
+    if (!step.runs_backward) continue;
+    if (step.operation) step.operation->backward_without_samples(step.operands);
+    if (!step.node->parameters.empty()) tell_until(step.node->parameters.back() + 1);
+  }
+  tell_until(parameter_entries_.size());
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,78 @@
+#include "lockstep/model/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::model {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames = {"constant", "cosine", "step", "linear"};
+constexpr std::array<Schedule::Kind, 4> kKinds = {Schedule::Kind::constant, Schedule::Kind::cosine,
+                                                  Schedule::Kind::step, Schedule::Kind::linear};
+
+// 0 after the warm-up, 1 at the end of training and later.
+double progress(const Schedule& schedule, std::int64_t step) {
+  const std::int64_t length = schedule.total_steps - schedule.warmup_steps;
+  return std::clamp(static_cast<double>(step - schedule.warmup_steps) / static_cast<double>(length), 0.0, 1.0);
+}
+
+double fraction(const Schedule& schedule, std::int64_t step) {
+  const double end = schedule.final_fraction;
+  switch (schedule.kind) {
+    case Schedule::Kind::constant:
+      return 1;
+    case Schedule::Kind::cosine:
+      return end + (1 - end) * 0.5 * (1 + std::cos(std::numbers::pi * progress(schedule, step)));
+    case Schedule::Kind::step: {
+      const std::int64_t drops = step / schedule.step_every;
+      return std::pow(static_cast<double>(schedule.step_factor), static_cast<double>(drops));
+    }
+    case Schedule::Kind::linear:
+      return 1 + (end - 1) * progress(schedule, step);
+  }
+  return 1;
+}
+
+}  // namespace
+
+void Schedule::check() const {
+  const auto refuse = [this](std::string_view needed, std::string_view given) {
+    throw Error(ErrorCategory::input, fmt::format("{} schedule", to_string(kind)), needed, given);
+  };
+  if (!(peak >= 0) || !std::isfinite(peak)) refuse("needed a learning rate of 0 or more", fmt::format("got {}", peak));
+  if (warmup_steps < 0) refuse("needed 0 or more warm-up steps", fmt::format("got {}", warmup_steps));
+  if ((kind == Kind::cosine || kind == Kind::linear) && total_steps <= warmup_steps)
+    refuse("needed more steps in all than warm-up steps",
+           fmt::format("got {} in all and {} of warm-up", total_steps, warmup_steps));
+  if (kind == Kind::step && step_every <= 0)
+    refuse("needed a number of steps above 0 between decays", fmt::format("got {}", step_every));
+}
+
+float Schedule::rate(std::int64_t step) const {
+  check();
+  LOCKSTEP_CHECK_OP(step, >=, 0);
+  if (step < warmup_steps)
+    return static_cast<float>(static_cast<double>(peak) * static_cast<double>(step + 1) /
+                              static_cast<double>(warmup_steps));
+  return static_cast<float>(static_cast<double>(peak) * fraction(*this, step));
+}
+
+Schedule::Kind parse_schedule(std::string_view name) {
+  const auto* const found = std::ranges::find(kNames, name);
+  if (found == kNames.end())
+    throw Error(ErrorCategory::input, "schedule", "needed one of " + list_names(kNames), got_name(name, kNames));
+  return kKinds[static_cast<std::size_t>(found - kNames.begin())];
+}
+
+std::string to_string(Schedule::Kind kind) {
+  return std::string(kNames[static_cast<std::size_t>(std::ranges::find(kKinds, kind) - kKinds.begin())]);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,247 @@
+#include "lockstep/model/zoo/zoo.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/model/layers/layers.h"
+
+namespace lockstep::zoo {
+namespace {
+
+using model::Network;
+using model::NodeId;
+using model::Shape;
+
+enum class Block { basic, bottleneck };
+
+constexpr std::int64_t kBottleneckExpansion = 4;
+constexpr std::int64_t kLargestCifarInput = 64;
+
+struct Design {
+  const char* name;
+  Block block;
+  std::array<int, 4> blocks_per_stage;
+};
+
+// Adds layers of one residual network; each function returns the node it ends in.
+class Builder {
+ public:
+  Builder(Network& network, const ResNetOptions& options) : network_(network), options_(options) {}
+
+  NodeId stem(Stem form) {
+    const bool imagenet = form == Stem::imagenet;
+    convolve(model::kInput, "conv1", options_.width, imagenet ? 7 : 3, imagenet ? 2 : 1);
+    normalize("bn1");
+    const NodeId end = network_.add(model::ReLU());
+    return imagenet ? network_.add(model::MaxPool2D({.pool = 3, .strides = 2, .padding = model::Padding::symmetric}))
+                    : end;
+  }
+
+  NodeId basic_block(NodeId input, const std::string& name, std::int64_t filters, std::int64_t stride) {
+    convolve(input, name + ".conv1", filters, 3, stride);
+    normalize(name + ".bn1");
+    const NodeId middle = network_.add(model::ReLU());
+    convolve(middle, name + ".conv2", filters, 3, 1);
+    const NodeId residual = normalize(name + ".bn2", options_.zero_last_gamma);
+    return join(residual, shortcut(input, name, filters, stride));
+  }
+
+  NodeId bottleneck_block(NodeId input, const std::string& name, std::int64_t filters, std::int64_t stride) {
+    convolve(input, name + ".conv1", filters, 1, 1);
+    normalize(name + ".bn1");
+    const NodeId reduced = network_.add(model::ReLU());
+    convolve(reduced, name + ".conv2", filters, 3, stride);
+    normalize(name + ".bn2");
+    const NodeId middle = network_.add(model::ReLU());
+    convolve(middle, name + ".conv3", kBottleneckExpansion * filters, 1, 1);
+    const NodeId residual = normalize(name + ".bn3", options_.zero_last_gamma);
+    return join(residual, shortcut(input, name, kBottleneckExpansion * filters, stride));
+  }
+
+ private:
+  NodeId convolve(NodeId input, std::string name, std::int64_t filters, std::int64_t kernel, std::int64_t stride) {
+    return network_.add(model::Conv2D({.filters = filters,
+                                       .kernel = kernel,
+                                       .strides = stride,
+                                       .padding = model::Padding::symmetric,
+                                       .use_bias = false,
+                                       .initializer = model::Initializer::Kind::he_normal}),
+                        {input}, std::move(name));
+  }
+
+  NodeId normalize(std::string name, bool zero_gamma = false) {
+    return network_.add(
+        model::BatchNormalization({.momentum = 0.9f, .epsilon = 1e-5f, .initial_gamma = zero_gamma ? 0.0f : 1.0f}),
+        {network_.last()}, std::move(name));
+  }
+
+  // The block's input itself, or where extents or channels change its projection.
+  NodeId shortcut(NodeId input, const std::string& name, std::int64_t filters, std::int64_t stride) {
+    if (stride == 1 && network_.shape(input).back() == filters) return input;
+    convolve(input, name + ".downsample.0", filters, 1, stride);
+    return normalize(name + ".downsample.1");
+  }
+
+  NodeId join(NodeId residual, NodeId shortcut) {
+    network_.add(model::Add(), {residual, shortcut});
+    return network_.add(model::ReLU());
+  }
+
+  Network& network_;
+  const ResNetOptions& options_;
+};
+
+Stem stem_for(const Shape& input) {
+  return std::max(input[0], input[1]) <= kLargestCifarInput ? Stem::cifar : Stem::imagenet;
+}
+
+Network build(const Design& design, Shape input, std::int64_t classes, const ResNetOptions& options) {
+  if (input.size() != 3)
+    throw Error(ErrorCategory::input, design.name, "needed an input [height, width, channels]",
+                fmt::format("got {}", model::to_string(input)));
+  const Stem stem = options.stem.value_or(stem_for(input));
+  Network network(std::move(input), design.name);
+  Builder builder(network, options);
+  NodeId end = builder.stem(stem);
+  std::int64_t filters = options.width;
+  for (std::size_t stage = 0; stage < design.blocks_per_stage.size(); ++stage, filters *= 2)
+    for (int block = 0; block < design.blocks_per_stage[stage]; ++block) {
+      const std::string name = fmt::format("layer{}.{}", stage + 1, block);
+      const std::int64_t stride = stage > 0 && block == 0 ? 2 : 1;
+      end = design.block == Block::basic ? builder.basic_block(end, name, filters, stride)
+                                         : builder.bottleneck_block(end, name, filters, stride);
+    }
+  network.add(model::GlobalAveragePooling2D());
+  network.add(model::Dense({.units = classes}), {network.last()}, "fc");
+  return network;
+}
+
+}  // namespace
+
+Network resnet18(Shape input, std::int64_t classes, const ResNetOptions& options) {
+  return build({"resnet18", Block::basic, {2, 2, 2, 2}}, std::move(input), classes, options);
+}
+
+Network resnet34(Shape input, std::int64_t classes, const ResNetOptions& options) {
+  return build({"resnet34", Block::basic, {3, 4, 6, 3}}, std::move(input), classes, options);
+}
+
+Network resnet50(Shape input, std::int64_t classes, const ResNetOptions& options) {
+  return build({"resnet50", Block::bottleneck, {3, 4, 6, 3}}, std::move(input), classes, options);
+}
+
+Network resnet101(Shape input, std::int64_t classes, const ResNetOptions& options) {
+  return build({"resnet101", Block::bottleneck, {3, 4, 23, 3}}, std::move(input), classes, options);
+}
+
+Network resnet152(Shape input, std::int64_t classes, const ResNetOptions& options) {
+  return build({"resnet152", Block::bottleneck, {3, 8, 36, 3}}, std::move(input), classes, options);
+}
+
+namespace {
+
+using model::Network;
+using model::Shape;
+
+constexpr std::int64_t kFirstFilters =
+    24;  // twice the values of a patch of 2x2x3: as many as whitening and its negative
+
+void convolve(Network& network, std::int64_t filters) {
+  network.add(model::Conv2D({.filters = filters,
+                             .kernel = 3,
+                             .padding = model::Padding::symmetric,
+                             .use_bias = false,
+                             .initializer = model::Initializer::Kind::he_normal}));
+}
+
+void normalize_and_activate(Network& network) {
+  network.add(model::BatchNormalization({.momentum = 0.6f, .epsilon = 1e-5f}));
+  network.add(model::ReLU());
+}
+
+}  // namespace
+
+Network fast_cifar(Shape input, std::int64_t classes, const FastCifarOptions& options) {
+  Network network(std::move(input), "fast_cifar");
+  network.add(
+      model::Conv2D({.filters = kFirstFilters, .kernel = 2, .initializer = model::Initializer::Kind::he_normal}));
+  network.add(model::ReLU());
+  for (const std::int64_t filters : {options.width, 4 * options.width, 4 * options.width}) {
+    convolve(network, filters);
+    network.add(model::MaxPool2D({.pool = 2}));
+    normalize_and_activate(network);
+    convolve(network, filters);
+    normalize_and_activate(network);
+  }
+  const Shape& last = network.output_shape();
+  network.add(model::MaxPool2D({.pool = {last[0], last[1]}}));
+  network.add(model::Flatten());
+  network.add(model::Dense({.units = classes}));
+  return network;
+}
+
+namespace {
+
+using model::Network;
+using model::Shape;
+
+struct Recipe {
+  std::string_view name;
+  Network (*make)(Shape input, std::int64_t classes);
+};
+
+const std::array<Recipe, 9> kRecipes = {{
+    {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
+    {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
+    {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
+    {"fast_cifar", [](Shape input, std::int64_t classes) { return fast_cifar(std::move(input), classes); }},
+    {"resnet18", [](Shape input, std::int64_t classes) { return resnet18(std::move(input), classes); }},
+    {"resnet34", [](Shape input, std::int64_t classes) { return resnet34(std::move(input), classes); }},
+    {"resnet50", [](Shape input, std::int64_t classes) { return resnet50(std::move(input), classes); }},
+    {"resnet101", [](Shape input, std::int64_t classes) { return resnet101(std::move(input), classes); }},
+    {"resnet152", [](Shape input, std::int64_t classes) { return resnet152(std::move(input), classes); }},
+}};
+
+constexpr std::string_view kSizedMlp = "mlp:";
+
+/// Of "mlp:10,10".
+std::vector<std::int64_t> hidden_sizes(std::string_view name) {
+  std::vector<std::int64_t> sizes;
+  const char* const end = name.data() + name.size();
+  for (const char* begin = name.data() + kSizedMlp.size();; ++begin) {
+    std::int64_t size = 0;
+    const auto [stop, error] = std::from_chars(begin, end, size);
+    const bool ends_here = stop == end || *stop == ',';
+    if (error != std::errc() || !ends_here || size < 1)
+      throw Error(ErrorCategory::input, "model", "needed the sizes of hidden layers, such as mlp:128,128",
+                  fmt::format("got \"{}\"", name));
+    sizes.push_back(size);
+    if (stop == end) return sizes;
+    begin = stop;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string_view> names() {
+  std::vector<std::string_view> result;
+  for (const Recipe& recipe : kRecipes) result.push_back(recipe.name);
+  return result;
+}
+
+Network make(std::string_view name, Shape input, std::int64_t classes) {
+  if (name.starts_with(kSizedMlp)) return mlp(std::move(input), classes, hidden_sizes(name));
+  const auto* const recipe = std::ranges::find(kRecipes, name, &Recipe::name);
+  if (recipe != kRecipes.end()) return recipe->make(std::move(input), classes);
+  const std::vector<std::string_view> known = names();
+  throw Error(ErrorCategory::input, "model", fmt::format("needed one of {}, or a FILE.json", list_names(known)),
+              got_name(name, known));
+}
+
+}  // namespace lockstep::zoo

@@ -1,0 +1,171 @@
+#include "lockstep/net/interfaces.h"
+
+#include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <span>
+
+namespace lockstep::net {
+namespace {
+
+/// Asks the kernel about interfaces: unlike the files below /sys, it answers for the network of this process, which may
+/// be that of a container.
+class Questions {
+ public:
+  Questions() : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {}
+  Questions(const Questions&) = delete;
+  Questions& operator=(const Questions&) = delete;
+  ~Questions() {
+    if (socket_ >= 0) ::close(socket_);
+  }
+
+  int mtu(const char* interface) const {
+    ifreq request = about(interface);
+    return ::ioctl(socket_, SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 0;
+  }
+
+  std::int64_t bits_per_second(const char* interface) const {
+    constexpr std::int64_t kMegabit = 1'000'000;
+    ethtool_cmd settings{};
+    settings.cmd = ETHTOOL_GSET;
+    ifreq request = about(interface);
+    request.ifr_data = reinterpret_cast<char*>(&settings);
+    if (::ioctl(socket_, SIOCETHTOOL, &request) != 0) return 0;
+    const std::uint32_t speed = ethtool_cmd_speed(&settings);
+    return speed == static_cast<std::uint32_t>(SPEED_UNKNOWN) ? 0 : speed * kMegabit;
+  }
+
+ private:
+  static ifreq about(const char* interface) {
+    ifreq request{};
+    const std::string name(interface);
+    name.copy(request.ifr_name, sizeof(request.ifr_name) - 1);
+    return request;
+  }
+
+  int socket_;
+};
+
+/// The bytes of an address, in the order in which they are written.
+std::span<unsigned char> bytes_of(sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    auto* bytes = reinterpret_cast<unsigned char*>(&reinterpret_cast<sockaddr_in*>(&address)->sin_addr);
+    return {bytes, sizeof(in_addr)};
+  }
+  return {reinterpret_cast<sockaddr_in6*>(&address)->sin6_addr.s6_addr, sizeof(in6_addr)};
+}
+
+sockaddr_storage copy_of(const sockaddr* address) {
+  sockaddr_storage copy{};
+  std::memcpy(&copy, address, address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+  return copy;
+}
+
+/// "10.0.0.0/24" of 10.0.0.7 and 255.255.255.0; empty without a mask.
+std::string network_of(const sockaddr* address, const sockaddr* mask) {
+  if (mask == nullptr) return "";
+  sockaddr_storage network = copy_of(address);
+  sockaddr_storage ones = copy_of(mask);
+  ones.ss_family = network.ss_family;  // some interfaces leave it out
+  const auto bits = bytes_of(network);
+  int prefix = 0;
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    bits[i] &= bytes_of(ones)[i];
+    prefix += std::popcount(bytes_of(ones)[i]);
+  }
+  return numeric_address(reinterpret_cast<const sockaddr*>(&network)) + '/' + std::to_string(prefix);
+}
+
+}  // namespace
+
+std::string numeric_address(const sockaddr* address) {
+  if (address->sa_family != AF_INET && address->sa_family != AF_INET6) return "";
+  const socklen_t size = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  std::array<char, NI_MAXHOST> text{};
+  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  return text.data();
+}
+
+std::vector<InterfaceAddress> interface_addresses() {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(first, freeifaddrs);
+  std::vector<InterfaceAddress> all;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    const std::string text = numeric_address(entry->ifa_addr);
+    if (text.empty() || text.find('%') != std::string::npos) continue;
+    all.push_back({.interface = entry->ifa_name,
+                   .address = text,
+                   .network = network_of(entry->ifa_addr, entry->ifa_netmask),
+                   .is_loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0});
+  }
+  std::stable_partition(all.begin(), all.end(),
+                        [](const InterfaceAddress& one) { return one.address.find(':') == std::string::npos; });
+  return all;
+}
+
+std::vector<NetworkAddress> network_addresses() {
+  const Questions questions;
+  std::vector<NetworkAddress> all;
+  for (const InterfaceAddress& one : interface_addresses())
+    if (!one.is_loopback)
+      all.push_back({.interface = one.interface,
+                     .address = one.address,
+                     .network = one.network,
+                     .mtu = questions.mtu(one.interface.c_str()),
+                     .bits_per_second = questions.bits_per_second(one.interface.c_str())});
+  return all;
+}
+
+namespace {
+
+constexpr const char* kAnyPort = "9";
+
+/// The address that a datagram to `other` would come from. Connecting such a socket only asks for the route.
+std::string own_address(const addrinfo& other) {
+  const int socket = ::socket(other.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return "";
+  std::string own;
+  sockaddr_storage storage{};
+  auto* address = reinterpret_cast<sockaddr*>(&storage);
+  socklen_t size = sizeof(storage);
+  if (connect(socket, other.ai_addr, other.ai_addrlen) == 0 && getsockname(socket, address, &size) == 0)
+    own = numeric_address(address);
+  close(socket);
+  return own;
+}
+
+std::string interface_of(const std::string& own) {
+  for (const InterfaceAddress& one : interface_addresses())
+    if (one.address == own) return one.interface;
+  return "";
+}
+
+}  // namespace
+
+NetworkWay way_to(const std::string& address) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.c_str(), kAnyPort, &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  NetworkWay way{.address = own_address(*found)};
+  if (!way.address.empty()) way.interface = interface_of(way.address);
+  return way;
+}
+
+}  // namespace lockstep::net

@@ -1,0 +1,173 @@
+#include "lockstep/strategy/callbacks/json_events.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lockstep/base/host.h"
+#include "lockstep/base/json.h"
+#include "lockstep/checkpoint/files.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// As the user wrote it: 0.001, not the nearest double of the nearest float.
+double shortest(float value) {
+  const std::string text = fmt::format("{}", value);
+  double number = value;
+  std::from_chars(text.data(), text.data() + text.size(), number);  // in every locale
+  return number;
+}
+
+void add_metrics(Json& event, const std::string& prefix, const model::MetricSums& metrics) {
+  event[prefix + "loss"] = metrics.mean_loss();
+  if (!metrics.has_accuracy) return;
+  event[prefix + "accuracy"] = metrics.accuracy();
+  event[prefix + "top5_accuracy"] = metrics.top5_accuracy();
+}
+
+/// Means of a step: for the bytes to move, and for slower replicas to come.
+void add_communication(Json& event, const allreduce::CommunicationTimes& times, std::int64_t steps) {
+  const double milliseconds = 1000.0 / static_cast<double>(steps);
+  event["exposed_communication_ms"] = (times.exposed - times.waited) * milliseconds;
+  event["waiting_ms"] = times.waited * milliseconds;
+}
+
+Json device_of(const job::Placement& place) {
+  Json device = {{"replica", place.replica},       {"rank", place.rank},     {"host", place.host},
+                 {"local_rank", place.local_rank}, {"device", place.device}, {"cores", place.cores}};
+  if (!place.interface.empty()) device["interface"] = place.interface;
+  if (!place.is_on_gpu()) return device;
+  device["gpu"] = place.gpu.name;
+  device["uuid"] = place.gpu.uuid;
+  if (place.gpu.numa_node >= 0) device["numa_node"] = place.gpu.numa_node;
+  device["memory_bytes"] = place.gpu.bytes;
+  return device;
+}
+
+}  // namespace
+
+void JsonEvents::write(const Json& event) {
+  if (std::ferror(out_) != 0) return;
+  const std::string line = dump_json(event) + '\n';
+  std::fwrite(line.data(), 1, line.size(), out_);
+  std::fflush(out_);
+}
+
+void JsonEvents::on_train_begin(const TrainBegin& begin) {
+  Json event = {{"event", "start"},
+                {"world_size", begin.world_size},
+                {"ranks", begin.ranks},
+                {"nodes", begin.nodes},
+                {"strategy", begin.strategy},
+                {"allreduce", begin.allreduce},
+                {"allreduce_reason", begin.allreduce_reason},
+                {"global_batch", begin.global_batch},
+                {"per_replica_batch", begin.per_replica_batch},
+                {"micro_batch", begin.micro_batch},
+                {"model", begin.model},
+                {"parameters", begin.parameters},
+                {"precision", begin.precision},
+                {"bn", begin.normalization},
+                {"data", begin.data},
+                {"records", begin.records},
+                {"steps_per_epoch", begin.steps_per_epoch},
+                {"first_step", begin.first_step},
+                {"last_step", begin.last_step},
+                {"learning_rate", shortest(begin.learning_rate)},
+                {"seed", begin.seed},
+                {"start_seconds", begin.start_seconds},
+                {"resident_bytes", resident_bytes()}};
+  event["shard_policy"] = begin.shard_policy;
+  event["files"] = begin.files.size();
+  event["shares"] = Json::array();
+  for (std::size_t rank = 0; rank < begin.shares.size(); ++rank) {
+    const data::WorkerShare& share = begin.shares[rank];
+    event["shares"].push_back(
+        {{"rank", rank}, {"files", share.files}, {"records", share.records}, {"bytes", share.bytes}});
+  }
+  event["damaged_files"] = Json::array();
+  for (const data::DamagedFile& file : begin.damaged_files) event["damaged_files"].push_back(file.text());
+  event["devices"] = Json::array();
+  for (const job::Placement& place : begin.placements) event["devices"].push_back(device_of(place));
+  if (begin.restored_from) event["restored_from"] = begin.restored_from->string();
+  if (begin.initialized_from) event["initialized_from"] = begin.initialized_from->string();
+  write(event);
+}
+
+void JsonEvents::on_epoch_begin(std::int64_t /*epoch*/) {
+  since_ = std::chrono::steady_clock::now();
+  samples_ = 0;
+}
+
+void JsonEvents::on_batch_end(const StepLogs& logs) {
+  samples_ += logs.samples;
+  ++steps_;
+  if (log_every_ == 0 || logs.step % log_every_ != 0) return;
+  const auto now = std::chrono::steady_clock::now();
+  const double seconds = std::chrono::duration<double>(now - since_).count();
+  Json event = {{"event", "step"}, {"step", logs.step}, {"epoch", logs.epoch}};
+  if (logs.skipped)
+    event["skipped"] = true;
+  else
+    add_metrics(event, "", logs.metrics);
+  if (logs.overflow) event["overflow"] = true;
+  if (logs.loss_scale) event["loss_scale"] = *logs.loss_scale;
+  event["samples_per_second"] = static_cast<double>(samples_) / seconds;
+  event["learning_rate"] = shortest(logs.learning_rate);
+  if (logs.gradient_norm > 0) event["gradient_norm"] = logs.gradient_norm;
+  event["input_wait_seconds"] = logs.input_wait_seconds;
+  add_communication(event, logs.communication - communication_, steps_);
+  write(event);
+  since_ = now;
+  samples_ = steps_ = 0;
+  communication_ = logs.communication;
+}
+
+void JsonEvents::on_epoch_end(const EpochLogs& logs) {
+  Json event = {{"event", "epoch"},
+                {"epoch", logs.epoch},
+                {"step", logs.step},
+                {"complete", logs.complete},
+                {"samples", logs.samples},
+                {"seconds", logs.seconds},
+                {"samples_per_second", logs.samples_per_second}};
+  add_metrics(event, "", logs.metrics);
+  if (logs.validation) {
+    add_metrics(event, "validation_", *logs.validation);
+    event["validation_samples"] = logs.validation->samples;
+    event["validation_seconds"] = logs.validation_seconds;
+  }
+  event["learning_rate"] = shortest(logs.learning_rate);
+  event["skipped_samples"] = logs.skipped_samples;
+  event["times_seen"] = logs.times_seen;
+  event["bad_records"] = Json::array();
+  for (const BadFile& bad : logs.bad_files)
+    event["bad_records"].push_back({{"file", bad.file}, {"records", bad.records}, {"first", bad.first}});
+  event["input_wait_seconds"] = logs.input_wait_seconds;
+  event["data_workers"] = logs.data_workers;
+  event["exposed_communication_seconds"] = logs.communication.exposed - logs.communication.waited;
+  event["waiting_seconds"] = logs.communication.waited;
+  write(event);
+}
+
+void JsonEvents::on_checkpoint(const CheckpointLogs& logs) {
+  write({{"event", "checkpoint"}, {"step", logs.step}, {"path", logs.path.string()}, {"seconds", logs.seconds}});
+}
+
+void JsonEvents::on_train_end(const TrainEnd& end) {
+  Json event = {{"event", "end"},
+                {"steps", end.steps},
+                {"seconds", end.seconds},
+                {"parameter_hash", checkpoint::hex16(end.parameter_hash)}};
+  if (end.signal != 0) event["signal"] = end.signal;
+  if (end.stopped) event["stopped"] = true;
+  event["resident_bytes"] = resident_bytes();
+  write(event);
+}
+
+}  // namespace lockstep::strategy

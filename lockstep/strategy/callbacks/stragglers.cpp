@@ -1,0 +1,35 @@
+#include "lockstep/strategy/callbacks/stragglers.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::strategy {
+namespace {
+
+std::vector<std::string> names_of_replicas(const Strategy& strategy) {
+  const bool one_a_rank = strategy.num_replicas_in_sync() == strategy.session().size();
+  std::vector<std::string> names;
+  for (const job::Placement& place : strategy.placements())
+    names.push_back(one_a_rank ? fmt::format("rank {} (host {})", place.rank, place.host)
+                               : fmt::format("replica {} (rank {}, host {})", place.replica, place.rank, place.host));
+  return names;
+}
+
+}  // namespace
+
+Stragglers::Stragglers(const Strategy& strategy, std::int64_t steps)
+    : logger_(strategy.session().logger()), names_(names_of_replicas(strategy)), steps_(steps), report_(names_.size()) {
+  LOCKSTEP_CHECK_OP(steps, >, 0);
+}
+
+void Stragglers::on_batch_end(const StepLogs& logs) {
+  // What plans and memory cost a replica in the first step of a training says nothing of its pace.
+  if (logs.step != first_step_) report_.add(logs.busy);
+  if (logs.step % steps_ != 0) return;
+  for (const std::string& sentence : allreduce::to_sentences(report_.stragglers(), names_))
+    logger_->warn("step {}: {}", logs.step, sentence);
+  report_.restart();
+}
+
+}  // namespace lockstep::strategy

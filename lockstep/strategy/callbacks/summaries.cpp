@@ -1,0 +1,253 @@
+#include "lockstep/strategy/callbacks/summaries.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <protozero/pbf_builder.hpp>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/data/record/record_frame.h"
+
+namespace lockstep::strategy {
+namespace {
+
+// Field numbers of the messages (tensorflow's event.proto, summary.proto, tensor.proto) that an event file needs.
+using Tag = protozero::pbf_tag_type;
+enum class Event : Tag { wall_time = 1, step = 2, file_version = 3, summary = 5 };
+enum class Summary : Tag { value = 1 };
+enum class Value : Tag { tag = 1, tensor = 8, metadata = 9 };
+enum class Metadata : Tag { plugin_data = 1 };
+enum class Plugin : Tag { name = 1 };
+enum class Tensor : Tag { dtype = 1, shape = 2, float_val = 5, string_val = 8 };
+
+constexpr std::int32_t kFloatType = 1;
+constexpr std::int32_t kStringType = 7;
+constexpr std::size_t kFlushBytes = 64 << 10;
+constexpr std::chrono::seconds kFlushInterval{1};
+
+[[noreturn]] void fail(const std::filesystem::path& path, int error) {
+  throw Error(ErrorCategory::data, path.string(), "needed to write the summary",
+              std::generic_category().message(error));
+}
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// The first event of every file.
+std::string version_event(double wall_time) {
+  std::string bytes;
+  protozero::pbf_builder<Event> event(bytes);
+  event.add_double(Event::wall_time, wall_time);
+  event.add_string(Event::file_version, "brain.Event:2");
+  return bytes;
+}
+
+/// SummaryMetadata. Its data_class stays unset: TensorBoard then fills in what belongs to the plugin.
+std::string plugin_metadata(std::string_view plugin) {
+  std::string bytes;
+  protozero::pbf_builder<Metadata> metadata(bytes);
+  protozero::pbf_builder<Plugin>(metadata, Metadata::plugin_data)
+      .add_string(Plugin::name, plugin.data(), plugin.size());
+  return bytes;
+}
+
+}  // namespace
+
+SummaryWriter::SummaryWriter(const std::filesystem::path& directory) : last_flush_(std::chrono::steady_clock::now()) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) fail(directory, error.value());
+  const double now = seconds_since_1970();
+  // Several writers of one process may begin in the same second; the first free number is ours.
+  for (int number = 0; descriptor_ < 0; ++number) {
+    path_ = directory / fmt::format("events.out.tfevents.{:010}.{}.{}.{}.v2", static_cast<std::int64_t>(now),
+                                    host_name(), ::getpid(), number);
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    if (descriptor_ < 0 && errno != EEXIST) fail(path_, errno);
+  }
+  data::append_record(pending_, version_event(now));
+  try {
+    flush();
+  } catch (const Error&) {
+    // Said in the header: the next flush tries again.
+  }
+}
+
+SummaryWriter::SummaryWriter(SummaryWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      good_bytes_(other.good_bytes_),
+      torn_(other.torn_),
+      pending_(std::move(other.pending_)),
+      pending_events_(other.pending_events_),
+      lost_events_(other.lost_events_),
+      last_flush_(other.last_flush_),
+      known_tags_(std::move(other.known_tags_)) {}
+
+SummaryWriter& SummaryWriter::operator=(SummaryWriter&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(good_bytes_, other.good_bytes_);
+  std::swap(torn_, other.torn_);
+  std::swap(pending_, other.pending_);
+  std::swap(pending_events_, other.pending_events_);
+  std::swap(lost_events_, other.lost_events_);
+  std::swap(last_flush_, other.last_flush_);
+  std::swap(known_tags_, other.known_tags_);
+  return *this;
+}
+
+SummaryWriter::~SummaryWriter() {
+  if (descriptor_ < 0) return;
+  try {
+    flush();
+  } catch (const Error&) {
+    // Said in the header: whoever wants to know calls flush().
+  }
+  ::close(descriptor_);
+}
+
+void SummaryWriter::scalar(std::string_view tag, std::int64_t step, double value, std::optional<double> wall_time) {
+  std::string bytes;
+  protozero::pbf_builder<Tensor> tensor(bytes);
+  tensor.add_enum(Tensor::dtype, kFloatType);
+  tensor.add_message(Tensor::shape, std::string());
+  const float values[] = {static_cast<float>(value)};
+  tensor.add_packed_float(Tensor::float_val, std::begin(values), std::end(values));
+  add(tag, "scalars", step, bytes, wall_time);
+}
+
+void SummaryWriter::text(std::string_view tag, std::int64_t step, std::string_view value,
+                         std::optional<double> wall_time) {
+  std::string bytes;
+  protozero::pbf_builder<Tensor> tensor(bytes);
+  tensor.add_enum(Tensor::dtype, kStringType);
+  tensor.add_message(Tensor::shape, std::string());
+  tensor.add_bytes(Tensor::string_val, value.data(), value.size());
+  add(tag, "text", step, bytes, wall_time);
+}
+
+void SummaryWriter::add(std::string_view tag, std::string_view plugin, std::int64_t step, std::string_view tensor,
+                        std::optional<double> wall_time) {
+  std::string bytes;
+  {
+    protozero::pbf_builder<Event> event(bytes);
+    event.add_double(Event::wall_time, wall_time.value_or(seconds_since_1970()));
+    event.add_int64(Event::step, step);
+    protozero::pbf_builder<Summary> summary(event, Event::summary);
+    protozero::pbf_builder<Value> item(summary, Summary::value);
+    item.add_string(Value::tag, tag.data(), tag.size());
+    if (known_tags_.emplace(tag).second) item.add_message(Value::metadata, plugin_metadata(plugin));
+    item.add_message(Value::tensor, tensor.data(), tensor.size());
+  }
+  data::append_record(pending_, bytes);
+  ++pending_events_;
+  if (pending_.size() >= kFlushBytes || std::chrono::steady_clock::now() - last_flush_ >= kFlushInterval) flush();
+}
+
+void SummaryWriter::flush() {
+  last_flush_ = std::chrono::steady_clock::now();
+  try {
+    write(pending_);
+  } catch (const Error&) {
+    lost_events_ += std::exchange(pending_events_, 0);
+    pending_.clear();
+    // What later events need of those that are lost.
+    known_tags_.clear();
+    if (good_bytes_ == 0) data::append_record(pending_, version_event(seconds_since_1970()));
+    throw;
+  }
+  pending_.clear();
+  pending_events_ = 0;
+}
+
+void SummaryWriter::write(std::string_view bytes) {
+  // Half a record would make everything behind it unreadable.
+  if (torn_ && ::ftruncate(descriptor_, good_bytes_) != 0) fail(path_, errno);
+  torn_ = false;
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t written = ::write(descriptor_, bytes.data() + done, bytes.size() - done);
+    if (written >= 0) {
+      done += static_cast<std::size_t>(written);
+    } else if (errno != EINTR) {
+      const int error = errno;
+      torn_ = ::ftruncate(descriptor_, good_bytes_) != 0;
+      fail(path_, error);
+    }
+  }
+  good_bytes_ += static_cast<std::int64_t>(bytes.size());
+}
+
+Summaries::Summaries(const std::filesystem::path& directory, std::int64_t log_every, const std::string& configuration,
+                     std::shared_ptr<Logger> logger)
+    : directory_(directory),
+      log_every_(log_every),
+      logger_(logger ? std::move(logger) : make_logger()),
+      train_(directory / "train") {
+  attempt([&] { train_.text("configuration", 0, configuration); });
+  flush(train_);
+}
+
+void Summaries::attempt(const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const Error& error) {
+    if (!std::exchange(warned_, true))
+      logger_->warn("{}; the training continues, and summaries are tried again", error.what());
+  }
+}
+
+void Summaries::add(SummaryWriter& writer, const char* tag, std::int64_t step, double value) {
+  attempt([&] { writer.scalar(tag, step, value); });
+}
+
+void Summaries::add_epoch(SummaryWriter& writer, std::int64_t epoch, const model::MetricSums& metrics) {
+  add(writer, "epoch_loss", epoch, metrics.mean_loss());
+  if (!metrics.has_accuracy) return;
+  add(writer, "epoch_accuracy", epoch, metrics.accuracy());
+  add(writer, "epoch_top5_accuracy", epoch, metrics.top5_accuracy());
+}
+
+void Summaries::flush(SummaryWriter& writer) {
+  attempt([&] { writer.flush(); });
+}
+
+void Summaries::on_batch_end(const StepLogs& logs) {
+  if (logs.skipped || log_every_ == 0 || logs.step % log_every_ != 0) return;
+  add(train_, "batch_loss", logs.step, logs.metrics.mean_loss());
+  if (logs.metrics.has_accuracy) add(train_, "batch_accuracy", logs.step, logs.metrics.accuracy());
+  add(train_, "batch_learning_rate", logs.step, logs.learning_rate);
+}
+
+void Summaries::on_epoch_end(const EpochLogs& logs) {
+  add_epoch(train_, logs.epoch, logs.metrics);
+  add(train_, "epoch_learning_rate", logs.epoch, logs.learning_rate);
+  add(train_, "epoch_samples_per_second", logs.epoch, logs.samples_per_second);
+  flush(train_);
+  if (!logs.validation) return;
+  if (!validation_) attempt([&] { validation_.emplace(directory_ / "validation"); });
+  if (!validation_) {
+    unwritten_ += logs.validation->has_accuracy ? 3 : 1;
+    return;
+  }
+  add_epoch(*validation_, logs.epoch, *logs.validation);
+  flush(*validation_);
+}
+
+// What leads to a checkpoint is on the disk with it.
+void Summaries::on_checkpoint(const CheckpointLogs& /*logs*/) { flush(train_); }
+
+void Summaries::on_train_end(const TrainEnd& /*end*/) {
+  flush(train_);
+  const std::int64_t lost = train_.lost_events() + (validation_ ? validation_->lost_events() : 0) + unwritten_;
+  if (lost > 0) logger_->warn("[{}] {} points of the summaries are lost", directory_.string(), lost);
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,105 @@
+#include "lockstep/strategy/evaluation.h"
+
+#include <cstring>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::strategy {
+namespace {
+
+/// Record ids and outputs of one part as bytes: count, ids, outputs.
+std::vector<std::byte> pack(const data::Batch& part, std::span<const float> outputs) {
+  const std::int64_t samples = part.samples;
+  std::vector<std::byte> bytes(sizeof(samples) + part.record_ids.size() * sizeof(std::int64_t) + outputs.size_bytes());
+  std::byte* place = bytes.data();
+  const auto put = [&](const void* data, std::size_t size) {
+    if (size > 0) std::memcpy(place, data, size);
+    place += size;
+  };
+  put(&samples, sizeof(samples));
+  put(part.record_ids.data(), part.record_ids.size() * sizeof(std::int64_t));
+  put(outputs.data(), outputs.size_bytes());
+  return bytes;
+}
+
+void append_unpacked(std::span<const std::byte> bytes, std::vector<std::int64_t>& ids, std::vector<float>& outputs) {
+  std::int64_t samples = 0;
+  LOCKSTEP_CHECK_OP(bytes.size(), >=, sizeof(samples));
+  std::memcpy(&samples, bytes.data(), sizeof(samples));
+  if (samples == 0) return;
+  const std::size_t id_bytes = static_cast<std::size_t>(samples) * sizeof(std::int64_t);
+  const std::span<const std::byte> rest = bytes.subspan(sizeof(samples) + id_bytes);
+  ids.resize(ids.size() + static_cast<std::size_t>(samples));
+  std::memcpy(&*(ids.end() - samples), bytes.data() + sizeof(samples), id_bytes);
+  const std::size_t floats = rest.size() / sizeof(float);
+  outputs.resize(outputs.size() + floats);
+  std::memcpy(&*(outputs.end() - static_cast<std::ptrdiff_t>(floats)), rest.data(), rest.size());
+}
+
+}  // namespace
+
+data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset, int prefetch, int threads) {
+  return {.first_step = 0,
+          .last_step = dataset.steps_per_epoch(),
+          .replicas = strategy.num_replicas_in_sync(),
+          .first_replica = strategy.first_replica(),
+          .local_replicas = strategy.local_replicas(),
+          .prefetch = prefetch,
+          .threads = threads,
+          .pixels = strategy.has_gpu()};
+}
+
+std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::Dataset& dataset,
+                                          const data::StreamOptions& options, const Interrupted& interrupted) {
+  const auto stream = dataset.stream(options);
+  std::vector<data::Batch> parts;
+  std::vector<model::MetricSums> sums(static_cast<std::size_t>(replicas.strategy().local_replicas()));
+  const std::function<void(int)> body = [&](int local) {
+    const allreduce::PhaseScope evaluating(&replicas.strategy().activity(local), allreduce::Phase::evaluating);
+    const auto i = static_cast<std::size_t>(local);
+    sums[i] += replicas[local].evaluate(parts[i]);
+  };
+  std::optional<model::MetricSums> all;
+  replicas.strategy().fail_together([&] {
+    for (int batch = 1; stream->next(parts); ++batch) {
+      replicas.strategy().run(body);
+      if (interrupted && batch % kInterruptEvery == 0 && interrupted()) return;
+    }
+    all.emplace();
+    replicas.run([&](Replica& replica, int local) {
+      const model::MetricSums reduced = reduce_metrics(replica.group(), sums[static_cast<std::size_t>(local)]);
+      if (local == 0) *all = reduced;
+    });
+    all->has_accuracy = replicas.has_accuracy();
+  });
+  return all;
+}
+
+void predict(LocalReplicas& replicas, const data::Dataset& dataset, const data::StreamOptions& options,
+             const PredictionSink& sink) {
+  const auto stream = dataset.stream(options);
+  const std::int64_t width = model::element_count(replicas.network().output_shape());
+  const bool is_chief = replicas.strategy().is_chief();
+  std::vector<data::Batch> parts;
+  std::vector<std::int64_t> ids;
+  std::vector<float> outputs;
+  const std::function<void(int)> body = [&](int local) {
+    const data::Batch& part = parts[static_cast<std::size_t>(local)];
+    Replica& replica = replicas[local];
+    const auto all =
+        replica.group().all_gather(pack(part, part.samples > 0 ? replica.predict(part) : std::span<const float>{}));
+    if (local != 0 || !is_chief) return;
+    for (const auto& bytes : all) append_unpacked(bytes, ids, outputs);
+  };
+  replicas.strategy().fail_together([&] {
+    while (stream->next(parts)) {
+      ids.clear();
+      outputs.clear();
+      replicas.strategy().run(body);
+      if (is_chief) sink({ids, outputs, width});
+    }
+  });
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,176 @@
+// One replica: a model, its optimizer, and what it does in a step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/allreduce/gradient_buckets.h"
+#include "lockstep/allreduce/straggler.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/order/batch_split.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/loss.h"
+#include "lockstep/model/network.h"
+#include "lockstep/model/updater.h"
+#include "lockstep/strategy/gradient_memory.h"
+#include "lockstep/strategy/loss_scaler.h"
+#include "lockstep/strategy/normalization_scope.h"
+#include "lockstep/strategy/replica_statistics.h"
+#include "lockstep/strategy/step_recordings.h"
+#include "lockstep/strategy/step_report.h"
+
+namespace lockstep::strategy {
+
+/// How a replica computes.
+struct ReplicaOptions {
+  model::Loss loss;                                        ///< what is made small
+  model::Precision precision = model::Precision::float32;  ///< of activations and of the weights that products read
+  bool tf32 = false;                      ///< on a GPU, whether products of float32 may round their operands
+  bool deterministic = false;             ///< on a GPU, whether the same run has to give the same bits
+  model::OptimizerOptions optimizer;      ///< with its numbers, but for the learning rate
+  double clip_norm = 0;                   ///< largest norm of the reduced gradient; 0 for no clipping
+  int accumulate = 1;                     ///< micro-batches of a step
+  LossScaling loss_scaling = {};          ///< how the loss is scaled
+  NormalizationScope normalization = {};  ///< of each micro-batch
+  allreduce::BucketOptions buckets = {};  ///< how gradients travel
+  bool records_steps = true;              ///< on a GPU, as CUDA graphs; the results are the same
+};
+
+/// What a step depends on beside its samples; the same on all replicas but for `signal`.
+struct StepRequest {
+  std::uint64_t seed = 1;    ///< of order, dropout and initial weights
+  std::int64_t step = 0;     ///< counted from 0 since the start of training; keys dropout
+  std::int64_t update = 1;   ///< number of this update, from 1: steps that were skipped do not count
+  float learning_rate = 0;   ///< of this step
+  int signal = 0;            ///< the signal that this rank has received; 0 for none. One replica a rank says it
+  double input_seconds = 0;  ///< that this rank waited for the samples of this step
+  bool staged = false;       ///< these samples are what the step before was told comes next
+};
+
+/// What a step came to; the same on all replicas.
+struct StepResult {
+  StepReport report;         ///< summed over all replicas
+  bool applied = true;       ///< false: skipped, parameters and moving statistics are as before
+  std::vector<int> failed;   ///< replicas whose loss was not finite
+  bool overflow = false;     ///< skipped for a loss scale that was too large; the next one is smaller
+  float loss_scale = 1;      ///< of this step
+  double gradient_norm = 0;  ///< of the reduced gradient before clipping, without the loss scale; 0 without clipping
+};
+
+/// One replica of a model. All replicas of a group do the same calls in the same order; each on a thread of its own,
+/// always the same.
+class Replica {
+ public:
+  /// A copy of `network` on `device`, a member of `group`. Collective.
+  Replica(std::shared_ptr<const model::Network> network, device::Device device, allreduce::Communicator group,
+          const ReplicaOptions& options);
+  ~Replica();  ///< waits for the work under way, which may be on memory that goes
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  model::CompiledModel& model() { return model_; }                 ///< its network, parameters and plans
+  model::Updater& optimizer() { return *updater_; }                ///< its optimizer, on the model's device
+  const allreduce::Communicator& group() const { return group_; }  ///< all replicas of the job, this one as a member
+  allreduce::GradientBuckets& buckets() { return buckets_; }       ///< how its gradient is cut and sent
+  LossScaler& loss_scaler() { return loss_scaler_; }               ///< what its loss is multiplied by
+  /// Whether steps are recorded once and then done again.
+  bool records_steps() const { return recordings_.has_value(); }
+  /// Between steps, the same on all replicas.
+  void set_bucket_bytes(std::size_t bytes);
+  /// In the next step (GradientBuckets::measure_wire_error).
+  void measure_wire_error();
+  /// Values of the model's device as the host sees them; waits for the work under way.
+  device::HostView host_view(std::span<float> values);
+  /// xxh3-64 over the parameters in the order of their names.
+  std::uint64_t parameter_hash() { return model_.parameter_table().hash(host_view(model_.parameters()).values()); }
+
+  /// Throws the same Error (communication) on all replicas unless they mean the same by their flat arrays. Collective.
+  void check_layout() const;
+
+  /// One update: forward and backward on `part` in micro-batches, one reduction per gradient bucket, clipping, the
+  /// optimizer. With 0 samples it takes part with a gradient of zero. `next`, where it is known, is what comes after:
+  /// it travels to the model's device while this step is computed. Collective.
+  StepResult train_step(const data::Batch& part, const StepRequest& request, const data::Batch* next = nullptr);
+
+  /// Makes the plans for parts of a global batch of `global_samples` now, so that memory is taken before the first
+  /// step.
+  void prepare(std::int64_t global_samples, bool training);
+
+  /// Seconds that the computation stood still for the other replicas; on a GPU those of its host, without sums that are
+  /// part of a recording.
+  allreduce::CommunicationTimes communication() const { return buckets_.times() + waited_for_others_; }
+
+  /// What each replica of the job was busy with in the last step, waiting for others left out; the same on all.
+  std::span<const allreduce::BusySeconds> busy() const { return busy_; }
+
+  /// Sums over the samples that this replica trained on since the last call.
+  model::MetricSums take_metrics();
+
+  /// Makes the mean of all replicas' moving statistics this replica's own: what a checkpoint holds and training goes on
+  /// from. Where all normalize together they are the same already. Collective.
+  void adopt_mean_statistics();
+  /// Installs that mean for evaluation, and puts back what training goes on from. Collective.
+  void install_mean_statistics();
+  void restore_statistics();  ///< see install_mean_statistics()
+
+  /// Sums of loss and metrics in inference mode.
+  model::MetricSums evaluate(const data::Batch& part) {
+    return model_.evaluate_batch(view(part, 0, part.samples), options_.loss);
+  }
+  /// Outputs [samples, outputs] in inference mode; valid until the next call.
+  std::span<const float> predict(const data::Batch& part) { return model_.predict_batch(view(part, 0, part.samples)); }
+
+ private:
+  model::BatchView view(const data::Batch& part, std::int64_t begin, std::int64_t end) const;
+  void tick() const;
+  StepKind agreed(StepKind mine);
+  void put_step(const data::Batch& part, const StepRequest& request);
+  void put_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
+  model::StepContext context(const data::Batch& part, const StepRequest& request, std::int64_t first) const;
+  data::Range micro_batch(const data::Batch& part, std::int64_t number) const;
+  void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
+  void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
+  void stage_report(const StepRequest& request, double compute_seconds);
+  StepReport read_report();
+  void await(device::Stream& stream) const;
+  std::int64_t micro_batches(const data::Batch& part) const;
+  double seconds_in_exchange() const;
+  bool has_own_statistics() const;
+  void keep_statistics();
+  void average_statistics();
+  std::vector<int> replicas_with(bool mine) const;
+  /// The layers of each bucket, for people.
+  std::vector<std::string> bucket_contents() const;
+  void describe_buckets();
+
+  ReplicaOptions options_;
+  allreduce::Communicator group_;
+  std::unique_ptr<ReplicaStatistics> statistics_;  // null where this replica normalizes alone
+  GradientMemory memory_;                          // before the model, whose gradients lie in it
+  model::CompiledModel model_;
+  LossScaler loss_scaler_;
+  allreduce::GradientBuckets buckets_;
+  model::GradientReady ready_;
+  std::size_t feature_count_;
+  device::Buffer kept_buffers_;  // moving statistics, to be put back
+  std::unique_ptr<model::Updater> updater_;
+  // The passengers of a step on their way to and from the model's device: zeros but for what this host knows.
+  device::Buffer passengers_;
+  std::optional<StepRecordings> recordings_;  // after group_: NCCL's communicators end once no recording holds them
+  allreduce::CommunicationTimes waited_for_others_;  // before recorded steps
+  std::vector<allreduce::BusySeconds> busy_;
+  model::MetricSums metrics_;
+  std::int64_t samples_since_mean_ = 0;
+};
+
+/// Sums over all members of `group`: the loss in double, counts as integers, so exact and the same everywhere.
+/// Collective.
+model::MetricSums reduce_metrics(const allreduce::Communicator& group, const model::MetricSums& mine);
+
+}  // namespace lockstep::strategy

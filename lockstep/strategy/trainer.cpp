@@ -1,0 +1,96 @@
+#include "lockstep/strategy/trainer.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/agreement.h"
+#include "lockstep/strategy/data_fit.h"
+#include "lockstep/strategy/fit_loop.h"
+
+namespace lockstep::strategy {
+namespace {
+
+ReplicaOptions replica_options(const TrainerOptions& options) {
+  if (options.accumulate < 1)
+    throw Error(ErrorCategory::input, "accumulate", "needed at least 1 micro-batch a step",
+                fmt::format("got {}", options.accumulate));
+  if (options.clip_norm < 0)
+    throw Error(ErrorCategory::input, "clip-norm", "needed a norm above 0, or 0 for no clipping",
+                fmt::format("got {}", options.clip_norm));
+  return {.loss = options.loss,
+          .precision = options.precision,
+          .tf32 = options.tf32,
+          .deterministic = options.deterministic,
+          .optimizer = options.optimizer,
+          .clip_norm = options.clip_norm,
+          .accumulate = options.accumulate,
+          .loss_scaling = loss_scaling_for(options.loss_scaling, options.precision),
+          .normalization = options.normalization,
+          .buckets = options.buckets,
+          .records_steps = options.records_steps};
+}
+
+}  // namespace
+
+Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options)
+    : options_(options),
+      network_(std::make_shared<const model::Network>(std::move(network))),
+      replicas_(strategy, network_, replica_options(options)) {
+  replicas_.initialize(options.seed);
+}
+
+History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
+  auto loop = std::make_unique<FitLoop>(replicas_, options_, dataset, options);
+  Strategy& strategy = replicas_.strategy();
+  History history;
+  strategy.fail_together([&] { history = loop->run(); });
+  // Threads that still read ahead have to come to an end.
+  const allreduce::PhaseScope ending(&strategy.activity(0), allreduce::Phase::ending);
+  loop.reset();
+  return history;
+}
+
+model::MetricSums Trainer::evaluate(const data::Dataset& dataset) {
+  check_data_fits(dataset, *network_, options_.loss, DataUse::evaluation);
+  check_same_plan(replicas_.strategy().ranks(), describe_plan(dataset));
+  replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
+  const auto sums = strategy::evaluate(replicas_, dataset, one_pass(replicas_.strategy(), dataset));
+  replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
+  return *sums;
+}
+
+void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink) {
+  check_data_fits(dataset, *network_, options_.loss, DataUse::prediction);
+  check_same_plan(replicas_.strategy().ranks(), describe_plan(dataset));
+  replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
+  strategy::predict(replicas_, dataset, one_pass(replicas_.strategy(), dataset), sink);
+  replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
+}
+
+checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& path) {
+  const Strategy& strategy = replicas_.strategy();
+  const checkpoint::ReplicaArrays arrays = replicas_.arrays(false);
+  const std::string single =
+      checkpoint::on_every_rank(strategy.ranks(), [&]() -> std::string {
+        std::error_code unreadable;  // is reported where the directory is listed
+        if (!strategy.is_chief() || !std::filesystem::exists(path / checkpoint::kManifestName, unreadable)) return {};
+        checkpoint::check_contents(path, checkpoint::read_manifest(path));
+        checkpoint::check_checkpoint_fits(path, arrays);
+        return checkpoint::to_json_text(checkpoint::read_checkpoint_files(path, arrays));
+      }).front();
+  checkpoint::RestoredCheckpoint restored;
+  if (single.empty()) {
+    checkpoint::CheckpointDirectory checkpoints({.directory = path}, strategy.ranks(), strategy.session().logger());
+    restored = *checkpoints.restore(arrays, checkpoint::Resume::must);
+  } else {
+    strategy.ranks().broadcast(std::as_writable_bytes(arrays.parameters), 0);
+    strategy.ranks().broadcast(std::as_writable_bytes(arrays.buffers), 0);
+    restored = {path, checkpoint::parse_training_state(single, path.string())};
+  }
+  replicas_.spread();
+  return restored;
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,63 @@
+#include "lockstep/allreduce/watchdog/progress.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::allreduce {
+namespace {
+
+TEST(ActivityAge, GrowsWhileNothingChanges) {
+  const Activity activity;
+  ActivityAge age;
+  EXPECT_EQ(age.look(activity.state(), 10).still_seconds, 0);
+  const ReplicaView view = age.look(activity.state(), 14);
+  EXPECT_EQ(view.still_seconds, 4);
+  EXPECT_EQ(view.collective_seconds, 4);
+}
+
+TEST(ActivityAge, ATickIsProgressButLeavesNoCollective) {
+  Activity activity;
+  ActivityAge age;
+  activity.enter("all_reduce", 0);
+  age.look(activity.state(), 10);
+  activity.tick();
+  const ReplicaView view = age.look(activity.state(), 13);
+  EXPECT_EQ(view.still_seconds, 0);
+  EXPECT_EQ(view.collective_seconds, 3);
+}
+
+TEST(ActivityAge, EnteringAndLeavingBeginAnew) {
+  Activity activity;
+  ActivityAge age;
+  age.look(activity.state(), 0);
+  activity.enter("all_reduce", 0);
+  EXPECT_EQ(age.look(activity.state(), 5).collective_seconds, 0);
+  EXPECT_EQ(age.look(activity.state(), 7).collective_seconds, 2);
+  activity.leave();
+  EXPECT_EQ(age.look(activity.state(), 9).collective_seconds, 0);
+  EXPECT_EQ(age.look(activity.state(), 9.5).still_seconds, 0.5);
+}
+
+TEST(AwakeClock, CutsPausesShort) {
+  AwakeClock clock(1000, 3);
+  EXPECT_EQ(clock.advance(1001), 1);
+  EXPECT_EQ(clock.advance(1003.5), 3.5);
+  EXPECT_EQ(clock.advance(5000), 6.5) << "of a pause of an hour three seconds count";
+  EXPECT_EQ(clock.advance(5001), 7.5);
+  EXPECT_EQ(clock.advance(5001), 7.5);
+}
+
+TEST(AwakeClock, RemembersASuspensionForAWhile) {
+  AwakeClock clock(0, 3);
+  clock.advance(2);
+  EXPECT_EQ(clock.recent_suspension(5), 0);
+  clock.advance(102);
+  EXPECT_EQ(clock.recent_suspension(5), 100);
+  clock.advance(104);
+  clock.advance(106);
+  EXPECT_EQ(clock.recent_suspension(5), 100);
+  clock.advance(107);
+  EXPECT_EQ(clock.recent_suspension(5), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::allreduce

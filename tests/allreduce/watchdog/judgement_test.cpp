@@ -1,0 +1,292 @@
+#include "lockstep/allreduce/watchdog/verdict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/allreduce/watchdog/views.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+using Kind = Verdict::Kind;
+using Link = RankView::Link;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::vector<std::string> kBuckets = {"fc3", "fc2", "conv9 .. conv5", "conv4 .. fc1"};
+
+std::optional<Verdict> progress(const std::vector<RankView>& ranks) {
+  return judge_progress(ranks, kTimeout, kBuckets);
+}
+std::optional<Verdict> signs_of_life(const std::vector<RankView>& ranks) {
+  return judge_signs_of_life(ranks, kTimeout, kBuckets);
+}
+
+// --- Absent
+
+TEST(JudgeProgress, NamesTheRankThatTheOthersWaitFor) {
+  const auto verdict = progress({rank_with({inside(8, 3, 120)}), rank_with({inside(8, 3, 120.5)}),
+                                 rank_with({outside(7, 2, 121)}), rank_with({inside(8, 3, 120)})});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::absent);
+  EXPECT_THAT(verdict->ranks, ElementsAre(2));
+  EXPECT_EQ(
+      verdict->text,
+      "[watchdog] needed progress within 120 s; rank 2, host H, step 100, waiting before bucket 3 (layers conv4 .. "
+      "fc1) for 121 s in compute; ranks 0,1,3 are in it");
+}
+
+TEST(JudgeProgress, WaitsUntilTheTimeIsUp) {
+  EXPECT_FALSE(progress({rank_with({inside(8, 3, 119)}), rank_with({outside(7, 2, 125)})}));
+  EXPECT_FALSE(progress({rank_with({inside(8, 3, 125)}), rank_with({outside(7, 2, 119)})}));
+  EXPECT_TRUE(progress({rank_with({inside(8, 3, 120)}), rank_with({outside(7, 2, 120)})}));
+}
+
+TEST(JudgeProgress, NeverNamesWhoMakesProgress) {
+  EXPECT_FALSE(progress({rank_with({inside(8, 3, 5000)}), rank_with({busy(7, 2, 5000, 1)})}));
+}
+
+// The absent one that is still may wait for a thread of its own rank, which is at work.
+TEST(JudgeProgress, NamesNobodyWhileAnyOfTheAbsentMakesProgress) {
+  EXPECT_FALSE(progress({rank_with({inside(8, 3, 500)}), rank_with({busy(7, 2, 500, 3), outside(7, 2, 500)})}));
+}
+
+TEST(JudgeProgress, CountsThoseInItWhoCameLater) {
+  const auto verdict =
+      progress({rank_with({inside(8, 3, 130)}), rank_with({inside(8, 3, 20)}), rank_with({outside(7, 2, 130)})});
+  ASSERT_TRUE(verdict);
+  EXPECT_THAT(verdict->text, HasSubstr("; ranks 0,1 are in it"));
+}
+
+TEST(JudgeProgress, NamesAllThatAreFurthestBehind) {
+  const auto verdict = progress({rank_with({inside(8, 3, 130)}), rank_with({outside(6, 1, 130, Phase::input)}, "G"),
+                                 rank_with({outside(6, 1, 131)}, "K"), rank_with({outside(7, 2, 130)})});
+  ASSERT_TRUE(verdict);
+  EXPECT_THAT(verdict->ranks, ElementsAre(1, 2));
+  EXPECT_EQ(
+      verdict->text,
+      "[watchdog] needed progress within 120 s; rank 1, host G, step 100, waiting before bucket 2 (layers conv9 .. "
+      "conv5) for 130 s in input; rank 2, host K, step 100, waiting before bucket 2 (layers conv9 .. conv5) for "
+      "131 s in compute; rank 0 is in it");
+}
+
+TEST(JudgeProgress, NamesAFewOfMany) {
+  std::vector<RankView> ranks = {rank_with({inside(8, 3, 130)})};
+  for (int i = 0; i < 16; ++i) ranks.push_back(rank_with({outside(7, 2, 130)}));
+  const auto verdict = progress(ranks);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->ranks.size(), 16U);
+  EXPECT_THAT(verdict->text, HasSubstr("rank 4, host H"));
+  EXPECT_THAT(verdict->text, Not(HasSubstr("rank 5, host H")));
+  EXPECT_THAT(verdict->text, HasSubstr("; and 12 more; rank 0 is in it"));
+}
+
+TEST(JudgeProgress, SpeaksOfCollectivesWithoutABucket) {
+  ReplicaView waiting = inside(3, -1, 130, -1);
+  waiting.state.operation = "all_gather";
+  const auto verdict = progress({rank_with({outside(2, -1, 130, Phase::starting, -1)}), rank_with({waiting})});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->text,
+            "[watchdog] needed progress within 120 s; rank 0, host H, before the first step, waiting before all_gather "
+            "for 130 s in starting; rank 1 is in it");
+}
+
+TEST(JudgeProgress, DerivesTheBucketWhereTheOthersAreFurtherAhead) {
+  const auto verdict = progress({rank_with({inside(10, 1, 130, 101)}), rank_with({outside(7, 2, 130)})});
+  ASSERT_TRUE(verdict);
+  EXPECT_THAT(verdict->text, HasSubstr("waiting before bucket 3 (layers conv4 .. fc1)"));
+  // After the last bucket comes the first one.
+  const auto next_step = progress({rank_with({inside(10, 1, 130, 101)}), rank_with({outside(8, 3, 130)})});
+  ASSERT_TRUE(next_step);
+  EXPECT_THAT(next_step->text, HasSubstr("waiting before bucket 0 (layers fc3)"));
+  const auto unknown = progress({rank_with({inside(10, 1, 130)}), rank_with({outside(7, -1, 130)})});
+  ASSERT_TRUE(unknown);
+  EXPECT_THAT(unknown->text, HasSubstr("waiting before the next collective for"));
+}
+
+TEST(JudgeProgress, ManagesWithoutKnowingTheLayers) {
+  const std::vector<RankView> ranks = {rank_with({inside(8, 3, 130)}), rank_with({outside(7, 2, 130)})};
+  const auto verdict = judge_progress(ranks, kTimeout, {});
+  ASSERT_TRUE(verdict);
+  EXPECT_THAT(verdict->text, HasSubstr("waiting before bucket 3 for 130 s"));
+}
+
+TEST(JudgeProgress, CallsReplicasByTheirNumberWhereRanksDriveSeveral) {
+  const auto verdict = progress({rank_with({inside(8, 3, 130), inside(8, 3, 130)}, "G"),
+                                 rank_with({inside(8, 3, 130), outside(7, 2, 130)}, "H")});
+  ASSERT_TRUE(verdict);
+  EXPECT_THAT(verdict->ranks, ElementsAre(1));
+  EXPECT_EQ(verdict->text,
+            "[watchdog] needed progress within 120 s; replica 3 (rank 1, host H), step 100, waiting before bucket 3 "
+            "(layers conv4 .. fc1) for 130 s in compute; replicas 0,1,2 are in it");
+}
+
+TEST(JudgeProgress, DoesNotWaitForWhoHasLeft) {
+  const auto verdict = progress({rank_with({inside(8, 3, 130)}), leaving(rank_with({outside(7, 2, 500)}), Link::failed),
+                                 leaving(rank_with({outside(7, 2, 500)}), Link::left)});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::stuck);
+  EXPECT_EQ(verdict->text,
+            "[watchdog] needed progress within 120 s; rank 1, host H, has left after an error; rank 2, host H, has "
+            "left; nobody else has moved for 130 s: rank 0 is at step 100, in all_reduce of bucket 3 (layers conv4 .. "
+            "fc1)");
+}
+
+TEST(JudgeProgress, SaysWhoHasLeftWhereItNamesAnother) {
+  const auto verdict = progress({rank_with({inside(8, 3, 130)}), rank_with({outside(7, 2, 130)}),
+                                 leaving(rank_with({outside(7, 2, 500)}), Link::left)});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::absent);
+  EXPECT_THAT(verdict->text, HasSubstr(" s in compute; rank 0 is in it; rank 2, host H, has left"));
+}
+
+TEST(JudgeProgress, PassesOverRanksThatHaveNotReported) {
+  EXPECT_FALSE(progress({rank_with({inside(8, 3, 20)}), rank_with({})}));
+}
+
+// --- Stuck
+
+TEST(JudgeProgress, SaysSoWhereAllAreInAndNobodyMoves) {
+  const auto verdict = progress({rank_with({inside(8, 3, 121)}), rank_with({inside(8, 3, 122)})});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::stuck);
+  EXPECT_THAT(verdict->ranks, IsEmpty());
+  EXPECT_EQ(
+      verdict->text,
+      "[watchdog] needed progress within 120 s; nobody has moved for 121 s: ranks 0,1 are at step 100, in "
+      "all_reduce of bucket 3 (layers conv4 .. fc1); nobody is missing, so a connection between them may be broken");
+}
+
+TEST(JudgeProgress, LeavesALongCollectiveAloneWhileAnyoneTicks) {
+  ReplicaView ticking = inside(8, 3, 500);
+  ticking.still_seconds = 1;
+  EXPECT_FALSE(progress({rank_with({inside(8, 3, 500)}), rank_with({ticking})}));
+}
+
+// A ring that breaks lets some members finish.
+TEST(JudgeProgress, TellsWhereEachIsInABrokenRing) {
+  const auto verdict = progress(
+      {rank_with({inside(8, 3, 130)}), rank_with({inside(9, 0, 130, 101)}), rank_with({inside(9, 0, 130, 101)})});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::stuck);
+  EXPECT_THAT(
+      verdict->text,
+      HasSubstr("nobody has moved for 130 s: rank 0 at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1); "
+                "ranks 1,2 at step 101, in all_reduce of bucket 0 (layers fc3); nobody is missing"));
+}
+
+// Rank 1 has left a collective that rank 0 cannot leave.
+TEST(JudgeProgress, SeesThatOneCannotLeaveWhatOthersLeft) {
+  const auto verdict = progress({rank_with({inside(8, 3, 130)}), rank_with({outside(8, 3, 130, Phase::update)})});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::stuck);
+  EXPECT_THAT(verdict->text, HasSubstr("rank 1 at step 100, in update, before bucket 0 (layers fc3)"));
+}
+
+// --- Still
+
+TEST(JudgeProgress, EndsAJobInWhichAllStandStill) {
+  const auto verdict =
+      progress({rank_with({outside(8, 3, 130, Phase::input)}), rank_with({outside(8, 3, 125, Phase::input)})});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::still);
+  EXPECT_EQ(verdict->text,
+            "[watchdog] needed progress within 120 s; nobody has moved for 125 s: ranks 0,1 are at step 100, in input, "
+            "before bucket 0 (layers fc3)");
+}
+
+TEST(JudgeProgress, LetsAJobRestOutsideOfTraining) {
+  for (const Phase phase : {Phase::idle, Phase::starting})
+    EXPECT_FALSE(progress({rank_with({outside(8, 3, 5000, phase)}), rank_with({outside(8, 3, 5000, phase)})}));
+}
+
+TEST(JudgeProgress, DoesNotLetOneRestWhileOthersWaitForIt) {
+  const auto verdict = progress({rank_with({outside(7, 2, 130, Phase::idle)}), rank_with({inside(8, 3, 130)})});
+  ASSERT_TRUE(verdict);
+  EXPECT_THAT(verdict->ranks, ElementsAre(0));
+}
+
+TEST(JudgeProgress, HasNothingToSayOfAJobThatRuns) {
+  EXPECT_FALSE(progress({rank_with({inside(8, 3, 0.1)}), rank_with({outside(7, 2, 0.2)})}));
+  EXPECT_FALSE(progress({rank_with({})}));
+}
+
+// --- Signs of life
+
+TEST(JudgeSignsOfLife, NamesTheRankThatIsGone) {
+  RankView gone = leaving(rank_with({inside(8, 3, 1)}, "K"), Link::gone, "its connection closed");
+  gone.silent_seconds = 0.4;
+  const auto verdict = signs_of_life({rank_with({inside(8, 3, 1)}), gone});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::gone);
+  EXPECT_THAT(verdict->ranks, ElementsAre(1));
+  EXPECT_EQ(verdict->text,
+            "[watchdog] needed every rank to stay; rank 1, host K, is gone (its connection closed); 0.4 s before it "
+            "was at step 100, in "
+            "all_reduce of bucket 3 (layers conv4 .. fc1)");
+}
+
+TEST(JudgeSignsOfLife, TellsWhatARankThatIsGoneWasAt) {
+  const auto computing = signs_of_life({leaving(rank_with({outside(8, 2, 1)}), Link::gone, "x")});
+  ASSERT_TRUE(computing);
+  EXPECT_THAT(
+      computing->text,
+      HasSubstr("is gone (x); 0.0 s before it was at step 100, in compute, before bucket 3 (layers conv4 .. fc1)"));
+  const auto early = signs_of_life({leaving(rank_with({outside(0, -1, 1, Phase::starting, -1)}), Link::gone, "x")});
+  ASSERT_TRUE(early);
+  EXPECT_THAT(early->text, HasSubstr("is gone (x); 0.0 s before it was before the first step, in starting"));
+}
+
+TEST(JudgeSignsOfLife, NamesTheRankThatIsSilent) {
+  RankView silent = rank_with({outside(7, 2, 1)}, "K");
+  silent.silent_seconds = 121;
+  const auto verdict = signs_of_life({rank_with({inside(8, 3, 100)}), silent});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::silent);
+  EXPECT_THAT(verdict->ranks, ElementsAre(1));
+  EXPECT_EQ(
+      verdict->text,
+      "[watchdog] needed a sign of life from every rank within 120 s; rank 1, host K, has not been heard of for 121 "
+      "s (stopped, or its host is out of reach); before that it was at step 100, in compute, before bucket 3 (layers "
+      "conv4 .. fc1)");
+}
+
+// They were last heard of within a heartbeat of each other; one that is merely late is not named.
+TEST(JudgeSignsOfLife, NamesAllRanksOfAHostThatIsCutOff) {
+  RankView first = rank_with({}, "K");
+  RankView second = rank_with({}, "K");
+  RankView late = rank_with({}, "L");
+  first.silent_seconds = 120.1;
+  second.silent_seconds = 119.2;
+  late.silent_seconds = 50;
+  const auto verdict = signs_of_life({rank_with({}), first, second, late});
+  ASSERT_TRUE(verdict);
+  EXPECT_THAT(verdict->ranks, ElementsAre(1, 2));
+}
+
+TEST(JudgeSignsOfLife, ReportsTheGoneBeforeTheSilent) {
+  RankView silent = rank_with({outside(7, 2, 1)});
+  silent.silent_seconds = 500;
+  const auto verdict = signs_of_life({silent, leaving(rank_with({}), Link::gone, "its connection closed")});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::gone);
+  EXPECT_THAT(verdict->ranks, ElementsAre(1));
+  EXPECT_THAT(verdict->text, HasSubstr("is gone (its connection closed); it had not reported yet"));
+}
+
+TEST(JudgeSignsOfLife, AsksNothingOfWhoHasLeft) {
+  RankView left = leaving(rank_with({outside(7, 2, 1)}), Link::left);
+  RankView failed = leaving(rank_with({outside(7, 2, 1)}), Link::failed);
+  left.silent_seconds = failed.silent_seconds = 500;
+  EXPECT_FALSE(signs_of_life({left, failed}));
+}
+
+TEST(JudgeSignsOfLife, WaitsUntilTheTimeIsUp) {
+  RankView quiet = rank_with({});
+  quiet.silent_seconds = 119;
+  EXPECT_FALSE(signs_of_life({quiet}));
+}
+
+}  // namespace
+}  // namespace lockstep::allreduce

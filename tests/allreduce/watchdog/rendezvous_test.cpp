@@ -1,0 +1,58 @@
+// Runs on the ranks of an MPI job.
+#include "lockstep/allreduce/watchdog/rendezvous.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+int rank_of_job() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+int last_rank() {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size - 1;
+}
+
+TEST(Rendezvous, SharesWhatRankZeroSays) {
+  const std::string said = rank_of_job() == 0 ? "port 7" : "nobody asks";
+  EXPECT_EQ(share_of_rank_zero(MPI_COMM_WORLD, said), "port 7");
+}
+
+TEST(Rendezvous, KeepsToLoopbackWhereAllRanksAreOnOneHost) {
+  const std::vector<std::string> addresses = addresses_for_ranks(MPI_COMM_WORLD);
+  EXPECT_EQ(addresses, rank_of_job() == 0 ? std::vector<std::string>{"127.0.0.1"} : std::vector<std::string>{});
+}
+
+TEST(Rendezvous, PassesWhereNobodyMetAnError) { EXPECT_NO_THROW(throw_first_error(MPI_COMM_WORLD, "")); }
+
+TEST(Rendezvous, ThrowsTheSameOnAllRanks) {
+  const Error mine(ErrorCategory::communication, "watchdog", "needed a port", "refused; twice");
+  try {
+    throw_first_error(MPI_COMM_WORLD, rank_of_job() == last_rank() ? mine.what() : "");
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[watchdog] needed a port; refused; twice");
+    EXPECT_EQ(error.category(), ErrorCategory::communication);
+  }
+}
+
+TEST(Rendezvous, TakesTheErrorOfTheLowestRank) {
+  try {
+    throw_first_error(MPI_COMM_WORLD, fmt::format("[watchdog] needed a port; rank {} has none", rank_of_job()));
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[watchdog] needed a port; rank 0 has none");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::allreduce

@@ -1,0 +1,55 @@
+// Ranks as a judge may see them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/allreduce/watchdog/verdict.h"
+
+namespace lockstep::allreduce {
+
+inline constexpr double kTimeout = 120;
+
+/// Inside collective number `number` (1 is the first), reducing `bucket`, for `seconds`.
+inline ReplicaView inside(std::uint64_t number, int bucket, double seconds, std::int64_t step = 100) {
+  return {.state = {.step = step,
+                    .phase = Phase::compute,
+                    .entered = number,
+                    .left = number - 1,
+                    .operation = "all_reduce",
+                    .bucket = bucket,
+                    .changes = number},
+          .still_seconds = seconds,
+          .collective_seconds = seconds};
+}
+
+/// Outside, after collective number `number` that reduced `bucket`; nothing changed for `seconds`.
+inline ReplicaView outside(std::uint64_t number, int bucket, double seconds, Phase phase = Phase::compute,
+                           std::int64_t step = 100) {
+  ReplicaView view = inside(number, bucket, seconds, step);
+  view.state.phase = phase;
+  view.state.left = number;
+  return view;
+}
+
+/// As outside, but moved `moved` seconds ago without entering anything.
+inline ReplicaView busy(std::uint64_t number, int bucket, double seconds, double moved) {
+  ReplicaView view = outside(number, bucket, seconds);
+  view.still_seconds = moved;
+  return view;
+}
+
+inline RankView rank_with(std::vector<ReplicaView> replicas, std::string host = "H") {
+  RankView rank;
+  rank.host = std::move(host);
+  rank.replicas = std::move(replicas);
+  return rank;
+}
+
+inline RankView leaving(RankView rank, RankView::Link link, std::string reason = "") {
+  rank.link = link;
+  rank.reason = std::move(reason);
+  return rank;
+}
+
+}  // namespace lockstep::allreduce

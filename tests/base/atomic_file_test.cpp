@@ -1,0 +1,231 @@
+#include "lockstep/base/atomic_file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include "lockstep/base/input_file.h"
+#include "tests/data/support.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// All that a FIFO's writer writes.
+class FifoReader {
+ public:
+  explicit FifoReader(std::filesystem::path path) : thread_([this, path] { text_ = data::read_bytes(path); }) {}
+  std::string text() {
+    thread_.join();
+    return text_;
+  }
+
+ private:
+  std::string text_;
+  std::thread thread_;
+};
+
+/// Runs `function` in a process that is killed after it, without a destructor.
+template <typename Function>
+void in_killed_process(Function function) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    function();
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+}
+
+TEST(AtomicFile, IsWrittenInAnyOrderAndReadBeforeItHasItsName) {
+  const data::TemporaryDirectory directory;
+  AtomicFile file(directory / "file", Durability::cached);
+  file.write_at(3, "def");
+  const InputFile reader(file.temporary());
+  file.write_at(0, "abc");
+  EXPECT_FALSE(std::filesystem::exists(directory / "file"));
+  const auto text = [&] {
+    std::string bytes(9, ' ');
+    bytes.resize(reader.read_at(0, bytes.data(), bytes.size()));
+    return bytes;
+  };
+  EXPECT_EQ(text(), "abcdef");
+  file.commit();
+  EXPECT_THAT(data::names_in(directory.path()), ElementsAre("file"));
+  EXPECT_EQ(text(), "abcdef") << "who had it open still has";
+  EXPECT_EQ(data::read_bytes(directory / "file"), "abcdef");
+}
+
+TEST(AtomicFile, OnesOfTheSameNameDoNotMeet) {
+  const data::TemporaryDirectory directory;
+  AtomicFile first(directory / "file", Durability::cached);
+  {
+    AtomicFile second(directory / "file", Durability::cached);
+    second.write_at(0, "second");
+    first.write_at(0, "first");
+    second.commit();
+    EXPECT_EQ(data::read_bytes(directory / "file"), "second");
+  }
+  first.commit();
+  EXPECT_EQ(data::read_bytes(directory / "file"), "first");
+  EXPECT_THAT(data::names_in(directory.path()), ElementsAre("file"));
+}
+
+TEST(AtomicFile, SaysWhereItCannotBeMade) {
+  const data::TemporaryDirectory directory;
+  EXPECT_EQ(data::data_error_of([&] { AtomicFile(directory / "none/file"); }),
+            "[" + (directory / "none/file").string() + "] needed to write the file; No such file or directory");
+}
+
+TEST(AtomicFile, FollowsALinkAndReplacesWhatItNames) {
+  const data::TemporaryDirectory directory;
+  std::filesystem::create_directory(directory / "elsewhere");
+  data::write_bytes(directory / "elsewhere/real", "old");
+  std::filesystem::create_symlink("elsewhere/real", directory / "link");
+  std::filesystem::create_symlink(directory / "link", directory / "link_to_link");
+  write_file_atomically(directory / "link_to_link", "new");
+  EXPECT_EQ(data::read_bytes(directory / "elsewhere/real"), "new");
+  EXPECT_EQ(std::filesystem::read_symlink(directory / "link"), "elsewhere/real");
+  EXPECT_EQ(std::filesystem::read_symlink(directory / "link_to_link"), directory / "link");
+  EXPECT_THAT(data::names_in(directory / "elsewhere"), ElementsAre("real"));
+}
+
+TEST(AtomicFile, MakesWhatALinkNamesThatLeadsNowhereYet) {
+  const data::TemporaryDirectory directory;
+  std::filesystem::create_symlink("later", directory / "link");
+  write_file_atomically(directory / "link", "new");
+  EXPECT_EQ(data::read_bytes(directory / "later"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(directory / "link"));
+  std::filesystem::create_symlink("loop", directory / "loop");
+  EXPECT_THAT(data::data_error_of([&] { AtomicFile(directory / "loop"); }),
+              HasSubstr("Too many levels of symbolic links"));
+}
+
+TEST(AtomicFile, WritesToAFifo) {
+  const data::TemporaryDirectory directory;
+  ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
+  FifoReader reader(directory / "fifo");
+  {
+    AtomicFile file(directory / "fifo");
+    EXPECT_FALSE(file.is_atomic());
+    file.write("abc");
+    file.write("def");
+    file.commit();
+  }
+  EXPECT_EQ(reader.text(), "abcdef");
+  EXPECT_TRUE(std::filesystem::is_fifo(directory / "fifo"));
+  EXPECT_THAT(data::names_in(directory.path()), ElementsAre("fifo"));
+}
+
+TEST(AtomicFile, WritesToADeviceAndLeavesItsNode) {
+  const data::TemporaryDirectory directory;
+  const auto null = directory / "null";
+  constexpr dev_t kNull = (1 << 8) + 3;
+  if (::mknod(null.c_str(), S_IFCHR | 0666, kNull) != 0) GTEST_SKIP() << "mknod: " << std::strerror(errno);
+  write_file_atomically(null, "abc");
+  EXPECT_TRUE(std::filesystem::is_character_file(null));
+  std::filesystem::create_symlink("null", directory / "link");
+  write_file_atomically(directory / "link", "abc");
+  EXPECT_TRUE(std::filesystem::is_symlink(directory / "link"));
+  EXPECT_TRUE(std::filesystem::is_character_file(null));
+  EXPECT_THAT(data::names_in(directory.path()), ElementsAre("link", "null"));
+}
+
+TEST(AtomicFile, LeavesTheDevicesOfTheSystem) {
+  write_file_atomically("/dev/null", "abc");
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  EXPECT_THAT(data::data_error_of([] { write_file_atomically("/dev/full", "abc"); }),
+              HasSubstr("[/dev/full] needed to write the file; No space left on device"));
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+}
+
+TEST(AtomicFile, WritesToAnOpenFileWithoutAName) {
+  const data::TemporaryDirectory directory;
+  const int descriptor = ::open(directory.path().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (descriptor < 0) GTEST_SKIP() << "O_TMPFILE: " << std::strerror(errno);
+  write_file_atomically("/proc/self/fd/" + std::to_string(descriptor), "abc");
+  std::string text(4, ' ');
+  text.resize(static_cast<std::size_t>(::pread(descriptor, text.data(), text.size(), 0)));
+  ::close(descriptor);
+  EXPECT_EQ(text, "abc");
+  EXPECT_THAT(data::names_in(directory.path()), ElementsAre());
+}
+
+TEST(AtomicFile, RefusesADirectory) {
+  const data::TemporaryDirectory directory;
+  EXPECT_EQ(data::data_error_of([&] { AtomicFile(directory.path()); }),
+            "[" + directory.path().string() + "] needed to write the file; Is a directory");
+}
+
+TEST(AtomicFile, FollowsNothingWhereOnlyAFileMayBe) {
+  const data::TemporaryDirectory directory;
+  data::write_bytes(directory / "victim", "old");
+  std::filesystem::create_symlink("victim", directory / "link");
+  ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
+  for (const char* name : {"link", "fifo"})
+    EXPECT_EQ(data::data_error_of([&] {
+                AtomicFile(directory / name, Durability::cached, ErrorCategory::data, Existing::regular_only);
+              }),
+              "[" + (directory / name).string() + "] expected a regular file; got a link or a special file");
+  EXPECT_EQ(data::read_bytes(directory / "victim"), "old");
+  AtomicFile file(directory / "victim", Durability::cached, ErrorCategory::data, Existing::regular_only);
+  file.write("new");
+  file.commit();
+  EXPECT_EQ(data::read_bytes(directory / "victim"), "new");
+}
+
+TEST(AtomicFile, TemporaryNamesCannotBeGuessed) {
+  const data::TemporaryDirectory directory;
+  const AtomicFile first(directory / "file");
+  const AtomicFile second(directory / "file");
+  EXPECT_THAT(first.temporary().filename().string(), StartsWith(".file.tmp-"));
+  const std::string random = first.temporary().string().substr(first.temporary().string().size() - 16);
+  EXPECT_NE(random, second.temporary().string().substr(second.temporary().string().size() - 16));
+  const AtomicFile long_name(directory / std::string(250, 'x'));
+  EXPECT_LE(long_name.temporary().filename().string().size(), 255u);
+}
+
+TEST(AtomicFile, NewFilesHaveTheModeThatTheUmaskLeaves) {
+  const data::TemporaryDirectory directory;
+  const mode_t before = ::umask(027);
+  write_file_atomically(directory / "file", "abc");
+  ::umask(before);
+  EXPECT_EQ(std::filesystem::status(directory / "file").permissions(), std::filesystem::perms(0640));
+}
+
+TEST(AbandonedTemporaries, OfAKilledProcessGo) {
+  const data::TemporaryDirectory directory;
+  in_killed_process([&] {
+    auto* const file = new AtomicFile(directory / "file");
+    file->write("half");
+    new AtomicFile(directory / "other");
+  });
+  AtomicFile living(directory / "file");
+  data::write_bytes(directory / ".file.tmp-0123456789abcdef-f0000000-1-0123456789abcdef", "of another host");
+  data::write_bytes(directory / ".file.tmp-77-0", "of another program");
+  ASSERT_EQ(data::names_in(directory.path()).size(), 5u);
+  remove_abandoned_temporaries(directory.path(), "file");
+  EXPECT_EQ(data::names_in(directory.path()).size(), 4u) << "that of the other name is not asked for";
+  remove_abandoned_temporaries(directory.path());
+  EXPECT_THAT(data::names_in(directory.path()),
+              ::testing::UnorderedElementsAre(living.temporary().filename().string(), ".file.tmp-77-0",
+                                              ".file.tmp-0123456789abcdef-f0000000-1-0123456789abcdef"));
+  living.commit();
+  remove_abandoned_temporaries(directory / "none");
+}
+
+}  // namespace
+}  // namespace lockstep

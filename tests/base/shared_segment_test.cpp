@@ -1,0 +1,93 @@
+// Memory that another process finds by numbers which may mean something else there.
+#include "lockstep/base/shared_segment.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string refusal_of(const SharedSegment::Handle& handle) {
+  try {
+    SharedSegment::open(handle);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.category(), ErrorCategory::communication);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(SharedSegment, IsTheSameMemoryForWhoOpensIt) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{100'001}}) {
+    const SharedSegment made = SharedSegment::create(bytes);
+    const SharedSegment found = SharedSegment::open(made.handle());
+    ASSERT_EQ(found.size(), made.size());
+    for (std::size_t i = 0; i < made.size(); ++i) ASSERT_EQ(made.data()[i], std::byte{0}) << i;
+    made.data()[made.size() - 1] = std::byte{7};
+    EXPECT_EQ(found.data()[found.size() - 1], std::byte{7});
+    EXPECT_EQ(SharedSegment::open(made.handle()).size(), made.size()) << "what is written does not reach the label";
+  }
+}
+
+TEST(SharedSegment, AnotherOpenFileUnderTheNumberIsLeftAlone) {
+  char name[] = "/tmp/lockstep-segment-XXXXXX";
+  const int file = ::mkostemp(name, O_CLOEXEC);
+  ::unlink(name);
+  const std::string content(8192, 'x');
+  ASSERT_EQ(::write(file, content.data(), content.size()), static_cast<ssize_t>(content.size()));
+  SharedSegment::Handle handle = SharedSegment::create(1).handle();
+  handle.descriptor = file;
+  EXPECT_THAT(refusal_of(handle), HasSubstr("; its file is not sealed memory"));
+  std::string after(content.size(), ' ');
+  ASSERT_EQ(::pread(file, after.data(), after.size(), 0), static_cast<ssize_t>(after.size()));
+  EXPECT_EQ(after, content);
+  ::close(file);
+}
+
+TEST(SharedSegment, SealedMemoryOfAnotherKindIsRefused) {
+  const int other = ::memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(::ftruncate(other, 4096), 0);
+  SharedSegment::Handle handle = SharedSegment::create(1).handle();
+  handle.descriptor = other;
+  EXPECT_THAT(refusal_of(handle), HasSubstr("; its file is not sealed memory"));
+  ASSERT_EQ(::fcntl(other, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+  EXPECT_THAT(refusal_of(handle), HasSubstr("; that number means another process here"));
+  ::close(other);
+}
+
+TEST(SharedSegment, AnotherSegmentUnderAUsedAgainDescriptorIsRefused) {
+  const SharedSegment made = SharedSegment::create(64);
+  SharedSegment::Handle stale = made.handle();
+  --stale.serial;
+  EXPECT_THAT(refusal_of(stale), HasSubstr("; that number means another process here"));
+  SharedSegment::Handle guessed = made.handle();
+  ++guessed.owner.nonce[1];
+  EXPECT_THAT(refusal_of(guessed), HasSubstr("; that number means another process here"));
+}
+
+TEST(SharedSegment, ProcessesOfAnotherPidNamespaceAreNotLookedFor) {
+  const SharedSegment made = SharedSegment::create(64);
+  SharedSegment::Handle other = made.handle();
+  ++other.owner.pid_namespace;
+  EXPECT_THAT(refusal_of(other), HasSubstr("] needed the memory of process " + std::to_string(::getpid()) +
+                                           " of this host; it is in another PID namespace"));
+}
+
+TEST(SharedSegment, CannotShrinkUnderThoseWhoMapIt) {
+  const SharedSegment made = SharedSegment::create(64);
+  EXPECT_NE(::ftruncate(made.handle().descriptor, 0), 0);
+  EXPECT_NE(::ftruncate(made.handle().descriptor, 1 << 20), 0);
+}
+
+}  // namespace
+}  // namespace lockstep

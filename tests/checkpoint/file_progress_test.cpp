@@ -1,0 +1,73 @@
+// Work on files that takes long is progress, up to a limit.
+#include "lockstep/checkpoint/files.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/checkpoint/checkpoint_fixture.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+std::uint64_t changes(const allreduce::Activity& activity) { return activity.state().changes; }
+
+/// Waits until the activity has moved `more` times from now on.
+void wait_for_ticks(const allreduce::Activity& activity, std::uint64_t more) {
+  const std::uint64_t before = changes(activity);
+  while (changes(activity) < before + more) std::this_thread::yield();
+}
+
+TEST(FileProgress, GoesOnWhileOneOperationTakesLong) {
+  allreduce::Activity activity;
+  const FileProgress progress(&activity);
+  wait_for_ticks(activity, 3);
+}
+
+TEST(FileProgress, EndsWhereAnOperationHangs) {
+  allreduce::Activity activity;
+  const FileProgress progress(&activity, std::chrono::milliseconds(0));
+  const std::uint64_t before = changes(activity);
+  std::this_thread::sleep_for(std::chrono::milliseconds(350));  // more than three ticks of one that does not hang
+  EXPECT_EQ(changes(activity), before);
+  note_file_progress();
+  EXPECT_EQ(changes(activity), before + 1);
+}
+
+TEST(FileProgress, EndsWithItsScope) {
+  allreduce::Activity outer;
+  allreduce::Activity inner;
+  const FileProgress of_outer(&outer, std::chrono::milliseconds(0));
+  { const FileProgress of_inner(&inner, std::chrono::milliseconds(0)); }
+  const std::uint64_t outer_before = changes(outer);
+  const std::uint64_t inner_before = changes(inner);
+  note_file_progress();
+  EXPECT_EQ(changes(outer), outer_before + 1);
+  EXPECT_EQ(changes(inner), inner_before);
+}
+
+TEST(FileProgress, OfNobodyIsNothing) {
+  note_file_progress();
+  const FileProgress progress(nullptr);
+  note_file_progress();
+}
+
+TEST(FileProgress, IsReportedForEachMebibyte) {
+  const ScratchDirectory scratch;
+  allreduce::Activity activity;
+  const FileProgress progress(&activity, std::chrono::milliseconds(0));
+  const std::string bytes(5 * kFileProgressBytes, 'x');
+  for (const Destination destination : {Destination::synced, Destination::nowhere}) {
+    const std::uint64_t before = changes(activity);
+    HashedFile file(scratch.path() / "file", destination);
+    file.write(bytes);
+    EXPECT_GE(changes(activity), before + 5);
+    file.finish();
+  }
+  const std::uint64_t before = changes(activity);
+  digest_file(scratch.path() / "file");
+  EXPECT_GE(changes(activity), before + 5);
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint

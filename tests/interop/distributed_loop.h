@@ -1,0 +1,82 @@
+// A loop over the samples of tests/interop/own_network.h, as one process runs it and as ranks do. Model and
+// Inner are somebody's network and optimizer, those of that file or others that are used like them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "lockstep/data/order/batch_split.h"
+#include "lockstep/interop/distributed_optimizer.h"
+#include "tests/interop/own_network.h"
+
+namespace lockstep::interop::own {
+
+constexpr std::size_t kGlobalBatch = 28;
+constexpr std::size_t kSamples = 100;  // three whole batches and one of 16
+constexpr int kSteps = 50;
+
+/// Samples [begin, end) of step `step`.
+inline data::Range batch_of(int step) {
+  const std::size_t batches = (kSamples + kGlobalBatch - 1) / kGlobalBatch;
+  const std::size_t begin = static_cast<std::size_t>(step) % batches * kGlobalBatch;
+  return {static_cast<std::int64_t>(begin), static_cast<std::int64_t>(std::min(begin + kGlobalBatch, kSamples))};
+}
+
+/// The parameters after kSteps steps of one process that knows nothing of ranks.
+template <typename Model = Network, typename Inner = Momentum>
+std::vector<float> train_alone() {
+  const Samples samples = make_samples(kSamples);
+  Model network;
+  Inner optimizer(network);
+  for (int step = 0; step < kSteps; ++step) {
+    const data::Range batch = batch_of(step);
+    network.zero_grad();
+    network.backward(samples, static_cast<std::size_t>(batch.begin), static_cast<std::size_t>(batch.end));
+    optimizer.step();
+  }
+  return network.all_values();
+}
+
+/// The same on this rank of several: its part of each global batch, in as many passes as the options say.
+template <typename Model = Network, typename Inner = Momentum>
+std::vector<float> train_as_rank(job::Workers& workers, const DistributedOptions& options, unsigned seed = 1,
+                                 bool announces = false) {
+  const Samples samples = make_samples(kSamples);
+  Model network(seed);
+  Inner inner(network);
+  DistributedOptimizer optimizer(workers, inner, options);
+  optimizer.broadcast_parameters();
+  const int passes = options.backward_passes_per_step;
+  const std::size_t parameters = inner.parameters().size();
+  for (int step = 0; step < kSteps; ++step) {
+    const data::Range batch = batch_of(step);
+    optimizer.zero_grad();
+    for (int pass = 0; pass < passes; ++pass) {
+      const data::Range part = data::split(batch.size(), workers.size() * passes, workers.rank() * passes + pass);
+      const auto size = static_cast<double>(part.size());
+      if (announces) optimizer.begin_backward(size);
+      network.backward(samples, static_cast<std::size_t>(batch.begin + part.begin),
+                       static_cast<std::size_t>(batch.begin + part.end));
+      if (announces)
+        for (std::size_t i = parameters; i-- > 0;) optimizer.gradient_ready(i);
+      optimizer.backward_done(size);
+    }
+    optimizer.step();
+  }
+  return network.all_values();
+}
+
+/// The largest difference, over the largest magnitude.
+inline double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0;
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference = std::max(difference, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+    largest = std::max(largest, std::abs(static_cast<double>(a[i])));
+  }
+  return difference / largest;
+}
+
+}  // namespace lockstep::interop::own

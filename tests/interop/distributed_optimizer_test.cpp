@@ -1,0 +1,244 @@
+#include "lockstep/interop/distributed_optimizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "tests/interop/distributed_loop.h"
+#include "tests/interop/rank_threads.h"
+
+namespace lockstep::interop {
+namespace {
+
+using own::Momentum;
+using own::Network;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+class Equivalence : public ::testing::TestWithParam<std::tuple<int, int>> {};
+
+TEST_P(Equivalence, OfAnyRanksAndPassesWithOneProcess) {
+  const auto [ranks, passes] = GetParam();
+  const std::vector<float> alone = own::train_alone();
+  run_ranks(ranks, [&, passes = passes](job::Workers& workers) {
+    const auto ours = own::train_as_rank(workers, {.backward_passes_per_step = passes});
+    EXPECT_LT(own::relative_difference(alone, ours), 1e-6) << "rank " << workers.rank();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Equivalence,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Values(1, 2, 4, 7)),
+                         [](const auto& param_info) {
+                           return std::to_string(std::get<0>(param_info.param)) + "_ranks_" +
+                                  std::to_string(std::get<1>(param_info.param)) + "_passes";
+                         });
+
+TEST(DistributedOptimizer, GivesTheSameResultWhereGradientsAreAnnounced) {
+  const std::vector<float> alone = own::train_alone();
+  run_ranks(3, [&](job::Workers& workers) {
+    const auto ours = own::train_as_rank(workers, {.backward_passes_per_step = 2}, 1, /*announces=*/true);
+    EXPECT_LT(own::relative_difference(alone, ours), 1e-6);
+  });
+}
+
+TEST(DistributedOptimizer, MakesDifferentStartsEqual) {
+  const std::vector<float> alone = own::train_alone();
+  run_ranks(3, [&](job::Workers& workers) {
+    const auto ours = own::train_as_rank(workers, {}, static_cast<unsigned>(1 + 10 * workers.rank()));
+    EXPECT_LT(own::relative_difference(alone, ours), 1e-6);
+  });
+}
+
+TEST(DistributedOptimizer, BroadcastsWhatTheOptimizerKeeps) {
+  run_ranks(2, [](job::Workers& workers) {
+    Network network;
+    Momentum momentum(network);
+    momentum.velocities[1].values.assign(own::kHidden, static_cast<float>(5 + workers.rank()));
+    DistributedOptimizer optimizer(workers, momentum);
+    optimizer.broadcast_optimizer_state(1);
+    EXPECT_THAT(momentum.velocities[1].values, Each(6));
+  });
+}
+
+TEST(DistributedOptimizer, TakesWhatAnEpochLeavesOver) {
+  run_ranks(2, [](job::Workers& workers) {
+    Network network;
+    Momentum momentum(network);
+    const own::Samples samples = own::make_samples(10);
+    DistributedOptimizer optimizer(workers, momentum, {.backward_passes_per_step = 3});
+    EXPECT_FALSE(optimizer.flush());
+    network.backward(samples, 0, 5);
+    optimizer.backward_done(5);
+    EXPECT_TRUE(optimizer.flush());
+    EXPECT_EQ(momentum.steps, 1);
+    EXPECT_EQ(optimizer.samples(), 10);
+  });
+}
+
+TEST(DistributedOptimizer, MakesNoStepOfNoSamples) {
+  run_ranks(2, [](job::Workers& workers) {
+    Network network;
+    Momentum momentum(network);
+    DistributedOptimizer optimizer(workers, momentum);
+    optimizer.backward_done(0);
+    EXPECT_FALSE(optimizer.step());
+    EXPECT_EQ(momentum.steps, 0);
+  });
+}
+
+TEST(DistributedOptimizer, LetsGradientsBeChangedAfterTheyAreReduced) {
+  run_ranks(2, [](job::Workers& workers) {
+    Network network;
+    Momentum momentum(network);
+    DistributedOptimizer optimizer(workers, momentum);
+    network.arrays[1].gradient.assign(own::kHidden, static_cast<float>(workers.rank()));
+    optimizer.backward_done();
+    optimizer.synchronize();
+    EXPECT_THAT(network.arrays[1].gradient, Each(0.5F));
+    for (float& value : network.arrays[1].gradient) value = 2;
+    optimizer.step();
+    EXPECT_THAT(momentum.velocities[1].values, Each(2));
+  });
+}
+
+TEST(DistributedOptimizer, CountsAMissingGradientAsZeroAndTellsAllRanksAlike) {
+  struct Branches {
+    std::vector<float> values = std::vector<float>(3);
+    std::vector<float> gradients = {4, 4, 4};
+    int rank = 0;
+    std::vector<Parameter> parameters() {
+      const std::span<float> v(values);
+      const std::span<float> g(gradients);
+      return {{.name = "all", .values = v.first(1), .gradient = g.first(1)},
+              {.name = "odd", .values = v.subspan(1, 1), .gradient = g.subspan(1, 1), .has_gradient = rank % 2 == 1},
+              {.name = "none", .values = v.last(1), .gradient = g.last(1), .has_gradient = false}};
+    }
+    void step() {}
+  };
+  for (const int ranks : {1, 2})
+    run_ranks(ranks, [&](job::Workers& workers) {
+      Branches branches;
+      branches.rank = workers.rank();
+      DistributedOptimizer optimizer(workers, branches);
+      optimizer.backward_done(2);
+      optimizer.step();
+      EXPECT_THAT(branches.gradients, ::testing::ElementsAre(4, ranks == 1 ? 0 : 2, 0));
+      EXPECT_TRUE(optimizer.has_gradient(0));
+      EXPECT_EQ(optimizer.has_gradient(1), ranks == 2);
+      EXPECT_FALSE(optimizer.has_gradient(2));
+    });
+}
+
+TEST(DistributedOptimizer, RefusesStateOfOtherSizes) {
+  const auto errors = errors_of_ranks(2, [](job::Workers& workers) {
+    Network network;
+    Momentum momentum(network);
+    if (workers.rank() == 1) momentum.velocities[1].values.resize(3);
+    DistributedOptimizer optimizer(workers, momentum);
+    optimizer.broadcast_optimizer_state();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("hidden/bias/velocity")));
+}
+
+TEST(DistributedOptimizer, RefusesParametersThatWereNotThereAtFirst) {
+  const auto errors = errors_of_ranks(2, [](job::Workers& workers) {
+    Network network;
+    Momentum momentum(network);
+    DistributedOptimizer optimizer(workers, momentum);
+    network.arrays.push_back({"more", {1}});
+    optimizer.backward_done();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("needed the 3 parameters that there were at first; got 4")));
+}
+
+struct Misuse {
+  std::string name;
+  std::function<void(DistributedOptimizer<Momentum>&, Network&)> calls;
+  std::string error;
+};
+
+class MisusedOptimizer : public ::testing::TestWithParam<Misuse> {};
+
+TEST_P(MisusedOptimizer, SaysOnAllRanksWhichCallComesWhen) {
+  const auto errors = errors_of_ranks(2, [](job::Workers& workers) {
+    Network network;
+    Momentum momentum(network);
+    DistributedOptimizer optimizer(workers, momentum);
+    if (workers.rank() == 1) return GetParam().calls(optimizer, network);
+    optimizer.backward_done();
+    optimizer.step();
+    workers.barrier();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr(GetParam().error)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, MisusedOptimizer,
+    ::testing::Values(
+        Misuse{"step_without_backward", [](auto& optimizer, auto&) { optimizer.step(); },
+               "needed a backward pass before step()"},
+        Misuse{"backward_twice",
+               [](auto& optimizer, auto&) {
+                 optimizer.backward_done();
+                 optimizer.backward_done();
+               },
+               "needed step() after one backward pass (backward_passes_per_step); backward pass 2 was begun before it"},
+        Misuse{"gradient_changed",
+               [](auto& optimizer, Network& network) {
+                 optimizer.backward_done();
+                 network.arrays[2].gradient[0] += 1;
+                 optimizer.step();
+               },
+               "call synchronize() before they are read or changed; that of output/weights was changed"},
+        Misuse{"zero_grad_too_early",
+               [](auto& optimizer, auto&) {
+                 optimizer.backward_done();
+                 optimizer.zero_grad();
+               },
+               "needed step() before zero_grad()"},
+        Misuse{"announced_twice",
+               [](auto& optimizer, auto&) {
+                 optimizer.begin_backward();
+                 optimizer.gradient_ready(1);
+                 optimizer.gradient_ready(1);
+               },
+               "needed one gradient a parameter in a backward pass; hidden/bias was announced twice"},
+        Misuse{"announced_outside", [](auto& optimizer, auto&) { optimizer.gradient_ready(1); },
+               "needed begin_backward() before gradient_ready(); hidden/bias was announced outside"},
+        Misuse{"announced_what_is_not", [](auto& optimizer, auto&) { optimizer.gradient_ready(3); },
+               "needed the number of a parameter below 3; got 3"},
+        Misuse{"other_samples_at_the_end",
+               [](auto& optimizer, auto&) {
+                 optimizer.begin_backward(4);
+                 optimizer.backward_done(5);
+               },
+               "needed the samples that begin_backward() was told of, 4; backward_done() was told of 5 samples"},
+        Misuse{"broadcast_in_mid_step",
+               [](auto& optimizer, auto&) {
+                 optimizer.backward_done();
+                 optimizer.broadcast_parameters();
+               },
+               "needed step() before broadcast_parameters()"}),
+    [](const auto& param_info) { return param_info.param.name; });
+
+TEST(Workers, ReduceBroadcastAndGatherPlainSpans) {
+  run_ranks(3, [](job::Workers& workers) {
+    std::vector<double> values{1.0 * workers.rank(), 7};
+    workers.all_reduce(std::span(values));
+    EXPECT_THAT(values, ::testing::ElementsAre(3, 21));
+    std::vector<int> numbers{workers.rank()};
+    workers.broadcast(std::span(numbers), 2);
+    EXPECT_EQ(numbers[0], 2);
+    const std::vector<short> mine(static_cast<std::size_t>(workers.rank()), 4);
+    const auto all = workers.all_gather(std::span(mine));
+    ASSERT_EQ(all.size(), 3U);
+    for (std::size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(all[rank], std::vector<short>(rank, 4));
+    EXPECT_TRUE(workers.any(workers.rank() == 1));
+    EXPECT_EQ(allreduce::error_of([&] { workers.broadcast(std::span(numbers), 3); }),
+              "[broadcast] needed a root from 0 to 2; got 3");
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::interop

@@ -1,0 +1,89 @@
+#include "lockstep/interop/gradient_layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/ranks.h"
+
+namespace lockstep::interop {
+namespace {
+
+using allreduce::error_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::vector<ParameterLayout> kParameters{{"a", {3, 5}}, {"b", {1}}, {"c", {16}}, {"d", {17}}};
+
+TEST(GradientLayout, BeginsWithTheLastParameterAndGivesEachItsOwnCacheLines) {
+  const GradientLayout layout = make_gradient_layout(kParameters, {});
+  EXPECT_THAT(layout.offsets, ElementsAre(64, 48, 32, 0));
+  EXPECT_THAT(layout.begins, ElementsAre(0, 32, 48, 64));
+  EXPECT_THAT(layout.entries, ElementsAre(3, 2, 1, 0));
+  EXPECT_THAT(layout.counts, ElementsAre(1, 1, 1, 1));
+  EXPECT_EQ(layout.size, 80U);
+}
+
+TEST(GradientLayout, KeepsNamedGroupsTogether) {
+  const GradientLayout layout = make_gradient_layout(kParameters, {.groups = {{"d", "a"}}});
+  EXPECT_THAT(layout.entries, ElementsAre(0, 2, 1, 0));
+  EXPECT_THAT(layout.counts, ElementsAre(2, 1, 1));
+  EXPECT_THAT(layout.offsets, ElementsAre(32, 64, 48, 0));
+}
+
+TEST(GradientLayout, CutsParametersIntoAsManyGroupsAsAskedFor) {
+  EXPECT_THAT(make_gradient_layout(kParameters, {.group_count = 2}).entries, ElementsAre(1, 1, 0, 0));
+  EXPECT_THAT(make_gradient_layout(kParameters, {.group_count = 3}).counts, ElementsAre(1, 1, 2));
+  EXPECT_THAT(make_gradient_layout(kParameters, {.group_count = 9}).counts, ElementsAre(1, 1, 1, 1));
+}
+
+TEST(GradientLayout, RefusesTwoParametersOfOneName) {
+  const std::vector<ParameterLayout> twice{{"w", {1}}, {"b", {1}}, {"w", {2}}};
+  EXPECT_EQ(
+      error_of([&] { make_gradient_layout(twice, {}); }),
+      "[distributed_optimizer] needed a name of its own for each parameter; parameters 0 and 2 are both called w");
+}
+
+TEST(GradientLayout, RefusesGroupsOfWhatIsNotThereOrTwiceThere) {
+  EXPECT_THAT(error_of([&] {
+                make_gradient_layout(kParameters, {.groups = {{"a", "x"}}});
+              }),
+              HasSubstr("needed groups of parameters; x is none"));
+  EXPECT_THAT(error_of([&] {
+                make_gradient_layout(kParameters, {.groups = {{"a", "b"}, {"b"}}});
+              }),
+              HasSubstr("needed each parameter in one group at most; b is in two"));
+}
+
+TEST(GradientLayout, IsComparedByNameAndShape) {
+  const auto entries = describe(kParameters);
+  EXPECT_EQ(entries[0].name, "a [3, 5]");
+  EXPECT_EQ(entries[0].elements, 15U);
+}
+
+struct BadOptions {
+  std::string name;
+  ReducerOptions options;
+  std::string needed;
+};
+
+class OptionsOutOfRange : public ::testing::TestWithParam<BadOptions> {};
+
+TEST_P(OptionsOutOfRange, AreRefusedByName) {
+  EXPECT_THAT(error_of([&] { check_options(GetParam().options); }), HasSubstr(GetParam().needed));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, OptionsOutOfRange,
+    ::testing::Values(
+        BadOptions{"passes", {.backward_passes_per_step = 0}, "backward_passes_per_step of at least 1; got 0"},
+        BadOptions{"predivide", {.predivide_factor = -1}, "needed a predivide_factor above 0"},
+        BadOptions{"predivided_sum",
+                   {.reduction = Reduction::sum, .predivide_factor = 2},
+                   "needed reduction average for a predivide_factor"},
+        BadOptions{"clip", {.clip_norm = -1}, "needed a clip_norm of at least 0; got -1"},
+        BadOptions{"group_count", {.group_count = -1}, "needed a group_count of at least 0; got -1"},
+        BadOptions{"both_groups", {.groups = {{"a"}}, .group_count = 1}, "either groups or group_count"}),
+    [](const auto& param_info) { return param_info.param.name; });
+
+}  // namespace
+}  // namespace lockstep::interop

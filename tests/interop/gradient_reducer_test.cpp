@@ -1,0 +1,352 @@
+// What becomes of gradients, case by case.
+#include "lockstep/interop/gradient_reducer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "tests/interop/rank_threads.h"
+
+namespace lockstep::interop {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::vector<ParameterLayout> kTwo{{"weights", {2}}, {"bias", {1}}};
+
+void pass(GradientReducer& reducer, double samples, float weights, float bias) {
+  reducer.begin_pass(samples);
+  reducer.take(1, std::vector{bias});
+  reducer.take(0, std::vector{weights, -weights});
+  reducer.end_pass();
+}
+
+std::vector<float> result(const GradientReducer& reducer) {
+  std::vector<float> all;
+  for (std::size_t i = 0; i < 2; ++i) all.insert(all.end(), reducer.gradient(i).begin(), reducer.gradient(i).end());
+  return all;
+}
+
+// Rank r hands over r + 1 and 10 (r + 1) in its first pass, the same times pass number after it.
+struct Case {
+  std::string name;
+  int ranks;
+  ReducerOptions options;
+  std::vector<float> expected;  // weights[0], bias
+  float tolerance = 0;
+};
+
+class Reductions : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Reductions, GiveWhatTheirOptionsSay) {
+  run_ranks(GetParam().ranks, [](job::Workers& workers) {
+    GradientReducer reducer(workers, kTwo, GetParam().options);
+    const auto own = static_cast<float>(workers.rank() + 1);
+    for (int step = 0; step < 3; ++step) {
+      for (int number = 1; number <= GetParam().options.backward_passes_per_step; ++number)
+        pass(reducer, 1, own * static_cast<float>(number), 10 * own * static_cast<float>(number));
+      reducer.reduce();
+      const std::vector<float> got = result(reducer);
+      EXPECT_NEAR(got[0], GetParam().expected[0], GetParam().tolerance) << "step " << step;
+      EXPECT_NEAR(got[1], -GetParam().expected[0], GetParam().tolerance) << "step " << step;
+      EXPECT_NEAR(got[2], GetParam().expected[1], GetParam().tolerance) << "step " << step;
+      reducer.applied();
+    }
+    EXPECT_EQ(reducer.steps(), 3);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, Reductions,
+    ::testing::Values(
+        Case{"average_of_two", 2, {}, {1.5F, 15}}, Case{"average_of_three", 3, {}, {2, 20}, 1e-6F},
+        Case{"sum_of_two", 2, {.reduction = Reduction::sum}, {3, 30}},
+        Case{"sum_of_four", 4, {.reduction = Reduction::sum}, {10, 100}},
+        Case{"divided_after_the_sum", 4, {.predivide_factor = 1}, {2.5F, 25}},
+        Case{"divided_by_two_before_and_after", 4, {.predivide_factor = 2}, {2.5F, 25}},
+        Case{"passes_are_averaged", 2, {.backward_passes_per_step = 4}, {3.75F, 37.5F}},
+        Case{"passes_are_added", 2, {.reduction = Reduction::sum, .backward_passes_per_step = 4}, {30, 300}},
+        Case{"bfloat16", 2, {.compression = allreduce::WireType::bfloat16}, {1.5F, 15}, 0.1F},
+        Case{"float16", 3, {.compression = allreduce::WireType::float16}, {2, 20}, 0.02F},
+        Case{"a_bucket_each", 3, {.first_bucket_bytes = 1, .bucket_bytes = 1}, {2, 20}, 1e-6F},
+        Case{"grouped", 2, {.first_bucket_bytes = 1, .bucket_bytes = 1, .groups = {{"bias", "weights"}}}, {1.5F, 15}},
+        Case{"clipped", 2, {.clip_norm = 1.5}, {0.1485221F, 1.4852213F}, 1e-5F}),
+    [](const auto& param_info) { return param_info.param.name; });
+
+TEST(GradientReducer, WeighsPassesAndRanksByTheirSamples) {
+  run_ranks(3, [](job::Workers& workers) {
+    GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 2});
+    // Samples of rank and pass; a gradient is the mean of the numbers of its samples, counted on from one to the next.
+    const std::vector<std::vector<double>> samples{{4, 2}, {1, 3}, {5, 0}};
+    const std::vector<std::vector<float>> means{{2.5F, 5.5F}, {7, 9}, {13, std::numeric_limits<float>::quiet_NaN()}};
+    const auto rank = static_cast<std::size_t>(workers.rank());
+    for (int step = 0; step < 3; ++step) {
+      for (std::size_t number = 0; number < 2; ++number)
+        pass(reducer, samples[rank][number], means[rank][number], 2 * means[rank][number]);
+      reducer.reduce();
+      EXPECT_NEAR(result(reducer)[0], 8, 1e-5);
+      EXPECT_NEAR(result(reducer)[2], 16, 1e-5);
+      EXPECT_EQ(reducer.samples(), 15);
+      reducer.applied();
+    }
+  });
+}
+
+TEST(GradientReducer, CorrectsAStepOfOtherSizeThanTheOneBefore) {
+  run_ranks(2, [](job::Workers& workers) {
+    GradientReducer reducer(workers, kTwo);
+    for (const double samples : {8.0, 8.0, 3.0, 0.0, 8.0}) {
+      pass(reducer, workers.rank() == 0 ? samples : samples / 2, workers.rank() == 0 ? 1 : 4, 0);
+      reducer.reduce();
+      EXPECT_NEAR(result(reducer)[0], samples == 0 ? 0 : 2, 1e-6) << samples;
+      reducer.applied();
+    }
+  });
+}
+
+TEST(GradientReducer, CountsMissingGradientsAsZeroAndSaysWhoHasNone) {
+  run_ranks(2, [](job::Workers& workers) {
+    GradientReducer reducer(workers, {{"everywhere", {1}}, {"on_rank_1", {1}}, {"nowhere", {1}}});
+    for (int step = 0; step < 2; ++step) {
+      reducer.begin_pass(1);
+      reducer.take(0, std::vector{3.0F});
+      if (workers.rank() == 1) reducer.take(1, std::vector{5.0F});
+      reducer.end_pass();
+      reducer.reduce();
+      EXPECT_EQ(reducer.gradient(0)[0], 3.0F);
+      EXPECT_EQ(reducer.gradient(1)[0], 2.5F);
+      EXPECT_EQ(reducer.gradient(2)[0], 0.0F);
+      EXPECT_TRUE(reducer.has_gradient(0));
+      EXPECT_TRUE(reducer.has_gradient(1));
+      EXPECT_FALSE(reducer.has_gradient(2));
+      reducer.applied();
+    }
+    EXPECT_THAT(reducer.parameters_without_gradient(2), ElementsAre("nowhere"));
+    EXPECT_THAT(reducer.parameters_without_gradient(3), ElementsAre());
+  });
+}
+
+TEST(GradientReducer, TakesGradientsThatAreAddedInPlace) {
+  run_ranks(2, [](job::Workers& workers) {
+    GradientReducer reducer(workers, {{"w", {1}}}, {.backward_passes_per_step = 3});
+    const float own = workers.rank() == 0 ? 1 : 3;
+    for (int step = 0; step < 2; ++step) {
+      reducer.gradient(0)[0] = 0;
+      for (const double samples : {4.0, 2.0, 1.0}) {
+        reducer.begin_pass(samples);
+        reducer.gradient(0)[0] += own;
+        reducer.written(0);
+        reducer.end_pass();
+      }
+      reducer.reduce();
+      EXPECT_NEAR(reducer.gradient(0)[0], 2, 1e-6);
+      reducer.applied();
+    }
+  });
+}
+
+TEST(GradientReducer, ReducesEachBucketOnceAStepWhateverThePasses) {
+  run_ranks(2, [](job::Workers& workers) {
+    GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 7, .first_bucket_bytes = 1, .bucket_bytes = 1});
+    for (int step = 0; step < 3; ++step) {
+      for (int number = 0; number < 7; ++number) pass(reducer, 1, 1, 1);
+      reducer.reduce();
+      reducer.applied();
+    }
+    EXPECT_EQ(reducer.buckets().launched(), 3 * reducer.buckets().buckets().size());
+  });
+}
+
+TEST(GradientReducer, TakesWhatAnEpochLeavesOver) {
+  run_ranks(3, [](job::Workers& workers) {
+    GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 4});
+    EXPECT_FALSE(reducer.reduce_rest());
+    for (int number = 0; number < workers.rank(); ++number) pass(reducer, 2, static_cast<float>(workers.rank()), 1);
+    EXPECT_TRUE(reducer.reduce_rest());  // of 0, 1 and 2 passes
+    EXPECT_NEAR(result(reducer)[0], (1 + 2 + 2) / 3.0, 1e-6);
+    EXPECT_EQ(reducer.samples(), 6);
+    reducer.applied();
+    for (int number = 0; number < 4; ++number) pass(reducer, 2, 5, 1);
+    reducer.reduce();
+    EXPECT_NEAR(result(reducer)[0], 5, 1e-6);
+    reducer.applied();
+  });
+}
+
+TEST(GradientReducer, AddsUpWhatAnEpochLeavesOverAlikeOnAllRanks) {
+  run_ranks(3, [](job::Workers& workers) {
+    GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 4, .average_passes = false, .clip_norm = 1000});
+    for (int number = 0; number < workers.rank(); ++number) pass(reducer, 2, static_cast<float>(workers.rank()), 0);
+    EXPECT_TRUE(reducer.reduce_rest());  // of 0, 1 and 2 passes: one on average
+    EXPECT_NEAR(result(reducer)[0], (1 + 2 + 2) / 3.0, 1e-6);
+    EXPECT_NEAR(reducer.gradient_norm(), std::sqrt(2.0) * 5 / 3, 1e-6);
+    reducer.applied();
+    for (int number = 0; number < 4; ++number) pass(reducer, 2, 5, 0);
+    reducer.reduce();
+    EXPECT_NEAR(result(reducer)[0], 20, 1e-5);
+    reducer.applied();
+  });
+}
+
+TEST(GradientReducer, TellsTheNormBeforeClippingAlikeOnAnyNumberOfRanks) {
+  for (const int ranks : {1, 4})
+    run_ranks(ranks, [](job::Workers& workers) {
+      GradientReducer reducer(workers, kTwo, {.clip_norm = 0.5});
+      pass(reducer, 1, 3, 4);
+      reducer.reduce();
+      EXPECT_NEAR(reducer.gradient_norm(), std::sqrt(34.0), 1e-6);
+      EXPECT_NEAR(result(reducer)[2], 0.5 * 4 / std::sqrt(34.0), 1e-6);
+    });
+}
+
+TEST(GradientReducer, LeavesGradientsOfOneRankWhereTheyAre) {
+  run_ranks(1, [](job::Workers& workers) {
+    GradientReducer reducer(workers, kTwo);
+    EXPECT_TRUE(reducer.is_alone());
+    pass(reducer, 3, 1, 2);
+    reducer.reduce();
+    EXPECT_TRUE(reducer.has_gradient(0));
+    EXPECT_EQ(reducer.samples(), 3);
+    EXPECT_THAT(result(reducer), Each(0));
+    EXPECT_FALSE(GradientReducer(workers, kTwo, {.backward_passes_per_step = 2}).is_alone());
+  });
+}
+
+TEST(GradientReducer, NamesTheFirstParameterThatDiffersOnAllRanks) {
+  const auto errors = errors_of_ranks(3, [](job::Workers& workers) {
+    std::vector<ParameterLayout> parameters = kTwo;
+    if (workers.rank() == 2) parameters[1].shape = {1, 1};
+    GradientReducer(workers, parameters);
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("parameter 1 is bias [1] on replica 0 and bias [1, 1] on replica 2")));
+}
+
+TEST(GradientReducer, ThrowsOnAllRanksWhatIsWrongOnOne) {
+  const auto errors = errors_of_ranks(3, [](job::Workers& workers) {
+    std::vector<ParameterLayout> parameters = kTwo;
+    if (workers.rank() == 1) parameters[0].name = "bias";
+    GradientReducer(workers, parameters);
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("parameters 0 and 1 are both called bias")));
+}
+
+TEST(GradientReducer, ThrowsOnAllRanksWhereOneHasOtherOptions) {
+  const auto errors = errors_of_ranks(
+      3, [](job::Workers& workers) { GradientReducer(workers, kTwo, {.clip_norm = workers.rank() == 1 ? 0.5 : 0.0}); });
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("needed the same options on all ranks; rank 0 has average, "),
+                                 HasSubstr("clip_norm 0 and rank 1 has average"), HasSubstr("clip_norm 0.5"))));
+}
+
+TEST(GradientReducer, RefusesGradientsOfAGpuWithoutItsMathematics) {
+  run_ranks(1, [](job::Workers& workers) {
+    job::Workers on_gpu(workers.session(), workers.group(), {device::DeviceKind::gpu, 0});
+    EXPECT_THAT(allreduce::error_of([&] { GradientReducer(on_gpu, kTwo); }),
+                HasSubstr("needed a stream and the mathematics of the GPU for gradients on gpu:0"));
+  });
+}
+
+struct Misuse {
+  std::string name;
+  std::function<void(GradientReducer&)> calls;
+  std::string error;
+};
+
+class MisusedReducer : public ::testing::TestWithParam<Misuse> {};
+
+TEST_P(MisusedReducer, SaysOnAllRanksWhichCallComesWhen) {
+  const auto errors = errors_of_ranks(3, [](job::Workers& workers) {
+    GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 2});
+    if (workers.rank() == 1) return GetParam().calls(reducer);  // the others do as they should
+    pass(reducer, 1, 1, 1);
+    pass(reducer, 1, 1, 1);
+    reducer.reduce();
+    reducer.applied();
+    workers.barrier();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr(GetParam().error)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, MisusedReducer,
+    ::testing::Values(
+        Misuse{"step_without_backward", [](GradientReducer& r) { r.reduce(); },
+               "needed a backward pass before step(); there was none since the last step"},
+        Misuse{"step_after_too_few",
+               [](GradientReducer& r) {
+                 pass(r, 1, 1, 1);
+                 r.reduce();
+               },
+               "needed 2 backward passes before step() (backward_passes_per_step); there were 1"},
+        Misuse{"one_pass_too_many",
+               [](GradientReducer& r) {
+                 for (int i = 0; i < 3; ++i) pass(r, 1, 1, 1);
+               },
+               "needed step() after 2 backward passes (backward_passes_per_step); backward pass 3 was begun before it"},
+        Misuse{"step_in_mid_pass",
+               [](GradientReducer& r) {
+                 r.begin_pass(1);
+                 r.reduce();
+               },
+               "needed the end of the backward pass before step()"},
+        Misuse{"two_begun",
+               [](GradientReducer& r) {
+                 r.begin_pass(1);
+                 r.begin_pass(1);
+               },
+               "needed the end of one backward pass before the next"},
+        Misuse{"gradient_twice",
+               [](GradientReducer& r) {
+                 r.begin_pass(1);
+                 r.take(1, std::vector{1.0F});
+                 r.take(1, std::vector{1.0F});
+               },
+               "needed one gradient a parameter in a backward pass; bias came twice"},
+        Misuse{"gradient_outside", [](GradientReducer& r) { r.take(1, std::vector{1.0F}); },
+               "needed an open backward pass for a gradient; bias came outside of one"},
+        Misuse{"gradient_of_other_size",
+               [](GradientReducer& r) {
+                 r.begin_pass(1);
+                 r.take(0, std::vector{1.0F});
+               },
+               "needed 2 elements of weights; its gradient has 1"},
+        Misuse{"negative_samples", [](GradientReducer& r) { r.begin_pass(-1); }, "needed a number of samples"},
+        Misuse{"zero_grad_too_early",
+               [](GradientReducer& r) {
+                 pass(r, 1, 1, 1);
+                 r.require_between_steps("zero_grad()");
+               },
+               "needed step() before zero_grad(); zero_grad() came after a backward pass"},
+        Misuse{"backward_after_synchronize",
+               [](GradientReducer& r) {
+                 pass(r, 1, 1, 1);
+                 pass(r, 1, 1, 1);
+                 r.reduce();
+                 r.begin_pass(1);
+               },
+               "needed step() after synchronize(); another backward pass was begun"},
+        Misuse{"synchronized_twice",
+               [](GradientReducer& r) {
+                 pass(r, 1, 1, 1);
+                 pass(r, 1, 1, 1);
+                 r.reduce();
+                 r.reduce();
+               },
+               "needed step() once after synchronize()"},
+        Misuse{"flushed_a_whole_step",
+               [](GradientReducer& r) {
+                 pass(r, 1, 1, 1);
+                 pass(r, 1, 1, 1);
+                 r.reduce_rest();
+               },
+               "needed step() after 2 backward passes (backward_passes_per_step); flush() came"},
+        Misuse{"applied_too_early", [](GradientReducer& r) { r.applied(); }, "needed a backward pass before step()"}),
+    [](const auto& param_info) { return param_info.param.name; });
+
+}  // namespace
+}  // namespace lockstep::interop

@@ -1,0 +1,102 @@
+// Around an own training loop, over the routes that connect ranks; run under mpirun on 1 to 4 ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/interop/distributed_loop.h"
+#include "tests/support/mpi_session.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::interop {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct OverRoute {
+  std::string name;
+  allreduce::Route route;
+  DistributedOptions options;
+  double tolerance = 1e-6;
+};
+
+class WrapperOverRoute : public ::testing::TestWithParam<OverRoute> {};
+
+TEST_P(WrapperOverRoute, TrainsAsOneProcessDoes) {
+  job::Workers workers(job::mpi_session(), {.route = GetParam().route});
+  const std::vector<float> alone = own::train_alone();
+  const auto ours = own::train_as_rank(workers, GetParam().options, static_cast<unsigned>(1 + workers.rank()), true);
+  EXPECT_LT(own::relative_difference(alone, ours), GetParam().tolerance);
+  EXPECT_EQ(workers.all_gather(std::span(std::as_const(ours))).front(), ours);  // the same bits
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Routes, WrapperOverRoute,
+    ::testing::Values(OverRoute{"automatic", allreduce::Route::automatic, {}},
+                      OverRoute{"automatic_7_passes", allreduce::Route::automatic, {.backward_passes_per_step = 7}},
+                      // Over a wire buckets are reduced beside backward.
+                      OverRoute{"ring", allreduce::Route::ring, {.first_bucket_bytes = 1, .bucket_bytes = 1}},
+                      OverRoute{"ring_4_passes",
+                                allreduce::Route::ring,
+                                {.backward_passes_per_step = 4, .first_bucket_bytes = 1, .bucket_bytes = 1}},
+                      OverRoute{
+                          "ring_float16",
+                          allreduce::Route::ring,
+                          {.compression = allreduce::WireType::float16, .first_bucket_bytes = 1, .bucket_bytes = 1},
+                          3e-3}),
+    [](const auto& param_info) { return param_info.param.name; });
+
+TEST(WrapperMpi, ReductionsOfTheSessionTakeTheirTurn) {
+  job::Workers workers(job::mpi_session(), {.route = allreduce::Route::ring});
+  own::Network network;
+  own::Momentum momentum(network);
+  DistributedOptimizer optimizer(workers, momentum, {.first_bucket_bytes = 1, .bucket_bytes = 1});
+  for (int step = 0; step < 20; ++step) {
+    for (own::Array& array : network.arrays) array.gradient.assign(array.values.size(), 1);
+    optimizer.backward_done();  // buckets are under way
+    float loss = 1;
+    workers.all_reduce(std::span(&loss, 1));
+    EXPECT_EQ(loss, static_cast<float>(workers.size()));
+    optimizer.step();
+    EXPECT_EQ(network.arrays[0].gradient[0], 1.0F);
+  }
+}
+
+// As of a generator and its critic: while the buckets of one are under way, the other's only one is reduced.
+TEST(WrapperMpi, TwoOptimizersTakeTurns) {
+  job::Workers workers(job::mpi_session(), {.route = allreduce::Route::ring});
+  own::Network large;
+  own::Network small;
+  own::Momentum large_momentum(large);
+  own::Momentum small_momentum(small);
+  DistributedOptimizer first(workers, large_momentum, {.first_bucket_bytes = 1, .bucket_bytes = 1});
+  DistributedOptimizer second(workers, small_momentum);
+  for (int step = 0; step < 50; ++step) {
+    for (own::Array& array : large.arrays) array.gradient.assign(array.values.size(), 1);
+    for (own::Array& array : small.arrays) array.gradient.assign(array.values.size(), 5);
+    first.backward_done();
+    second.backward_done();
+    second.step();
+    first.step();
+    ASSERT_EQ(large.arrays[0].gradient[0], 1.0F);
+    ASSERT_EQ(small.arrays[2].gradient[0], 5.0F);
+  }
+}
+
+TEST(WrapperMpi, AnotherModelOnOneRankIsAnErrorOnAll) {
+  if (job::mpi_session().size() == 1) return;
+  job::Workers workers(job::mpi_session());
+  own::Network network;
+  if (workers.rank() == workers.size() - 1) network.arrays.pop_back();
+  own::Momentum momentum(network);
+  EXPECT_THAT(allreduce::error_of([&] { DistributedOptimizer(workers, momentum); }),
+              HasSubstr("output/weights [7] is on replica 0 and not on replica"));
+}
+
+TEST(WrapperMpi, TheSessionMakesItsWorkersOnce) {
+  job::Workers& workers = job::mpi_session().workers();
+  EXPECT_EQ(&workers, &job::mpi_session().workers());
+  EXPECT_EQ(workers.size(), job::mpi_session().world_size());
+  EXPECT_EQ(workers.rank(), job::mpi_session().rank());
+}
+
+}  // namespace
+}  // namespace lockstep::interop

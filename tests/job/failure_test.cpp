@@ -1,0 +1,96 @@
+#include "lockstep/job/failure.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+#include "lockstep/base/error.h"
+#include "lockstep/job/session.h"
+
+namespace lockstep::job {
+namespace {
+
+template <typename E>
+Failure failure_of(const E& error) {
+  try {
+    throw error;
+  } catch (...) {
+    return describe_current_exception();
+  }
+}
+
+TEST(Failure, HasTheExitStatusOfItsCategory) {
+  const auto status = [](ErrorCategory category) { return failure_of(Error(category, "w", "n", "g")).exit_status; };
+  EXPECT_EQ(status(ErrorCategory::input), 2);
+  EXPECT_EQ(status(ErrorCategory::data), 3);
+  EXPECT_EQ(status(ErrorCategory::checkpoint), 3);
+  EXPECT_EQ(status(ErrorCategory::communication), 4);
+  EXPECT_EQ(status(ErrorCategory::device), 5);
+}
+
+TEST(Failure, KeepsTheMessage) {
+  EXPECT_EQ(failure_of(Error(ErrorCategory::input, "where", "needed this", "got that")).message,
+            "[where] needed this; got that");
+  EXPECT_EQ(failure_of(std::runtime_error("oops")).message, "oops");
+}
+
+TEST(Failure, TakesAFailedCollectiveForAConsequence) {
+  EXPECT_TRUE(failure_of(Error(ErrorCategory::communication, "w", "n", "g")).consequence);
+  EXPECT_FALSE(failure_of(Error(ErrorCategory::data, "w", "n", "g")).consequence);
+}
+
+TEST(Failure, SaysWhatToDoWithoutMemory) {
+  const Failure failure = failure_of(std::bad_alloc());
+  EXPECT_EQ(failure.exit_status, 5);
+  EXPECT_NE(failure.message.find("reduce the batch"), std::string::npos);
+}
+
+TEST(Failure, OfAFileNamesIt) {
+  const Failure failure = failure_of(
+      std::filesystem::filesystem_error("status", "/root/private", std::make_error_code(std::errc::permission_denied)));
+  EXPECT_EQ(failure.exit_status, 3);
+  EXPECT_EQ(failure.message,
+            "[/root/private] expected a file or directory that this user can use; got Permission denied");
+}
+
+TEST(Failure, OfTheSystemIsOneOfTheDevice) {
+  const Failure failure =
+      failure_of(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "thread"));
+  EXPECT_EQ(failure.exit_status, 5);
+  EXPECT_NE(failure.message.find("[system] expected "), std::string::npos);
+  EXPECT_NE(failure.message.find("got thread: Resource temporarily unavailable"), std::string::npos);
+}
+
+TEST(Failure, OfOurOwnHasStatusOne) {
+  EXPECT_EQ(failure_of(CheckFailure("check failed")).exit_status, 1);
+  EXPECT_EQ(failure_of(42).exit_status, 1);
+}
+
+TEST(Session, OfOneProcessIsTheChiefOfOneRank) {
+  const Session session(0, nullptr);
+  EXPECT_TRUE(session.is_chief());
+  EXPECT_EQ(session.size(), 1);
+  EXPECT_EQ(session.nodes(), 1);
+  EXPECT_EQ(session.ranks(), MPI_COMM_NULL);
+  EXPECT_EQ(session.all_gather("mine"), std::vector<std::string>{"mine"});
+}
+
+TEST(Session, GuardReturnsWhatTheBodyReturns) {
+  Session session(0, nullptr);
+  EXPECT_EQ(session.guard([] { return 143; }), 143);
+}
+
+TEST(Session, GuardPrintsOneLineAndReturnsTheStatus) {
+  Session session(0, nullptr);
+  ::testing::internal::CaptureStderr();
+  const int status =
+      session.guard([]() -> int { throw Error(ErrorCategory::data, "file", "needed bytes", "got none"); });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "lockstep: error: [file] needed bytes; got none\n");
+  EXPECT_EQ(status, 3);
+}
+
+}  // namespace
+}  // namespace lockstep::job

@@ -1,0 +1,24 @@
+// What a call refuses, in words.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::job {
+
+/// The message of the Error (input) that `call` throws.
+inline std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.category(), ErrorCategory::input);
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace lockstep::job

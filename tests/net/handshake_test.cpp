@@ -1,0 +1,100 @@
+#include "lockstep/net/handshake.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::net {
+namespace {
+
+using Role = Handshake::Role;
+
+const JobSecret kSecret("a secret of this job", "test");
+const JobSecret kOther("a secret of another job", "test");
+
+/// Carries bytes between the two until neither has any; returns all that the initiator sent.
+std::string carry(Handshake& initiator, Handshake& responder) {
+  std::string sent;
+  for (;;) {
+    const std::string there = initiator.take_output();
+    if (!there.empty()) responder.receive(there);
+    sent += there;
+    const std::string back = responder.take_output();
+    if (!back.empty()) initiator.receive(back);
+    if (there.empty() && back.empty()) return sent;
+  }
+}
+
+TEST(Handshake, SucceedsWhereBothKnowTheSecret) {
+  Handshake initiator(kSecret, Role::initiator, "watch");
+  Handshake responder(kSecret, Role::responder, "watch");
+  carry(initiator, responder);
+  EXPECT_TRUE(initiator.succeeded());
+  EXPECT_TRUE(responder.succeeded());
+  EXPECT_EQ(initiator.wanted(), 0U) << "what follows belongs to somebody else";
+  EXPECT_EQ(responder.wanted(), 0U);
+}
+
+TEST(Handshake, ComesThroughByteByByte) {
+  Handshake initiator(kSecret, Role::initiator, "watch");
+  Handshake responder(kSecret, Role::responder, "watch");
+  for (Handshake* to : {&responder, &initiator, &responder}) {
+    Handshake& from = to == &responder ? initiator : responder;
+    for (const char byte : from.take_output()) to->receive({&byte, 1});
+  }
+  EXPECT_TRUE(initiator.succeeded());
+  EXPECT_TRUE(responder.succeeded());
+}
+
+TEST(Handshake, FailsAtBothEndsWhereTheSecretsDiffer) {
+  Handshake initiator(kSecret, Role::initiator, "watch");
+  Handshake responder(kOther, Role::responder, "watch");
+  carry(initiator, responder);
+  EXPECT_TRUE(initiator.failed());
+  EXPECT_EQ(initiator.reason(), "it does not know the secret of this job");
+  EXPECT_FALSE(responder.succeeded());
+  // An initiator that does not mind goes on, and is found out.
+  responder.receive(std::string(responder.wanted(), 'x'));
+  EXPECT_TRUE(responder.failed());
+}
+
+TEST(Handshake, FailsForAnotherPurpose) {
+  Handshake initiator(kSecret, Role::initiator, "watch");
+  Handshake responder(kSecret, Role::responder, "launch");
+  carry(initiator, responder);
+  EXPECT_TRUE(initiator.failed());
+}
+
+TEST(Handshake, TakesNoReplay) {
+  Handshake initiator(kSecret, Role::initiator, "watch");
+  Handshake responder(kSecret, Role::responder, "watch");
+  const std::string recorded = carry(initiator, responder);
+  ASSERT_TRUE(responder.succeeded());
+  Handshake again(kSecret, Role::responder, "watch");
+  again.receive(recorded.substr(0, again.wanted()));
+  const std::string rest = recorded.substr(recorded.size() - again.wanted());
+  again.receive(rest);
+  EXPECT_TRUE(again.failed());
+}
+
+TEST(Handshake, TakesNoReflection) {
+  // Whoever knows nothing sends a process what the process itself has said.
+  Handshake victim(kSecret, Role::initiator, "watch");
+  Handshake unwilling(kSecret, Role::responder, "watch");
+  unwilling.receive(victim.take_output());
+  const std::string answer = unwilling.take_output();
+  unwilling.receive(answer.substr(answer.size() - unwilling.wanted()));
+  EXPECT_TRUE(unwilling.failed());
+}
+
+TEST(Handshake, KnowsStrangersByTheirFirstBytes) {
+  Handshake responder(kSecret, Role::responder, "watch");
+  responder.receive("GET");
+  EXPECT_TRUE(responder.failed());
+  EXPECT_EQ(responder.wanted(), 0U);
+  EXPECT_EQ(responder.take_output(), "");
+}
+
+}  // namespace
+}  // namespace lockstep::net

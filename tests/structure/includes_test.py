@@ -1,0 +1,94 @@
+"""Includes point downwards only: no module includes one above it or beside it, and no two components of a module include each other.
+
+A component is a header with its source: files of one stem in one folder. docs/architecture.md draws the modules.
+"""
+import collections
+import pathlib
+import re
+import sys
+import unittest
+
+ROOT = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]
+
+# What each module may include beside itself.
+BELOW = {
+    "base": [],
+    "net": ["base"],
+    "device": ["base"],
+    "model": ["base", "device"],
+    "data": ["base"],
+    "allreduce": ["base", "net", "device"],
+    "job": ["base", "net", "device", "allreduce"],
+    "checkpoint": ["base", "net", "device", "model", "data", "allreduce", "job"],
+    "strategy": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint"],
+    "interop": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint"],
+}
+INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
+
+
+def sources():
+    for path in sorted((ROOT / "lockstep").rglob("*")):
+        if path.suffix in {".h", ".cpp", ".cu"}:
+            yield path.relative_to(ROOT).as_posix(), INCLUDE.findall(path.read_text())
+
+
+def module_of(path):
+    parts = path.split("/")
+    return parts[1] if parts[0] == "lockstep" and len(parts) > 2 else parts[0]
+
+
+def component_of(path):
+    return path.rsplit(".", 1)[0]
+
+
+def circles(arrows):
+    """The strongly connected components of more than one node (Tarjan, 1972)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in arrows[node]:
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == index[node]:
+            members = stack[stack.index(node):]
+            del stack[stack.index(node):]
+            if len(members) > 1:
+                found.append(sorted(members))
+
+    for node in list(arrows):
+        if node not in index:
+            visit(node)
+    return found
+
+
+class Includes(unittest.TestCase):
+    def test_point_downwards(self):
+        for path, included in sources():
+            module = module_of(path)
+            if module not in BELOW:  # lockstep.h, which is above all
+                continue
+            for other in included:
+                with self.subTest(f"{path} includes {other}"):
+                    self.assertIn(module_of(other), [module, *BELOW[module]])
+
+    def test_have_no_circles(self):
+        arrows = collections.defaultdict(set)
+        for path, included in sources():
+            for other in included:
+                if component_of(other) != component_of(path):
+                    arrows[component_of(path)].add(component_of(other))
+        self.assertEqual(circles(arrows), [])
+
+    def test_name_files_that_exist(self):
+        for path, included in sources():
+            for other in included:
+                with self.subTest(f"{path} includes {other}"):
+                    self.assertTrue((ROOT / other).is_file())
+
+
+if __name__ == "__main__":
+    unittest.main()

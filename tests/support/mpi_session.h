@@ -1,0 +1,10 @@
+// The session of a test program that runs under mpirun: a process has one.
+#pragma once
+
+#include "lockstep/job/session.h"
+
+namespace lockstep::job {
+
+Session& mpi_session();
+
+}  // namespace lockstep::job
