@@ -4,32 +4,8 @@
 #include <mpi.h>
 
 #include <iostream>
-#include <memory>
-#include <string>
 
-namespace {
-
-class FailuresOfRank final : public ::testing::EmptyTestEventListener {
- public:
-  explicit FailuresOfRank(int rank) : rank_(rank) {}
-
-  void OnTestStart(const ::testing::TestInfo& test) override {
-    test_ = std::string(test.test_suite_name()) + '.' + test.name();
-  }
-
-  // Called under googletest's lock: asking it for the current test here would wait for ever.
-  void OnTestPartResult(const ::testing::TestPartResult& result) override {
-    if (!result.failed()) return;
-    std::cerr << "rank " << rank_ << ": " << test_ << ": " << (result.file_name() != nullptr ? result.file_name() : "?")
-              << ':' << result.line_number() << ": " << result.message() << std::endl;
-  }
-
- private:
-  int rank_;
-  std::string test_;
-};
-
-}  // namespace
+#include "tests/support/mpi_listener.h"
 
 int main(int argc, char** argv) {
   int level = MPI_THREAD_SINGLE;
@@ -42,11 +18,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 
   ::testing::InitGoogleTest(&argc, argv);
-  auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
-  if (rank != 0) {
-    std::unique_ptr<::testing::TestEventListener> success(listeners.Release(listeners.default_result_printer()));
-    listeners.Append(new FailuresOfRank(rank));
-  }
+  lockstep::listen_as_rank(rank);
   int failed = RUN_ALL_TESTS();
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   MPI_Finalize();

@@ -21,5 +21,5 @@ endfunction()
 # lockstep_mpi_test(NAME RANKS TARGET [ARGS...]): runs the program TARGET under mpirun on RANKS ranks, with label mpi.
 function(lockstep_mpi_test NAME RANKS TARGET)
   add_test(NAME ${NAME} COMMAND ${lockstep_mpirun} ${MPIEXEC_NUMPROC_FLAG} ${RANKS} $<TARGET_FILE:${TARGET}> ${ARGN})
-  set_tests_properties(${NAME} PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS ${RANKS} ENVIRONMENT OMP_NUM_THREADS=1)
+  set_tests_properties(${NAME} PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS ${RANKS} ENVIRONMENT "OMP_NUM_THREADS=1;GTEST_BRIEF=1")
 endfunction()
