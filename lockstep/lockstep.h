@@ -1,5 +1,5 @@
-/* Everything a program needs to train with Lockstep. In C++ the names that such a program uses daily are lifted into
- * `lockstep`; each module keeps the rest. In C it is the interface of interop/c_api.h. */
+/* The main header of Lockstep. In C++, it includes all public modules and brings the most common names into the
+ * namespace `lockstep`. In C, it includes the interface in interop/c_api.h. */
 #pragma once
 
 #ifndef __cplusplus

@@ -1,4 +1,4 @@
-"""What scripts/bench runs: both sides, alternating, medians and ratios; see there for the options."""
+"""Implementation of scripts/bench: both sides, alternating, medians and ratios; see scripts/bench for the options."""
 
 import argparse
 import datetime
@@ -28,21 +28,21 @@ def train(*more, batch=BATCH, epochs):
 
 
 def best_torch(core):
-    """PyTorch's configurations, each tried once briefly; the quickest of each memory layout."""
-    print("PyTorch's configurations, 300 steps each, images a second:", flush=True)
+    """PyTorch's configurations, each tried once briefly; the fastest of each memory layout."""
+    print("PyTorch's configurations, 300 steps each, images per second:", flush=True)
     best, tried = {}, {}
     for layout, adam, source in itertools.product(["contiguous", "channels_last"], ["plain", "foreach", "fused"],
                                                   ["uint8", "float32"]):
         options = ["--layout", layout, "--adam", adam, "--input", source]
         tried[f"{layout} {adam} {source}"] = rate = Run(TORCH + options + ["--steps", "300"], [core]).finish().rate()
-        print(f"  {layout:<14} Adam {adam:<8} images kept as {source:<8}{rate:>9,.0f}", flush=True)
+        print(f"  {layout:<14} Adam {adam:<8} images stored as {source:<8}{rate:>9,.0f}", flush=True)
         if rate > best.get(layout, (0, None))[0]:
             best[layout] = (rate, options)
     return tried, {layout: options for layout, (_, options) in best.items()}
 
 
 def measure_single(options, result):
-    """One core, batch 64: Lockstep, then PyTorch in its two layouts, again and again."""
+    """One core, batch 64: Lockstep, then PyTorch in its two layouts, alternating."""
     [core] = physical_cores(1)
     tried, best = best_torch(core)
     ours, theirs, memory, torch_memory = [], {layout: [] for layout in best}, [], []
@@ -60,9 +60,9 @@ def measure_single(options, result):
                         "ratio": rate / other, "resident_megabytes": max(memory),
                         "torch_resident_megabytes": max(torch_memory)}
     title("PyTorch")
-    row("images a second, one core, batch 64", f"{rate:,.0f}", f"{other:,.0f}", f"{rate / other:.2f} x",
+    row("images per second, one core, batch 64", f"{rate:,.0f}", f"{other:,.0f}", f"{rate / other:.2f} x",
         f"PyTorch: {layout}, Adam {best[layout][3]}; ours {spread(ours)}, theirs {spread(theirs[layout])}")
-    row("resident memory at most, MB", f"{max(memory):,.0f}", f"{max(torch_memory):,.0f}",
+    row("maximum resident memory, MB", f"{max(memory):,.0f}", f"{max(torch_memory):,.0f}",
         f"{max(memory) / max(torch_memory):.2f} x")
 
 
@@ -84,7 +84,7 @@ def measure_replicas(options, result):
     title("2 x one")
     for kind, values in rates.items():
         rate = statistics.median(values)
-        row(f"images a second, two cores, {kind}", f"{rate:,.0f}", f"{other:,.0f}", f"{rate / other:.0%}",
+        row(f"images per second, two cores, {kind}", f"{rate:,.0f}", f"{other:,.0f}", f"{rate / other:.0%}",
             f"ours {spread(values)}, two independent runs {spread(independent)}")
 
 
@@ -103,9 +103,9 @@ def measure_start(options, result):
 
 
 def measure_primitives(options, result):
-    """What the oneDNN primitives of one step take by themselves, against a whole step."""
+    """The time of the oneDNN primitives of one step alone, compared with a whole step."""
     if not PRIMITIVES.exists():
-        print(f"  {PRIMITIVES} was not built; the share of the primitives is left out")
+        print(f"  {PRIMITIVES} was not built; the share of the primitives is not measured")
         return
     [core] = physical_cores(1)
     shares, details = [], []
@@ -120,9 +120,9 @@ def measure_primitives(options, result):
     middle = sorted(range(len(shares)), key=shares.__getitem__)[len(shares) // 2]
     result["primitives"] = {"shares": shares, "share": shares[middle], "runs": details}
     title("primitives")
-    row("milliseconds a step, one core", f"{1e3 * details[middle]['step_seconds']:.2f}",
+    row("milliseconds per step, one core", f"{1e3 * details[middle]['step_seconds']:.2f}",
         f"{1e3 * details[middle]['primitive_seconds_per_step']:.2f}", f"{shares[middle]:.0%}",
-        "of what the oneDNN primitives alone would allow")
+        "of the speed of the oneDNN primitives alone")
 
 
 PARTS = {"single": measure_single, "replicas": measure_replicas, "start": measure_start,
@@ -146,7 +146,7 @@ def main():
     options = parser.parse_args()
 
     if os.geteuid() != 0 and (refused := OF_ROOT.intersection(options.only or ())):
-        fail(f"--only {min(refused)} makes hosts of network namespaces, for which it needs root; try: sudo scripts/bench")
+        fail(f"--only {min(refused)} needs root to create hosts with network namespaces; try: sudo scripts/bench")
     parts = options.only or [part for part in PARTS if os.geteuid() == 0 or part not in OF_ROOT]
     version = json.loads(subprocess.run([str(LOCKSTEP), "version", "--json"], check=True, stdout=subprocess.PIPE).stdout)
     result = {"date": datetime.date.today().isoformat(), "processor": processor(), "processors": os.cpu_count(),
@@ -156,14 +156,14 @@ def main():
         result["torch"] = importlib.metadata.version("torch")
         print(f"PyTorch {result['torch']}")
     if os.getloadavg()[0] > 0.5:
-        print(f"note: the load average is {os.getloadavg()[0]:.1f}; something else runs here, and the figures will show it")
+        print(f"note: the load average is {os.getloadavg()[0]:.1f}; other programs are running and will affect the figures")
 
     for part in parts:
         PARTS[part](options, result)
     for part in PARTS.keys() - parts if not options.only else ():
-        print(f"\nleft out: {part}, which needs root")
+        print(f"\nnot measured: {part}, which needs root")
     (ROOT / "build" / "bench.json").write_text(json.dumps(result, indent=1) + "\n")
-    print("\nevery figure: build/bench.json")
+    print("\nall figures: build/bench.json")
 
 
 if __name__ == "__main__":

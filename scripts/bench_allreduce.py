@@ -1,5 +1,5 @@
 """The parts of scripts/bench that time the all-reduce: in the memory of one machine, across hosts of scripts/cluster, and
-beside backward."""
+overlapped with the backward pass."""
 
 import itertools
 import json
@@ -60,7 +60,7 @@ SMALLEST_LOOP = 64 * KIB
 
 
 def mpirun(ranks, command, cores):
-    """Ranks with a core each are bound to it, as Open MPI does by itself; more of them share the cores."""
+    """With one core per rank, ranks are bound to cores, as Open MPI does by default; more ranks share the cores."""
     if ranks > len(cores):
         return ["mpirun", "-np", str(ranks), "--oversubscribe", "--bind-to", "none", *command]
     bound = (["-np", "1", "taskset", "-c", str(core), *command] for core in cores[:ranks])
@@ -115,27 +115,27 @@ def measure_allreduce(options, result):
 # ---- Across hosts
 
 def across(hosts, command, ranks_per_host=1, cores_per_host=0, placement=()):
-    """A run of `command` on hosts of scripts/cluster, with cables of RATE."""
+    """A run of `command` on hosts of scripts/cluster, with links of RATE."""
     return Run([str(CLUSTER), "run", "--hosts", str(hosts), "--ranks-per-host", str(ranks_per_host), "--rate", RATE,
                 "--cores-per-host", str(cores_per_host), "--", *placement, *command],
                sorted(os.sched_getaffinity(0)), threads=None)
 
 
 def seconds_on_cable(size, share):
-    """That a cable takes to carry `share` of `size` bytes each way."""
+    """Time that a link needs for `share` of `size` bytes in each direction."""
     return size * share / TCP_BYTES_A_SECOND
 
 
-SHORT = (64, KIB)  # bytes, from and to: what a message costs by itself
+SHORT = (64, KIB)  # bytes, from and to: the fixed cost of a message
 
-# Placement of four ranks on two hosts: what mpirun is told, and what part of the buffer the ring puts on a cable, which
+# Placement of four ranks on two hosts: options of mpirun, and the part of the buffer that the ring puts on a link, which
 # is 2 (n - 1) / n for each pair of neighbours that it connects.
 PLACEMENTS = {"two by two": ((), 1.5), "round robin": (("--map-by", "node"), 3.0)}
 
 
 def measure_cluster(options, result):
-    """The ring on 2, 3 and 4 hosts, and hierarchical on 2 hosts of 2 ranks, against what the cables carry and against MPI.
-    Short messages too; those in between pass in a burst, faster than the cable's rate, and would tell nothing."""
+    """The ring on 2, 3 and 4 hosts, and hierarchical on 2 hosts of 2 ranks, against the bandwidth of the links and against MPI.
+    Also short messages; those in between pass in a burst, faster than the link's rate, so they are not measured."""
     size = 64 * MIB
     short = Times()
     rings = {hosts: Times() for hosts in (2, 3, 4)}
@@ -163,7 +163,7 @@ def print_rings(size, rings):
         ring, mpi = times.median("ring", size) / 1e3, times.median("mpi", size) / 1e3
         bound = seconds_on_cable(size, 2 * (hosts - 1) / hosts) * 1e3
         rows.append([str(hosts), f"{ring:,.0f}", f"{bound:,.0f}", f"{bound / ring:.0%}", f"{mpi:,.0f}", f"{mpi / ring:.2f} x"])
-    print(f"\n{size_name(size)} across hosts with cables of {RATE}, milliseconds:")
+    print(f"\n{size_name(size)} across hosts with links of {RATE}, milliseconds:")
     table(["hosts", "ring", "bound", "share of it", "mpi", "mpi / ring"], rows)
 
 
@@ -175,13 +175,13 @@ def print_pairs(size, pairs):
         rows.append([placement, f"{hierarchical:,.0f}", f"{seconds_on_cable(size, 1) * 1e3:,.0f}", f"{ring:,.0f}",
                      f"{seconds_on_cable(size, on_cable) * 1e3:,.0f}", f"{ring / hierarchical:.2f} x", f"{on_cable:.1f} x",
                      f"{mpi:,.0f}", f"{mpi / hierarchical:.2f} x"])
-    print(f"\n{size_name(size)} on 2 hosts of 2 ranks each, cables of {RATE}, milliseconds:")
+    print(f"\n{size_name(size)} on 2 hosts of 2 ranks each, links of {RATE}, milliseconds:")
     table(["placement", "hierarchical", "bound", "ring", "bound", "ring / hier.", "by bytes", "mpi", "mpi / hier."], rows)
-    print("  by bytes: a cable carries the buffer once in hierarchical, so often in the ring; no more can be won over a "
-          "ring at its bound")
+    print("  by bytes: a link carries the buffer once in hierarchical, this many times in the ring; this is the largest "
+          "possible gain over a ring at its bound")
 
 
-# ---- Beside backward
+# ---- Overlapped with the backward pass
 
 def convolution(filters):
     return {"type": "conv2d", "filters": filters, "kernel": 3, "padding": "same", "activation": "relu"}
@@ -192,7 +192,7 @@ NETWORK = {"name": "cnn8m", "input": [28, 28, 1],
                       {"type": "max_pool2d"}, {"type": "flatten"}, {"type": "dense", "units": 1200, "activation": "relu"},
                       {"type": "dense", "units": "classes"}]}
 BATCHES = (192, 128)  # of each replica: communication is about 60 and 90 % of the computation
-STEPS, REPORT = 30, 10  # the first report warms up
+STEPS, REPORT = 30, 10  # the first report is a warm-up
 FORWARD_BATCHES = 10
 
 
@@ -210,7 +210,7 @@ def milliseconds_a_step(run, batch):
 
 
 def measure_alone(model, batch, cores, times):
-    """Two independent replicas at the same time, one on each core: a step, and of it the forward pass."""
+    """Two independent replicas at the same time, one on each core: a step, and its forward pass."""
     forward_only = ["--devices", "cpu:0", "--validation-data", f"synthetic:28x28x1:{CLASSES}:{FORWARD_BATCHES * batch}"]
     pair = [Run(train(model, batch, *forward_only), [core]) for core in cores]
     pair = [run.finish() for run in pair]
@@ -221,7 +221,7 @@ def measure_alone(model, batch, cores, times):
 
 
 def measure_together(model, batch, times):
-    """The same replica on each of two hosts of one core, which reduce over a cable."""
+    """The same replica on each of two hosts of one core, which reduce over a link."""
     run = across(2, train(model, 2 * batch, "--allreduce", "ring"), cores_per_host=1).finish()
     times.add("step", batch, milliseconds_a_step(run, 2 * batch))
     for key in ("exposed_communication_ms", "waiting_ms"):
@@ -256,9 +256,9 @@ def print_overlap(parameters, times):
         rows.append([str(batch), f"{step:.0f}", f"{compute:.0f}", f"{communication:.0f}", f"{communication / compute:.0%}",
                      f"{step / longer:.2f}", f"{least:.0f}", f"{step / max(longer, least):.2f}", f"{exposed:.0f}",
                      f"{waiting:.0f}"])
-    print(f"\n{parameters:,} parameters on 2 hosts of 1 core, cable of {RATE}, milliseconds a step:")
+    print(f"\n{parameters:,} parameters on 2 hosts of 1 core, link of {RATE}, milliseconds per step:")
     table(["batch", "step", "compute", "communication", "of compute", "step / longer", "forward + comm.", "step / bound",
            "exposed", "waiting"], rows)
-    print("  batch: of each replica. longer: of compute and communication, each alone. There is no gradient before backward "
-          "begins,\n  so no step is shorter than forward + communication; the bound is the larger of both. exposed, waiting: "
+    print("  batch: of each replica. longer: of compute and communication, each alone. There is no gradient before the backward "
+          "pass begins,\n  so no step is shorter than forward + communication; the bound is the larger of both. exposed, waiting: "
           "from the log")

@@ -22,11 +22,11 @@ def bound(cores):
 
 
 def images_of(work):
-    """The directory of the work's TFRecord files, written where nobody has named one."""
+    """The directory of the TFRecord files, which are generated if the user names none."""
     named = os.environ.get("LOCKSTEP_BENCH_CIFAR10") if work == "cifar10" else None
     if named:
         if not any(pathlib.Path(named).glob("train-*.tfrecord")):
-            fail(f"LOCKSTEP_BENCH_CIFAR10 needs a directory with train-*.tfrecord; {named} has none")
+            fail(f"LOCKSTEP_BENCH_CIFAR10: expected a directory with train-*.tfrecord, got {named}, which has none")
         return named
     sizes = {"cifar10": (32, 32, 50_000, 10), "imagenet": (375, 500, 1024, 4)}
     height, width, records, files = sizes[work]
@@ -36,7 +36,7 @@ def images_of(work):
 
 
 def measured(side, work, directory, cores):
-    """Images a second: of the processors' time with one core, of the clock with more."""
+    """Images per second: of processor time with one core, of elapsed time with more."""
     report = json.loads(subprocess.run(
         [str(IMAGES), side, directory, "--recipe", RECIPES[work], "--index-dir", str(KEPT / "index"), "--threads",
          str(len(cores)), "--seconds", str(SECONDS)], **bound(cores)).stdout)
@@ -44,13 +44,13 @@ def measured(side, work, directory, cores):
 
 
 def tensorflow_rates(python, work, directory, core, chosen=()):
-    """For each setting of tf.data: images a second of the process's own time."""
+    """For each setting of tf.data: images per second of the process's processor time."""
     command = [python, str(ROOT / "scripts" / "bench_tensorflow_images.py"), work, directory, str(SECONDS), *chosen]
     return json.loads(subprocess.run(command, **bound([core])).stdout)
 
 
 def measure_images(options, result):
-    """Files in the page cache, shuffled on our side; tf.data where LOCKSTEP_TENSORFLOW_PYTHON has it, in file order."""
+    """Files in the page cache, shuffled on our side; tf.data if LOCKSTEP_TENSORFLOW_PYTHON has it, in file order."""
     cores = physical_cores(2)
     shutil.rmtree(KEPT, ignore_errors=True)
     KEPT.mkdir(parents=True)
@@ -67,12 +67,12 @@ def measure_images(options, result):
 
 def measure_work(options, python, work, directory, cores):
     sides = ("plain", "floats", "pixels")
-    measured("floats", work, directory, cores)  # reads the files once, and leaves their index
+    measured("floats", work, directory, cores)  # reads the files once, and writes their index
     setting, tried = None, None
     if python:
         tried = tensorflow_rates(python, work, directory, cores[0])
         setting = max(tried["rates"], key=tried["rates"].get)
-        print(f"{work}: TensorFlow {tried['version']}; the quickest of its settings: {setting}", flush=True)
+        print(f"{work}: TensorFlow {tried['version']}; the fastest of its settings: {setting}", flush=True)
     one, two, theirs = [], [], []
     for turn in range(options.rounds):
         order = sides if turn % 2 == 0 else sides[::-1]
@@ -96,9 +96,9 @@ def report(works):
     for work, each in works.items():
         floats = [rates["floats"] for rates in each["one_core"]]
         if each["tensorflow"]:
-            compare(f"images a second, {names[work]}, one core", floats, each["tensorflow"])
+            compare(f"images per second, {names[work]}, one core", floats, each["tensorflow"])
         else:
-            row(f"images a second, {names[work]}, one core", f"{statistics.median(floats):,.0f}", "", "")
+            row(f"images per second, {names[work]}, one core", f"{statistics.median(floats):,.0f}", "", "")
     for count, key in (("one core", "one_core"), ("two cores", "two_cores")):
         title("plain loop")
         for work, each in works.items():

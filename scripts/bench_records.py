@@ -20,7 +20,7 @@ OURS = {"memcpy": "floor_memcpy/large/102400", "pread": "floor_pread/large/10240
 
 
 def lockstep_rates(core):
-    """Of each benchmark: records and bytes a second of the thread's own time."""
+    """For each benchmark: records and bytes per second of the thread's processor time."""
     pattern = "|".join(f"^{name}$" for name in OURS.values())
     report = subprocess.run([str(RECORDS), f"--benchmark_filter={pattern}", "--benchmark_format=json",
                              f"--benchmark_min_time={SECONDS}"], check=True, stdout=subprocess.PIPE,
@@ -31,14 +31,14 @@ def lockstep_rates(core):
 
 
 def tensorflow_rates(python, core, chosen=()):
-    """Of each work, for each setting of tf.data: records a second of the process's own time."""
+    """For each work and setting of tf.data: records per second of the process's processor time."""
     command = [python, str(ROOT / "scripts" / "bench_tensorflow.py"), str(KEPT), str(SECONDS), *chosen]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                      preexec_fn=lambda: os.sched_setaffinity(0, [core])).stdout)
 
 
 def many_files():
-    """What 100,000 files with 100 million records cost a process; they are made up, but their indexes are real."""
+    """The cost of 100,000 files with 100 million records to a process; the files are simulated, their indexes are real."""
     directory = ROOT / "build" / "bench-many-files"
     shutil.rmtree(directory, ignore_errors=True)
     try:
@@ -52,9 +52,9 @@ def best_of(rates):
 
 
 def measure_records(options, result):
-    """One core, files in the page cache; tf.data where LOCKSTEP_TENSORFLOW_PYTHON has it, with its quickest settings."""
+    """One core, files in the page cache; tf.data if LOCKSTEP_TENSORFLOW_PYTHON has it, with its fastest settings."""
     if not RECORDS.exists():
-        print(f"  {RECORDS} was not built (it needs Google Benchmark); reading is left out")
+        print(f"  {RECORDS} was not built (it needs Google Benchmark); records are not measured")
         return
     [core] = physical_cores(1)
     shutil.rmtree(KEPT, ignore_errors=True)
@@ -66,7 +66,7 @@ def measure_records(options, result):
         if python:
             tried = tensorflow_rates(python, core)
             chosen, version = best_of(tried), tried["version"]
-            print(f"TensorFlow {version}; the quickest of its settings: {', '.join(chosen)}")
+            print(f"TensorFlow {version}; the fastest of its settings: {', '.join(chosen)}")
         for _ in range(options.rounds):
             ours.append({key: lockstep[name] for lockstep in [lockstep_rates(core)] for key, name in OURS.items()})
             if python:
@@ -100,11 +100,11 @@ def report(ours, theirs):
     compare("GB/s, records of 100 KB, a file read once", rates("once", 1, 1e9), rates("pread", 1, 1e9), 1)
     if theirs:
         title("tf.data")
-        compare("million records of 100 KB a second", rates("ordered"), [each["large"] / 1e6 for each in theirs], 3)
-        compare("million images of 784 bytes a second", rates("images"), [each["images"] / 1e6 for each in theirs], 2)
+        compare("million records of 100 KB per second", rates("ordered"), [each["large"] / 1e6 for each in theirs], 3)
+        compare("million images of 784 bytes per second", rates("images"), [each["images"] / 1e6 for each in theirs], 2)
     else:
         print("\n  no TensorFlow to compare with")
-        row("million images of 784 bytes a second", f"{statistics.median(rates('images')):.2f}", "", "")
+        row("million images of 784 bytes per second", f"{statistics.median(rates('images')):.2f}", "", "")
     row("the same in a shuffled order", f"{statistics.median(rates('images_shuffled')):.2f}", "", "",
-        f"ours {spread([1e6 * rate for rate in rates('images_shuffled')])} a second")
-    row("million small records indexed a second", f"{statistics.median(rates('index')):.1f}", "", "")
+        f"ours {spread([1e6 * rate for rate in rates('images_shuffled')])} per second")
+    row("million small records indexed per second", f"{statistics.median(rates('index')):.1f}", "", "")

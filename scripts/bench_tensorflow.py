@@ -48,7 +48,7 @@ def settings(directory):
 
 @tf.function
 def consume(dataset):
-    """The epoch within the graph, so that no Python runs between batches."""
+    """Runs the epoch within the graph, so that no Python runs between batches."""
     return dataset.reduce(tf.constant(0, tf.int64), lambda count, _: count + 1)
 
 

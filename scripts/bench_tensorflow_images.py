@@ -73,7 +73,7 @@ def encoded_records(paths, buffer, parse, parallel):
 
 
 def pipeline(work, paths, buffer, parse, late, parallel):
-    """`late`: what can be done to a whole batch at once is."""
+    """`late`: do everything that is possible on a whole batch at once."""
     records, parse_one = encoded_records(paths, buffer, parse, parallel)
     normalize = normalizer(work)
 
@@ -100,7 +100,7 @@ def pipeline(work, paths, buffer, parse, late, parallel):
 
 
 def by_kind(record):
-    """(label, encoded image), in whatever order the parser gives them."""
+    """(label, encoded image), whatever the order in which the parser returns them."""
     first, second = record
     return (first, second) if first.dtype == tf.int64 else (second, first)
 
@@ -115,7 +115,7 @@ def settings(work, directory):
 
 @tf.function
 def consume(iterator, batches):
-    """Batches within the graph, so that no Python runs between them."""
+    """Runs batches within the graph, so that no Python runs between them."""
     count = tf.constant(0, tf.int64)
     for _ in tf.range(batches):
         images, _ = next(iterator)

@@ -1,4 +1,4 @@
-"""What the parts of scripts/bench share: runs as child processes, cores, rows of the tables."""
+"""Shared by the parts of scripts/bench: runs as child processes, cores, rows of the tables."""
 
 import json
 import os
@@ -31,7 +31,7 @@ class Run:
                                         stderr=self.errors, preexec_fn=lambda: os.sched_setaffinity(0, cores))
 
     def finish(self):
-        """Waits for the end; the events as (seconds since the start, event). Leaves where the training failed."""
+        """Waits for the end; the events as (seconds since the start, event). Exits if the training failed."""
         self.events = []
         for line in self.process.stdout:
             self.events.append((time.perf_counter() - self.started, json.loads(line)))
@@ -40,12 +40,12 @@ class Run:
         if self.process.returncode:
             self.errors.seek(0)
             fail(f"exit status {self.process.returncode} from {' '.join(self.command)}\n" + self.errors.read())
-        # Of the largest process in the child's life, this one before its exec included: so this program imports little.
+        # The maximum over the child's life, including this process before its exec: so this program imports little.
         self.resident_megabytes = usage.ru_maxrss * 1024 / 1e6
         return self
 
     def rate(self):
-        """Samples a second of the last epoch: the ones before it warm up."""
+        """Samples per second of the last epoch: the epochs before it are a warm-up."""
         return [event for _, event in self.events if event["event"] == "epoch"][-1]["samples_per_second"]
 
     def seconds_to_first_step(self):
@@ -62,7 +62,7 @@ def physical_cores(count):
             taken.add(core)
             chosen.append(processor)
     if len(chosen) < count:
-        fail(f"this part needs {count} cores; this process has {len(chosen)}")
+        fail(f"expected {count} cores for this part, got {len(chosen)}")
     return chosen[:count]
 
 

@@ -1,4 +1,4 @@
-"""LibTorch under lockstep::torch, beside PyTorch's DistributedDataParallel over Gloo: the part `torch` of scripts/bench."""
+"""LibTorch under lockstep::torch, compared with PyTorch's DistributedDataParallel over Gloo: the part `torch` of scripts/bench."""
 
 import os
 import statistics
@@ -48,7 +48,7 @@ def paired(result, kind, other):
 
 
 def measure_torch(options, result):
-    """Two ranks on two cores, one rank on one core, and two hosts behind a cable."""
+    """Two ranks on two cores, one rank on one core, and two hosts connected by a link."""
     if not PROGRAM.exists():
         print(f"  {PROGRAM} was not built: it needs Debian's libtorch-dev and libgloo-dev")
         return
@@ -82,25 +82,25 @@ def measure_network(model, rounds, pytorch):
     title("other side")
     for kind in ("pytorch", "pytorch, views") if pytorch else ():
         pairs = [theirs / job["milliseconds"][OURS] for theirs, job in zip(jobs[kind], jobs["two"])]
-        row(f"{model}, {parameters:,} parameters, ms a step of 2 ranks", f"{ours:.2f}", f"{statistics.median(jobs[kind]):.2f}",
+        row(f"{model}, {parameters:,} parameters, ms per step of 2 ranks", f"{ours:.2f}", f"{statistics.median(jobs[kind]):.2f}",
             f"{statistics.median(pairs):.2f} x", f"PyTorch DDP + Gloo{', gradients as bucket views' if 'views' in kind else ''}")
     for kind in ("ddp", "ddp, views"):
         row(f"{model}, the same", f"{ours:.2f}", f"{median('two', kind):.2f}", f"{ratio('two', OURS, kind):.2f} x",
             f"its reducer without Python{', views' if 'views' in kind else ''}")
-    row("  samples a second against one rank alone", f"{2e3 * BATCH / ours:,.0f}", f"{1e3 * BATCH / median('two', 'alone'):,.0f}",
-        f"{2 * ratio('two', OURS, 'alone'):.2f} x", f"two that do not reduce: {2 * ratio('two', 'independent', 'alone'):.2f} x")
-    row("  ms a step of one rank, and without wrapper", f"{median('one', OURS):.2f}", f"{median('one', 'independent'):.2f}",
+    row("  samples per second against one rank alone", f"{2e3 * BATCH / ours:,.0f}", f"{1e3 * BATCH / median('two', 'alone'):,.0f}",
+        f"{2 * ratio('two', OURS, 'alone'):.2f} x", f"two ranks that do not reduce: {2 * ratio('two', 'independent', 'alone'):.2f} x")
+    row("  ms per step of one rank, and without wrapper", f"{median('one', OURS):.2f}", f"{median('one', 'independent'):.2f}",
         f"{ratio('one', 'independent', OURS) - 1:+.1%}")
     return jobs
 
 
 def measure_hidden(found):
-    """Across two hosts: how much of the reduction's time backward hides."""
+    """Across two hosts: how much of the reduction's time the backward pass hides."""
     wanted = [str(PROGRAM), "--model", "cnn", "--batch", "256", "--steps", "2", "--rounds", "5"]
     [(_, result)] = across(2, wanted, cores_per_host=1).finish().events
     times, communication = result["milliseconds"], result["communication"]
     hidden = 1 - (times[OURS] - times["independent"]) / communication
     found["hosts"] = result | {"hidden": hidden}
     title("alone")
-    row(f"cnn, batch 256, two hosts, cable of {RATE}, ms a step", f"{times[OURS]:.0f}", f"{times['independent']:.0f}",
+    row(f"cnn, batch 256, two hosts, link of {RATE}, ms per step", f"{times[OURS]:.0f}", f"{times['independent']:.0f}",
         f"{hidden:.0%}", f"of {communication:.0f} ms of communication hidden")

@@ -42,7 +42,7 @@ class Bottleneck(nn.Module):
 
 
 def resnet50(classes=1000):
-    """ResNet-50 as in torchvision, which need not be installed."""
+    """ResNet-50 as in torchvision, which is not required."""
     layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
     channels = 64
     for stage, blocks in enumerate([3, 4, 6, 3]):

@@ -1,4 +1,4 @@
-"""What scripts/gpu_check runs once there is a GPU; see there for the options."""
+"""Implementation of scripts/gpu_check, run if there is a GPU; see scripts/gpu_check for the options."""
 
 import argparse
 import datetime
@@ -16,7 +16,7 @@ from gpu_find import BUILD, FOLDER, HEADERS, LOCKSTEP, PACK, ROOT, Cuda, environ
 from gpu_steps import Failed, NotRun, Steps
 from gpu_tools import architecture, exit_status, gpu_limits, loss_difference, markdown, parse_gpus, table, test_counts, training_of
 
-# Programs of tests that need a GPU, by the room where they lie: those of lockstep_gpu_test(). NCCL's are missing in a build without it.
+# Test programs that need a GPU, by module: those of lockstep_gpu_test(). A build without NCCL has no NCCL tests.
 TESTS = {"device": "device_on_gpu_tests", "allreduce": "allreduce_on_gpu_tests", "model": "model_on_gpu_tests",
          "strategy": "strategy_on_gpu_tests"}
 TARGETS = ["lockstep_program", "lockstep_bench_update", "lockstep_bench_jpeg_records", *TESTS.values()]
@@ -31,7 +31,7 @@ SANITIZED = [
     ("two replicas", [LOCKSTEP, "train", "--model", "mlp", "--data", "synthetic:8x8x1:4:48", "--global-batch", "15", "--steps", "3",
                       "--devices", "gpu:0,gpu:0", "--no-graph"]),
 ]
-# A batch of which each tensor is as large as 32 bits can count, and all of them larger than a GPU's memory.
+# A batch whose tensors each fit 32-bit indices, and together exceed a GPU's memory.
 TOO_LARGE = ["--model", "resnet50", "--data", "synthetic:224x224x3:1000:2600", "--global-batch", "2600", "--steps", "1", "--deterministic",
              "--devices", "gpu:0"]
 SANITIZER_KINDS = {"memcheck": ["--leak-check", "no"], "racecheck": []}
@@ -54,14 +54,14 @@ class Check:
         self.trainings = {}
         self.help = ""
 
-    # ---- What is here, and the build
+    # ---- Environment and build
 
     def find(self):
         self.cuda = Cuda(dict(os.environ), FOLDER / "links")
         missing = missing_from_system(dict(os.environ))
         pack = PACK if missing and PACK.is_dir() else None
         self.steps.environment, self.variables = environment_of(self.cuda, pack)
-        # A cache of its own: what is found here is found anew.
+        # A separate cache, so that everything is measured again.
         self.steps.environment["LOCKSTEP_CACHE_DIR"] = str(FOLDER / "cache")
         shutil.rmtree(FOLDER / "cache", ignore_errors=True)
         self.versions = dict(self.cuda.versions, python=platform.python_version())
@@ -91,8 +91,8 @@ class Check:
 
     # ---- Tests
 
-    def test(self, room):
-        output = self.steps.run([BUILD / "tests" / room / TESTS[room]], 120)
+    def test(self, module):
+        output = self.steps.run([BUILD / "tests" / module / TESTS[module]], 120)
         counts = test_counts(output.text)
         if output.status != 0:
             raise Failed(f"status {output.status}, {counts['failed']} tests failed, {counts['passed']} passed; {output.last_words()}")
@@ -103,7 +103,7 @@ class Check:
     # ---- Trainings
 
     def train(self, network="cnn", devices="gpu:0", ranks=1, more=()):
-        """Twenty steps; each is run once and remembered."""
+        """Twenty steps; each training is run once and its result is reused."""
         for option in more:
             if option.startswith("--") and option not in self.help:
                 raise NotRun(f"this version has no {option}")
@@ -157,19 +157,19 @@ class Check:
 
     def all_gpus(self):
         if len(self.gpus) < 2:
-            raise NotRun("there is one GPU here")
+            raise NotRun("there is only one GPU")
         return self.like_one_gpu("cnn", "gpu:all")
 
     def rank_per_gpu(self):
         if len(self.gpus) < 2:
-            raise NotRun("there is one GPU here")
+            raise NotRun("there is only one GPU")
         return self.like_one_gpu("cnn", "auto", ranks=2)
 
     def refuses(self, arguments, needed, variables=None):
-        """That a training with `arguments`, in an environment with `variables`, ends with the status of devices and says what is needed."""
+        """Checks that a training with `arguments`, in an environment with `variables`, ends with the status of device errors and names what is needed."""
         output = self.steps.run([LOCKSTEP, "train", *arguments], 100, environment=dict(self.steps.environment, **(variables or {})))
         if output.status != 5 or needed not in output.errors:
-            raise Failed(f"needed status 5 and '{needed}'; got status {output.status}: {output.last_words()}")
+            raise Failed(f"expected status 5 and '{needed}', got status {output.status}: {output.last_words()}")
         return output.last_words()
 
     # ---- compute-sanitizer
@@ -179,10 +179,10 @@ class Check:
         beside = self.cuda.nvcc.resolve().parent.parent / "compute-sanitizer"
         tool = shutil.which("compute-sanitizer", path=os.pathsep.join([self.steps.environment["PATH"], str(beside)]))
         if tool is None:
-            raise NotRun("there is no compute-sanitizer here")
+            raise NotRun("there is no compute-sanitizer")
         output = self.steps.run([tool, "--tool", kind, *SANITIZER_KINDS[kind], "--error-exitcode", "97", *command], 45)
         if "Device not supported" in output.text + output.errors:
-            raise NotRun("compute-sanitizer says that it does not support this device")
+            raise NotRun("compute-sanitizer does not support this device")
         if output.status != 0:
             summary = [line for line in output.text.splitlines() if "SUMMARY" in line]
             raise Failed(f"status {output.status}: {summary[-1].strip('= ') if summary else output.last_words()}")
@@ -196,8 +196,8 @@ class Check:
         step("configure", self.configure, ["find CUDA"])
         step("build", self.build, ["configure"])
         built = ["build"]
-        for room in TESTS:
-            step(f"tests of {room}", lambda r=room: self.test(r), built)
+        for module in TESTS:
+            step(f"tests of {module}", lambda m=module: self.test(m), built)
         self.run_trainings(built)
         self.run_sanitizer("memcheck", built)
         gpu_speed.measure(self, built)
@@ -233,10 +233,10 @@ class Check:
         step("refuses a GPU that is not there", lambda: self.refuses([*small, absent], absent), built)
         step("refuses a GPU where none is shown", lambda: self.refuses([*small, "gpu:0"], 'CUDA_VISIBLE_DEVICES is ""', {"CUDA_VISIBLE_DEVICES": ""}),
              built)
-        step("refuses a batch that does not fit", lambda: self.refuses(TOO_LARGE, "[memory] needed "), built)
+        step("refuses a batch that does not fit", lambda: self.refuses(TOO_LARGE, "[memory] expected "), built)
 
     def for_docs(self, rows):
-        """The results as docs/gpu.md holds them."""
+        """The results in the form of docs/gpu.md."""
         gpu = self.gpus[0]
         versions = {name: value.get("version") if isinstance(value, dict) else value for name, value in self.versions.items()}
         told = ", ".join(f"{name} {value}" for name, value in versions.items() if value != "unknown")
@@ -257,7 +257,7 @@ class Check:
         self.options.out.with_suffix(".md").write_text(self.for_docs(rows))
         count = {kind: sum(1 for row in rows if row["result"] == kind) for kind in ("passed", "failed", "not run")}
         print(f"\n{gpu['name']}, driver {gpu['driver']}: {count['passed']} steps passed, {count['failed']} failed, "
-              f"{count['not run']} not run; every figure: {self.options.out}; for docs/gpu.md: {self.options.out.with_suffix('.md')}")
+              f"{count['not run']} not run; all figures: {self.options.out}; for docs/gpu.md: {self.options.out.with_suffix('.md')}")
         return exit_status(rows)
 
 

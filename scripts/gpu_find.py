@@ -1,4 +1,4 @@
-"""Where CUDA, its libraries and what Lockstep is built from are: of the system, of Python's wheels, of scripts/gpu_pack."""
+"""Finds CUDA, its libraries and the libraries that Lockstep is built from: in the system, in Python wheels, in scripts/gpu_pack."""
 
 import glob
 import os
@@ -14,7 +14,7 @@ PACK = ROOT / "build" / "gpu_pack"
 FOLDER = ROOT / "build" / "gpu_check"
 BUILD = FOLDER / "build"
 LOCKSTEP = BUILD / "apps" / "lockstep" / "lockstep"
-# A header of each library that CMake asks for; MPI is looked for by its compiler.
+# A header of each library that CMake requires; MPI is found by its compiler.
 HEADERS = ["eigen3/Eigen/Core", "CLI/CLI.hpp", "oneapi/dnnl/dnnl.hpp", "nlohmann/json.hpp", "spdlog/spdlog.h", "fmt/format.h", "zlib.h",
            "openssl/hmac.h", "isa-l.h", "xxhash.h", "protozero/pbf_reader.hpp", "Random123/philox.h", "gtest/gtest.h", "gmock/gmock.h",
            "google/protobuf/message.h"]
@@ -47,7 +47,7 @@ def library_in(folders, name):
 
 
 def version_of(header, names):
-    """1.2.3 out of a header's #defines."""
+    """1.2.3 from a header's #defines."""
     text = header.read_text(errors="replace")
     numbers = [re.search(rf"#define\s+{name}\s+(\d+)", text) for name in names]
     return ".".join(number.group(1) for number in numbers if number) or "unknown"
@@ -99,7 +99,7 @@ class Cuda:
 
 
 def missing_from_system(environment):
-    """What CMake will not find without a pack."""
+    """Libraries that CMake does not find without a pack."""
     places = ["/usr/include", "/usr/local/include", f"/usr/include/{TRIPLE}"]
     missing = [header for header in HEADERS if not any(os.path.exists(f"{place}/{header}") for place in places)]
     for program in ["mpicxx", "mpirun", "pkg-config", "protoc"]:
@@ -113,17 +113,17 @@ def prepend(environment, name, *values):
 
 
 def with_pack(environment, pack):
-    """CMake variables for a pack; adds to `environment` what building with it and running on it needs."""
+    """CMake variables for a pack; adds to `environment` what building and running with it need."""
     usr = pack / "usr"
     libraries = usr / "lib" / TRIPLE
     prepend(environment, "PATH", usr / "bin")
     prepend(environment, "LD_LIBRARY_PATH", libraries, libraries / "openmpi" / "lib", libraries / "pmix2" / "lib", usr / "lib" / "libpsm1")
     prepend(environment, "PKG_CONFIG_PATH", libraries / "pkgconfig", usr / "lib" / "pkgconfig", usr / "share" / "pkgconfig")
-    prepend(environment, "CPLUS_INCLUDE_PATH", usr / "include")  # for nvcc, which CMake's packages tell nothing
+    prepend(environment, "CPLUS_INCLUDE_PATH", usr / "include")  # for nvcc, which does not get the paths of CMake's packages
     environment["OPAL_PREFIX"] = str(usr)
     environment["OPAL_LIBDIR"] = str(libraries / "openmpi" / "lib")
     environment["OPAL_INCLUDEDIR"] = str(libraries / "openmpi" / "include")
-    # Ranks of one machine: without the networks that Debian's Open MPI looks for, and without ssh, which may be missing.
+    # Ranks on one machine: without the networks that Debian's Open MPI searches for, and without ssh, which may be missing.
     environment |= {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,vader,tcp", "OMPI_MCA_mca_base_component_show_load_errors": "0",
                     "OMPI_MCA_plm_rsh_agent": "false", "PMIX_MCA_pcompress_base_silence_warning": "1"}
     environment["PMIX_INSTALL_PREFIX"] = str(libraries / "pmix2")
@@ -132,7 +132,7 @@ def with_pack(environment, pack):
 
 
 def environment_of(cuda, pack):
-    """What Lockstep's own processes run with, and the variables for CMake. PyTorch gets the environment as it was."""
+    """The environment of Lockstep's processes, and the variables for CMake. PyTorch gets the unchanged environment."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     variables = dict(cuda.variables)
     if pack is not None:
@@ -141,7 +141,7 @@ def environment_of(cuda, pack):
         prepend(environment, "PATH", cuda.nvcc.parent)
         environment["LD_LIBRARY_PATH"] = os.pathsep.join(
             filter(None, [environment.get("LD_LIBRARY_PATH"), *map(str, dict.fromkeys(cuda.library_folders))]))
-        # Headers of the wheels lie outside the toolkit's folder.
+        # Headers of the wheels are outside the toolkit's folder.
         outside = [folder for folder in dict.fromkeys(cuda.include_folders) if folder != pathlib.Path("/usr/include")]
         environment["CPLUS_INCLUDE_PATH"] = os.pathsep.join([*filter(None, [environment.get("CPLUS_INCLUDE_PATH")]), *map(str, outside)])
     return environment, variables

@@ -1,4 +1,4 @@
-"""The measurements of scripts/gpu_check: Lockstep, and PyTorch on the same GPU, one after the other and again; medians."""
+"""The measurements of scripts/gpu_check: Lockstep and PyTorch on the same GPU, alternating; medians."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from gpu_steps import Failed, NotRun
 from gpu_tools import adam_floor, gpu_limits, median, ratio, resnet50_floor, steady, training_of
 
 RESNET_BATCH, CNN_BATCH, ADAM_PARAMETERS = 256, 64, 100_000_000
-# What must be reached: at least these times PyTorch's speed, at most this share of its memory, at least this share of the bandwidth.
+# Targets: at least this multiple of PyTorch's speed, at most this share of its memory, at least this share of the bandwidth.
 RESNET_TARGETS = {"compile": 1.0, "eager": 1.25}
 CNN_TARGETS = {"eager": 5.0, "graph": 1.5}
 MEMORY_TARGET, BANDWIDTH_TARGET = 1.05, 0.9
@@ -21,7 +21,7 @@ TORCH = [sys.executable, str(os.path.join(os.path.dirname(os.path.abspath(__file
 
 
 def torch_version():
-    """PyTorch's version where it sees the GPU, or None."""
+    """PyTorch's version if it can use the GPU, or None."""
     answer = subprocess.run([sys.executable, "-c", "import torch; print(torch.__version__ if torch.cuda.is_available() else '')"],
                             capture_output=True, text=True, check=False)
     return answer.stdout.strip() or None if answer.returncode == 0 else None
@@ -34,17 +34,17 @@ def missed(text, figures):
 
 
 def judge(what, figures, comparisons):
-    """What was measured, and what it is held against: (beside what, reached, needed, whether more is better). Failed where one of them
-    was missed; those without a figure are left out."""
+    """What was measured, and its comparisons: (with what, reached, needed, whether more is better). Failed if one of them is missed;
+    those without a figure are skipped."""
     told = [row for row in comparisons if row[1] is not None]
-    notes = [f"{beside} {reached:.2f} (needed {'at least' if more else 'at most'} {needed:g})" for beside, reached, needed, more in told]
+    notes = [f"{beside} {reached:.2f} (expected {'at least' if more else 'at most'} {needed:g})" for beside, reached, needed, more in told]
     if any(reached < needed if more else reached > needed for _, reached, needed, more in told):
         raise missed("; ".join([f"missed: {what}", *notes]), figures)
     return "; ".join([what, *(notes or ["nothing to compare it with"])]), figures
 
 
 def sums_in(cache, precision):
-    """Of a cache of convolutions: the names of those in `precision` for which sums of the output on the way were tried, and of those where
+    """From a cache of convolutions: the names of those in `precision` for which fused sums of the output were tried, and of those for which
     they were faster."""
     tried = [name for name in cache if name.startswith("forward with sums of ") and f" in {precision} " in name]
     return tried, [name for name in tried if cache[name][0] >= 0]
@@ -61,7 +61,7 @@ class Speed:
             check.versions["torch"] = self.torch
 
     def ours(self, arguments, limit):
-        """A training's rate, samples a second: the median of its reports but the first ones."""
+        """A training's rate in samples per second: the median of its reports except the first ones."""
         output = self.steps.checked([LOCKSTEP, "train", "--devices", "gpu:0", "--log-format", "json", *arguments], limit, watch_memory=True)
         training = training_of(output.text)
         rates = steady(training["rates"])
@@ -75,7 +75,7 @@ class Speed:
         return dict(json.loads(output.text.splitlines()[-1]), gpu_mib=output.gpu_mib)
 
     def compared(self, ours, ways):
-        """Alternating rounds: {"lockstep": [...], way: [...]}, and what to say of ways of PyTorch that failed, which do not spoil ours."""
+        """Alternating rounds: {"lockstep": [...], way: [...]}, and a note on ways of PyTorch that failed, which do not invalidate our results."""
         runs, notes = {"lockstep": []}, {}
         for _ in range(self.rounds):
             runs["lockstep"].append(ours())
@@ -103,7 +103,7 @@ class Speed:
         if self.limits:
             floor = resnet50_floor(self.limits, RESNET_BATCH)
             figures |= {"floor": floor, "share_of_floor": floor["seconds"] * rate / RESNET_BATCH}
-            told += f", {figures['share_of_floor']:.0%} of what memory and arithmetic allow"
+            told += f", {figures['share_of_floor']:.0%} of the limit of memory and arithmetic"
         waited = median([run["input_wait_share"] for run in runs["lockstep"] if run["input_wait_share"] is not None])
         if waited is not None:
             told += f", {waited:.0%} of the time spent waiting for input"
@@ -115,7 +115,7 @@ class Speed:
         return judge(told + lacking, figures, comparisons)
 
     def jpeg(self):
-        """ResNet-50 from TFRecord files of made-up JPEG images, decoded, cropped and flipped on the way, beside images that need nothing."""
+        """ResNet-50 from TFRecord files of made-up JPEG images, decoded, cropped and flipped, compared with images that need no preparation."""
         if "--images" not in self.check.help:
             raise NotRun("this version has no --images")
         folder = self.steps.folder / "jpeg"
@@ -134,9 +134,9 @@ class Speed:
         return f"{told}: {'bound by input' if share < NOT_BOUND_BY_INPUT else 'not bound by input'}", figures
 
     def fused_statistics(self):
-        """ResNet-50 with the convolutions that find statistics on the way, where that was faster for each alone, and with none of them."""
+        """ResNet-50 with fused statistics in the convolutions for which they were faster alone, and without any."""
         if self.quick:
-            raise NotRun("--quick leaves it out")
+            raise NotRun("skipped by --quick")
         file = pathlib.Path(self.steps.environment["LOCKSTEP_CACHE_DIR"]) / "convolutions.json"
         notes, figures = [], {}
         for precision in ("bfloat16", "float16"):
@@ -179,7 +179,7 @@ class Speed:
         other = median([value for run in runs.get("fused", []) for value in run["seconds_per_step"]])
         figures = {"seconds_per_update": seconds, "torch_seconds": other, "runs": runs}
         if not self.limits:
-            return f"{1e3 * seconds:.3f} ms; the bandwidth of this GPU is not known to this script{lacking}", figures
+            return f"{1e3 * seconds:.3f} ms; this script does not know the bandwidth of this GPU{lacking}", figures
         figures["share_of_bandwidth"] = adam_floor(self.limits, ADAM_PARAMETERS) / seconds
         if other:
             figures["torch_share_of_bandwidth"] = adam_floor(self.limits, ADAM_PARAMETERS) / other
@@ -209,7 +209,7 @@ def measure(check, built):
         def action():
             raise NotRun(reason)
         return action
-    steps.step("PyTorch", (lambda: speed.torch) if speed.torch else left_out("python3 has no torch that sees the GPU"))
+    steps.step("PyTorch", (lambda: speed.torch) if speed.torch else left_out("python3 has no torch that can use the GPU"))
     if check.options.quick:
-        steps.step("torch.compile", left_out("--quick leaves it out"))
+        steps.step("torch.compile", left_out("skipped by --quick"))
     steps.step("CIFAR-10 to 94 %", left_out("its data is not in the repository"))

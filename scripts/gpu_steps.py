@@ -1,4 +1,4 @@
-"""Steps of scripts/gpu_check: each runs within a limit, is noted with how it ended, and does not stop the others."""
+"""Steps of scripts/gpu_check: each has a time limit, its result is recorded, and a failure does not stop the others."""
 
 import os
 import signal
@@ -8,11 +8,11 @@ import time
 
 
 class Failed(Exception):
-    """A step went wrong; the text says how."""
+    """A step failed; the text gives the reason."""
 
 
 class NotRun(Exception):
-    """A step cannot be done here; the text says why."""
+    """A step cannot run on this machine; the text gives the reason."""
 
 
 class Output:
@@ -20,13 +20,13 @@ class Output:
         self.status, self.text, self.errors, self.seconds, self.gpu_mib = status, text, errors, seconds, gpu_mib
 
     def last_words(self):
-        """What explains a failure: the last line of standard error that is not empty, or of standard output."""
+        """The explanation of a failure: the last line of standard error that is not empty, or of standard output."""
         lines = [line.strip() for line in (self.errors or self.text).splitlines() if line.strip()]
         return lines[-1] if lines else "no output"
 
 
 class GpuMemory:
-    """The most memory of the GPU that was in use while a process ran, all processes together, as nvidia-smi sees it."""
+    """The maximum GPU memory in use while a process ran, over all processes, as nvidia-smi reports it."""
 
     def __init__(self, wanted):
         self.most = None
@@ -58,7 +58,7 @@ class Steps:
         folder.mkdir(parents=True, exist_ok=True)
 
     def run(self, command, limit, environment=None, watch_memory=False):
-        """A command, ended with all that it started when `limit` seconds or all the time are over. Its output is kept in the folder."""
+        """Runs a command; ends it and its children after `limit` seconds or at the overall deadline. Its output is stored in the folder."""
         limit = min(limit, self.deadline - time.monotonic())
         if limit <= 1:
             raise NotRun("the time for all steps was over")
@@ -77,7 +77,7 @@ class Steps:
         return output
 
     def checked(self, command, limit, **more):
-        """The same; Failed where it did not end with status 0."""
+        """The same; Failed if its status is not 0."""
         output = self.run(command, limit, **more)
         if output.status != 0:
             how = f"signal {-output.status}" if output.status < 0 else f"status {output.status}"
@@ -85,7 +85,7 @@ class Steps:
         return output
 
     def step(self, name, action, needs=()):
-        """Does `action`, which returns a note or (note, figures), unless a step of `needs` did not pass."""
+        """Runs `action`, which returns a note or (note, figures), unless a step of `needs` did not pass."""
         self._name = name
         start = time.monotonic()
         figures, lacking = None, [need for need in needs if not self.passed(need)]
@@ -103,7 +103,7 @@ class Steps:
         except Failed as reason:
             result, note = "failed", str(reason)
             figures = getattr(reason, "figures", None)
-        except Exception as error:  # a step's own mistake is one more result
+        except Exception as error:  # an error in a step is a failure of that step
             result, note = "failed", f"{type(error).__name__}: {error}"
         row = {"step": name, "result": result, "seconds": round(time.monotonic() - start, 1), "note": note or ""}
         if figures is not None:

@@ -1,11 +1,11 @@
-"""What scripts/gpu_check computes, apart from what it runs: tables, medians, comparisons, floors. No GPU is needed for any of it."""
+"""Computations of scripts/gpu_check: tables, medians, comparisons, lower bounds. They need no GPU."""
 
 import json
 import math
 import re
 import statistics
 
-# What NVIDIA's data sheets promise: bytes a second of the GPU's memory, and operations a second of bfloat16 (float16 before the A100)
+# Figures of NVIDIA's data sheets: bytes per second of the GPU's memory, and operations per second of bfloat16 (float16 before the A100)
 # with float32 sums, without sparsity. The first pattern that is found in the name counts.
 GPUS = [
     ("B200", 8.0e12, 2250e12),
@@ -34,13 +34,13 @@ ADAM_BYTES = 32  # of one float32 parameter: four arrays read, the gradient once
 
 
 def gpu_limits(name):
-    """Bytes a second and bfloat16 operations a second of a GPU, or None where this table does not know it."""
+    """Bytes per second and bfloat16 operations per second of a GPU, or None if the table does not have it."""
     return next(({"memory_bytes_per_second": memory, "bfloat16_flops_per_second": flops}
                  for pattern, memory, flops in GPUS if re.search(pattern, name)), None)
 
 
 def resnet50_floor(limits, batch):
-    """The seconds that a step in bfloat16 takes at least. Arithmetic: three passes' worth of operations at the full rate. Memory: each
+    """The minimum seconds of a step in bfloat16. Arithmetic: the operations of three passes at the full rate. Memory: each
     activation written and read once forward, read once more backward, its gradient written and read once, two bytes each time."""
     arithmetic = 3 * RESNET50_FORWARD_FLOPS * batch / limits["bfloat16_flops_per_second"]
     memory = 5 * 2 * RESNET50_ACTIVATIONS * batch / limits["memory_bytes_per_second"]
@@ -61,7 +61,7 @@ def ratio(mine, other):
 
 
 def events_of(text):
-    """The JSON objects of a training's output; lines that are none, such as mpirun's, are passed over."""
+    """The JSON objects of a training's output; other lines, such as mpirun's, are ignored."""
     events = []
     for line in text.splitlines():
         try:
@@ -74,7 +74,7 @@ def events_of(text):
 
 
 def training_of(text):
-    """What a training printed with --log-format json: losses, rates, the hash of its parameters."""
+    """The output of a training with --log-format json: losses, rates, the hash of its parameters."""
     events = events_of(text)
     steps = [event for event in events if event.get("event") == "step"]
     end = next((event for event in events if event.get("event") == "end"), {})
@@ -92,7 +92,7 @@ def steady(rates, warm_up=2):
 
 
 def loss_difference(one, other):
-    """The largest relative difference of two series of losses; infinite where they differ in length or are not finite."""
+    """The largest relative difference of two series of losses; infinite if they differ in length or are not finite."""
     if len(one) != len(other) or not one:
         return math.inf
     differences = [abs(a - b) / max(abs(a), abs(b), 1e-6) for a, b in zip(one, other)]
@@ -100,7 +100,7 @@ def loss_difference(one, other):
 
 
 def test_counts(text):
-    """How many tests a gtest program passed, skipped and failed, by its own last lines."""
+    """How many tests a gtest program passed, skipped and failed, from its last lines."""
     def count(pattern):
         found = re.findall(pattern, text, re.MULTILINE)
         return int(found[-1]) if found else 0
@@ -138,6 +138,6 @@ def markdown(head, rows):
 
 
 def exit_status(steps):
-    """0 where no step failed; what could not run does not count, but something must have passed."""
+    """0 if no step failed; steps that could not run do not count, but at least one must have passed."""
     results = [step["result"] for step in steps]
     return 0 if "passed" in results and "failed" not in results else 1

@@ -1,4 +1,4 @@
-"""Writes reference values of PyTorch, and of NumPy for what PyTorch lacks, to the directory of the first argument, in Lockstep's names and layouts.
+"""Writes reference values of PyTorch, and of NumPy for what PyTorch lacks, to the directory of the first argument, with Lockstep's names and layouts.
 
 Everything is computed in float64 from float32 inputs and rounded once at the end, so a comparison in float32 sees the
 rounding of one side only. A network is taken only if its losses do not hinge on rounding (see is_well_conditioned). Kernels of convolutions are [O, kH, kW, I], images are NHWC, and flattening goes over them in that order.
@@ -249,7 +249,7 @@ def layer_wise_trajectories():
             yield w
 
     def exact(**constants):
-        """As float32 holds them, so that the comparison sees the arithmetic alone."""
+        """Rounded to float32, so that the comparison tests only the arithmetic."""
         return {name: float(numpy.float32(value)) for name, value in constants.items()}
 
     cases = {"lars": (lars, exact(momentum=0.9, weight_decay=5e-4, trust=0.001, epsilon=1e-9)),
@@ -266,7 +266,7 @@ def layer_wise_trajectories():
 
 
 def pretrained():
-    """A small residual network as PyTorch saves it, in three types, and its logits in inference from what each holds."""
+    """A small residual network as PyTorch saves it, in three types, and its logits in inference for each type."""
     model = ResNet18(2, imagenet=False)
     with torch.no_grad():
         for parameter in model.parameters():

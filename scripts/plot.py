@@ -1,4 +1,4 @@
-"""What scripts/plot draws."""
+"""Implementation of scripts/plot."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ def main():
     events = read(sys.argv[1])
     start = next((event for event in events if event["event"] == "start"), None)
     if start is None:
-        sys.exit(f"scripts/plot: error: needed the events of a training; {sys.argv[1]} has no start event")
+        sys.exit(f"scripts/plot: error: expected the events of a training, got {sys.argv[1]} without a start event")
     for event in events:
         if "step" in event:
             event["position"] = event["step"] / start["steps_per_epoch"]

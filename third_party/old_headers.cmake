@@ -25,7 +25,11 @@ set(lockstep_old_headers
   device/log.h lockstep/base/log.h
   device/pixels.h lockstep/base/pixels.h
   device/random.h lockstep/base/random.h
+  model/initializer.h lockstep/model/parameters.h
+  model/metric.h lockstep/model/loss.h
   model/optimizer_math.h lockstep/model/optimizer_options.h
+  model/precision.h lockstep/model/tensor.h
+  model/shape.h lockstep/model/tensor.h
   model/statistics_exchange.h lockstep/model/backend.h
   model/zoo/fast_cifar.h lockstep/model/zoo/zoo.h
   model/zoo/resnet.h lockstep/model/zoo/zoo.h
@@ -41,11 +45,14 @@ set(lockstep_old_headers
   strategy/manifest.h lockstep/checkpoint/manifest.h
   strategy/mirrored_strategy.h lockstep/strategy/strategies.h
   strategy/multi_worker_mirrored_strategy.h lockstep/strategy/strategies.h
+  strategy/normalization_scope.h lockstep/strategy/normalization.h
   strategy/one_device_strategy.h lockstep/strategy/strategies.h
   strategy/placement.h lockstep/job/placement.h
+  strategy/replica_statistics.h lockstep/strategy/normalization.h
   strategy/safetensors.h lockstep/checkpoint/safetensors.h
   strategy/session.h lockstep/job/session.h
   strategy/signals.h lockstep/job/signals.h
+  strategy/step_report.h lockstep/strategy/gradient_memory.h
   strategy/summary_writer.h lockstep/strategy/callbacks/summaries.h
   strategy/workers.h lockstep/job/session.h
   strategy/wrapper/distributed_optimizer.h lockstep/interop/distributed_optimizer.h

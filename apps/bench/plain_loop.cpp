@@ -37,9 +37,9 @@ using namespace lockstep;
 constexpr int kWorkers = 2;
 constexpr double kIterationSeconds = 200e-6;  // at least, so that the clock does not count
 constexpr double kSizeSeconds = 0.5;          // for all iterations of a size
-constexpr double kMostCalls = 10000;
+constexpr double kMaxCalls = 10000;
 constexpr double kFewestIterations = 3;
-constexpr double kMostIterations = 500;
+constexpr double kMaxIterations = 500;
 
 struct Options {
   std::size_t min_bytes = std::size_t{64} << 10;
@@ -94,9 +94,9 @@ class Worker {
  private:
   // Two who have a core each need no more than to look.
   void meet() {
-    meetings_ += kWorkers;
+    arrivals_ += kWorkers;
     board_.arrived.fetch_add(1);
-    while (board_.arrived.load(std::memory_order_acquire) < meetings_) {
+    while (board_.arrived.load(std::memory_order_acquire) < arrivals_) {
     }
   }
 
@@ -118,10 +118,10 @@ class Worker {
   }
 
   void choose_counts(double seconds) {
-    const double calls = std::clamp(std::ceil(kIterationSeconds / seconds), 1.0, kMostCalls);
+    const double calls = std::clamp(std::ceil(kIterationSeconds / seconds), 1.0, kMaxCalls);
     board_.calls = static_cast<int>(calls);
     board_.iterations =
-        static_cast<int>(std::clamp(kSizeSeconds / (seconds * calls), kFewestIterations, kMostIterations));
+        static_cast<int>(std::clamp(kSizeSeconds / (seconds * calls), kFewestIterations, kMaxIterations));
   }
 
   void print(std::size_t bytes, const std::vector<double>& seconds) const {
@@ -140,7 +140,7 @@ class Worker {
   SharedSegment mine_;
   SharedSegment other_;
   allreduce::Slice slice_;
-  int meetings_ = 0;  // arrivals that the next meeting waits for
+  int arrivals_ = 0;  // arrivals that the next barrier waits for
 };
 
 // The first processors that this process may use.
@@ -149,7 +149,7 @@ std::array<int, kWorkers> choose_processors() {
   CPU_ZERO(&allowed);
   ::sched_getaffinity(0, sizeof(allowed), &allowed);
   if (CPU_COUNT(&allowed) < kWorkers)
-    throw Error(ErrorCategory::device, "plain loop", fmt::format("needed {} processors", kWorkers),
+    throw Error(ErrorCategory::device, "plain loop", fmt::format("expected {} processors", kWorkers),
                 fmt::format("this process may use {}", CPU_COUNT(&allowed)));
   std::array<int, kWorkers> processors{};
   int processor = 0;

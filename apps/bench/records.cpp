@@ -35,7 +35,7 @@ constexpr std::size_t kPixels = 784;
 constexpr int kImages = 200'000;
 constexpr int kSmallRecords = 1'000'000;
 
-/// The files of all benchmarks, gone with the run unless somebody named their directory.
+/// The files of all benchmarks, deleted after the run unless LOCKSTEP_BENCH_RECORDS names their directory.
 class Files {
  public:
   Files() : directory_(given()), is_kept_(!directory_.empty()) {

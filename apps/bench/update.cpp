@@ -20,7 +20,7 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/backend.h"
-#include "lockstep/model/metric.h"
+#include "lockstep/model/loss.h"
 #include "lockstep/model/parameters.h"
 #include "lockstep/model/updater.h"
 

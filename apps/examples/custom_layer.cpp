@@ -1,8 +1,8 @@
-// A layer of one's own: a learned scale and shift of every feature, y = a * x + b, trained between two dense layers.
+// A custom layer: a learned scale and shift of every feature, y = a * x + b, trained between two dense layers.
 //
 //     example_custom_layer [DATA]
 //
-// DATA is what `lockstep train --data` takes.
+// DATA: as for `lockstep train --data`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class ScaleAndShift final : public lockstep::CustomLayer {
     return input;
   }
 
-  // Arrays are [batch, features...]; the output's gradient is not needed once the input's has been written.
+  // Arrays are [batch, features...]; the output's gradient is not needed after the input's was written.
   void forward(const model::Tensors& t, const model::PassContext& /*pass*/) const override {
     const auto scale = t.parameters[0];
     const auto shift = t.parameters[1];

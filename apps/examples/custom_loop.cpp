@@ -1,9 +1,9 @@
-// A training loop of one's own on the replicas of a strategy: it looks at each epoch's loss, halves the rate when that
-// has risen, and stops when it is small enough. Runs on several replicas of a process, or under mpirun:
+// A custom training loop on the replicas of a strategy. It halves the learning rate when the loss of an epoch has
+// risen, and stops when the loss is small enough. Runs on several replicas of a process, or under mpirun:
 //
 //     example_custom_loop [DATA [DEVICES]]
 //
-// DATA and DEVICES are what `lockstep train --data` and `--devices` take.
+// DATA and DEVICES: as for `lockstep train --data` and `--devices`.
 #include <fmt/format.h>
 
 #include <limits>
@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
     auto& replicas = trainer.replicas();
     replicas.initialize(/*seed=*/1);
 
-    // Each process reads the parts of its own replicas; epoch follows epoch.
+    // Each process reads the parts of its own replicas, for consecutive epochs.
     const auto stream = train.stream({.replicas = strategy->num_replicas_in_sync(),
                                       .first_replica = strategy->first_replica(),
                                       .local_replicas = strategy->local_replicas()});
@@ -33,14 +33,14 @@ int main(int argc, char** argv) {
     for (int epoch = 1; epoch <= 20; ++epoch) {
       for (std::int64_t step = 0; step < train.steps_per_epoch(); ++step) {
         stream->next(parts);
-        // On all replicas at once: forward, backward, one sum over all of them, the optimizer.
+        // On all replicas: forward, backward, all-reduce, optimizer.
         replicas.run([&](lockstep::strategy::Replica& replica, int local) {
           replica.train_step(parts[static_cast<std::size_t>(local)], request);
         });
         ++request.step;
         ++request.update;
       }
-      // Sums over all replicas are the same on each, so all decide alike.
+      // The sums over all replicas are the same on each of them, and so is the decision.
       const double loss = replicas.take_metrics().mean_loss();
       if (session.is_chief()) fmt::print("epoch {}: loss {:.4f} at rate {:.4g}\n", epoch, loss, request.learning_rate);
       if (loss < 0.05) break;

@@ -1,9 +1,9 @@
-// A convolutional network on Fashion-MNIST in a few lines. Runs on one replica, or under mpirun on as many as there are
-// ranks:
+// A convolutional network on Fashion-MNIST in a few lines. Runs on one replica, or under mpirun on one replica
+// per rank:
 //
 //     example_fashion_mnist [DATA [TEST_DATA [EPOCHS]]]
 //
-// DATA and TEST_DATA are what `lockstep train --data` takes.
+// DATA and TEST_DATA: as for `lockstep train --data`.
 #include <fmt/format.h>
 
 #include <cstdlib>

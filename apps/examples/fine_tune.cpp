@@ -1,10 +1,10 @@
-// Fine-tuning: a network that was trained on some classes learns others, from its weights in a safetensors file. Only
-// the head begins anew. Runs on one replica, or under mpirun:
+// Fine-tuning: trains a network on new classes, starting from the weights in a safetensors file. Only the head is
+// initialized randomly. Runs on one replica, or under mpirun:
 //
 //     example_fine_tune WEIGHTS [MODEL [DATA]]
 //
-// WEIGHTS is a safetensors file with our names or torchvision's (resnet18 and its like), a checkpoint, or a directory
-// of checkpoints; MODEL is a network of `lockstep train --model`; DATA is what `--data` takes.
+// WEIGHTS: a safetensors file with the names of Lockstep or torchvision (such as resnet18), a checkpoint, or a
+// directory of checkpoints. MODEL and DATA: as for `lockstep train --model` and `--data`.
 #include <fmt/format.h>
 
 #include <string>
@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
                               {.optimizer = lockstep::Adam{}, .schedule = {.peak = 1e-3F}});
     const auto before = trainer.evaluate(data.batch(100));
 
-    // A small rate and few epochs: what the weights know is to be kept.
+    // A small learning rate and few epochs, to preserve the pretrained features.
     trainer.fit(data.shuffle().batch(100),
                 {.epochs = 3, .pretrained = lockstep::Pretrained{.path = argv[1], .reset_head = true}});
 

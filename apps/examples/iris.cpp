@@ -1,5 +1,5 @@
-// A classifier of irises, as the well-known tutorial of tf.estimator has it: four measures of a flower, two hidden
-// layers of ten, three species. Runs on one replica, or under mpirun on as many as there are ranks:
+// A classifier of irises, as in the well-known tf.estimator tutorial: four measurements of a flower, two hidden layers
+// of ten units, three species. Runs on one replica, or under mpirun on one replica per rank:
 //
 //     example_iris TRAIN.csv TEST.csv [EPOCHS]
 //
@@ -16,14 +16,13 @@
 
 namespace {
 
-/// The names that the table has, or those that its numbers usually stand for.
+/// The class names in the table, or the usual names of its class numbers.
 std::vector<std::string> species_of(const lockstep::Dataset& data) {
   const std::vector<std::string> names = data.source().class_names();
   return names.empty() ? std::vector<std::string>{"setosa", "versicolor", "virginica"} : names;
 }
 
-/// Measures of different size are learnt better when each is about 0 with a deviation of 1. What that takes is known of
-/// the flowers that are trained on; others are treated alike.
+/// Normalizes each measurement to mean 0 and standard deviation 1, with the statistics of the training data.
 lockstep::data::SampleMap standardized(const lockstep::Dataset& train) {
   const auto width = static_cast<std::size_t>(train.spec().feature_count());
   std::vector<float> sums(width), squares(width), features(width);

@@ -13,9 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/lockstep/element_types.h"
 #include "apps/lockstep/reduction_timing.h"
-#include "apps/lockstep/terminal.h"
+#include "apps/lockstep/standard_streams.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/device_list.h"
 
@@ -40,11 +39,11 @@ ReductionPlan make_plan(const BenchArguments& arguments) {
   require_at_least("--min-bytes", static_cast<std::int64_t>(arguments.min_bytes), 1);
   if (arguments.max_bytes < arguments.min_bytes)
     throw Error(ErrorCategory::input, "command line",
-                fmt::format("--max-bytes needs at least --min-bytes, {}", arguments.min_bytes),
+                fmt::format("expected --max-bytes to be at least --min-bytes, {}", arguments.min_bytes),
                 fmt::format("got {}", arguments.max_bytes));
   if (arguments.max_bytes > static_cast<std::size_t>(std::numeric_limits<int>::max()))
     throw Error(ErrorCategory::input, "command line",
-                fmt::format("--max-bytes needs at most {}", std::numeric_limits<int>::max()),
+                fmt::format("expected --max-bytes to be at most {}", std::numeric_limits<int>::max()),
                 fmt::format("got {}", arguments.max_bytes));
   ReductionPlan plan{.bytes = {},
                      .dtype = arguments.dtype,
@@ -57,7 +56,7 @@ ReductionPlan make_plan(const BenchArguments& arguments) {
   return plan;
 }
 
-/// Who reduces, for the head of the table and for every line of JSON.
+/// Size of the group, for the table header and for every line of JSON.
 struct Group {
   int replicas = 0;
   int ranks = 0;
@@ -66,7 +65,7 @@ struct Group {
 
 std::string plural(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
 
-/// GB/s, 10^9 bytes: of the buffer, and of what each replica's wire carries at least.
+/// Bandwidth in GB/s (10^9 bytes): buffer size divided by time, and the minimum traffic of each replica's link.
 double algorithm_bandwidth(const ReductionTiming& timing) {
   constexpr double kBytesPerMicrosecond = 1e3;
   return static_cast<double>(timing.bytes) / timing.microseconds / kBytesPerMicrosecond;
@@ -111,7 +110,7 @@ void print_json(const ReductionTiming& timing, const Group& group, const std::st
   fmt::print("{}\n", row.dump());
 }
 
-/// What the chief says meanwhile.
+/// Prints progress and results on the chief.
 ReductionListener make_listener(const BenchArguments& arguments, const Group& group) {
   const bool watched = is_watched(STDERR_FILENO);
   ReductionListener listener;
@@ -134,8 +133,7 @@ int count_replicas(const std::string& list) {
   const std::vector<device::Device> devices = device::parse_devices(list);
   const auto gpu = std::ranges::find(devices, device::DeviceKind::gpu, &device::Device::kind);
   if (gpu != devices.end())
-    throw Error(ErrorCategory::device, "devices",
-                "needed cpu:0, once for each replica: the routes of the CPU are timed",
+    throw Error(ErrorCategory::device, "devices", "expected cpu:0, once for each replica (only CPU routes are timed)",
                 fmt::format("got {}", to_string(*gpu)));
   return static_cast<int>(devices.size());
 }
@@ -154,7 +152,7 @@ int allreduce_bench(job::Session& session, const BenchArguments& arguments) {
   };
   const std::int64_t errors = time_reductions(session, local, plan, listener);
   if (errors > 0)
-    throw Error(ErrorCategory::communication, "allreduce-bench", "needed sums over all replicas",
+    throw Error(ErrorCategory::communication, "allreduce-bench", "expected sums over all replicas",
                 fmt::format("{} elements were wrong", errors));
   return 0;
 }
@@ -172,36 +170,37 @@ std::vector<allreduce::Route> parse_routes(const std::string& list) {
 }
 
 void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation, int& status) {
-  CLI::App* command =
-      program.add_subcommand("allreduce-bench", "Time the reductions, on these ranks or these replicas");
+  CLI::App* command = program.add_subcommand("allreduce-bench", "Benchmark all-reduce over ranks or local replicas");
   const auto arguments = std::make_shared<BenchArguments>();
-  command->add_option("--min-bytes", arguments->min_bytes, "The smallest buffer; 64KiB and 1MiB are understood as well")
+  command
+      ->add_option("--min-bytes", arguments->min_bytes, "Smallest buffer size in bytes, or with a unit such as 64KiB")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
-  command->add_option("--max-bytes", arguments->max_bytes, "No buffer is larger")
+  command->add_option("--max-bytes", arguments->max_bytes, "Largest buffer size in bytes, or with a unit such as 64MiB")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
-  command->add_option("--factor", arguments->factor, "From one size to the next")->capture_default_str();
-  command->add_option("--dtype", arguments->dtype, "Type of the elements")
+  command->add_option("--factor", arguments->factor, "Factor between one buffer size and the next")
+      ->capture_default_str();
+  command->add_option("--dtype", arguments->dtype, "Data type of the elements")
       ->check(CLI::IsMember(element_type_names()))
       ->capture_default_str();
   command
       ->add_option("--allreduce", arguments->routes,
-                   "ROUTE[,ROUTE...], which take turns: auto, in-process (one process); shared-memory, ring, "
-                   "hierarchical, mpi (between ranks; mpi is MPI_Allreduce alone, for comparison). A turn begins "
-                   "with a call that is not timed, so that each route finds its own buffers in the caches")
+                   "ROUTE[,ROUTE...] to measure, interleaved: auto; in-process (one process); shared-memory, ring, "
+                   "hierarchical or mpi (between ranks; mpi is plain MPI_Allreduce, for comparison). Each measurement "
+                   "starts with an untimed call to warm the caches")
       ->capture_default_str();
   command
       ->add_option("--iterations", arguments->iterations,
-                   "Measurements of each size and route, whose median is shown; 0: as many as half a second holds, 3 "
-                   "to 500")
+                   "Number of measurements per size and route; their median is reported. 0: as many as fit into half a "
+                   "second, 3 to 500")
       ->capture_default_str();
   command->add_flag("--check", arguments->check,
-                    "Look at every element of a first sum, and count those that are wrong");
-  command->add_flag("--json", arguments->json, "One object a row on standard output, and nothing else");
+                    "Check every element of a first all-reduce, and count the wrong elements");
+  command->add_flag("--json", arguments->json, "Print only JSON: one object per row on standard output");
   command
       ->add_option("--devices", arguments->devices,
-                   "Replicas of each process: cpu:0,cpu:0 for two logical replicas; auto is cpu:0")
+                   "Devices of the replicas of each process: cpu:0,cpu:0 for two logical replicas; auto is cpu:0")
       ->capture_default_str();
   command->callback([=, &status] {
     job::Session session(invocation.argc, invocation.argv);

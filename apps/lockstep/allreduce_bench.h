@@ -10,7 +10,7 @@
 
 namespace lockstep::apps {
 
-/// Reads "ring,mpi". Throws Error (input) that lists the names.
+/// Parses a list such as "ring,mpi". Throws Error (input).
 std::vector<allreduce::Route> parse_routes(const std::string& list);
 
 /// Adds the command. Its callback sets `status`, the exit status of the program.

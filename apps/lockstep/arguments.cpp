@@ -1,67 +1,182 @@
 #include "apps/lockstep/arguments.h"
 
 #include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/device/device_list.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/strategy/strategies.h"
 
 namespace lockstep::apps {
+namespace {
+
+/// The innermost parsed command: `train`, or `convert` of `data convert`.
+const CLI::App& innermost(const CLI::App& program) {
+  const auto commands = program.get_subcommands();
+  return commands.empty() ? program : innermost(*commands.back());
+}
+
+std::string path_of(const CLI::App& command) {
+  return command.get_parent() == nullptr ? command.get_name()
+                                         : path_of(*command.get_parent()) + " " + command.get_name();
+}
+
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+std::vector<std::string> known_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
+  return names;
+}
+
+}  // namespace
+
+Error to_error(const CLI::ParseError& error, const CLI::App& program) {
+  const CLI::App& command = innermost(program);
+  const std::string help = fmt::format("`{} --help` lists them", path_of(command));
+  const std::vector<std::string> left = program.remaining(true);
+  const bool no_command = &command == &program && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  if ((no_command || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) && !left.empty()) {
+    const std::vector<std::string> names = known_names(command);
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    const std::string word = left.front().substr(0, left.front().find('='));
+    return {ErrorCategory::input, "command line",
+            fmt::format("expected an option or command of {} ({})", path_of(command), help), got_name(word, known)};
+  }
+  if (no_command)
+    return {ErrorCategory::input, "command line", fmt::format("expected a command ({})", help), "got none"};
+  return {ErrorCategory::input, "command line",
+          fmt::format("expected valid options for {} ({})", path_of(command), help), one_line(error.what())};
+}
+
+namespace {
+
+const std::string kConfig = "--config";
+
+std::optional<std::string> config_path(const std::vector<std::string>& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].starts_with(kConfig + "=")) return arguments[i].substr(kConfig.size() + 1);
+    if (arguments[i] == kConfig && i + 1 < arguments.size()) return arguments[i + 1];
+  }
+  return std::nullopt;
+}
+
+bool is_given(const std::vector<std::string>& arguments, const std::string& name) {
+  return std::ranges::any_of(arguments, [&](const std::string& argument) {
+    return argument == "--" + name || argument == "--no-" + name || argument.starts_with("--" + name + "=");
+  });
+}
+
+bool belongs_to(const CLI::ConfigItem& item, const std::string& command) {
+  const bool is_section_mark = item.name == "++" || item.name == "--";
+  return !is_section_mark && (item.parents.empty() || (item.parents.size() == 1 && item.parents.front() == command));
+}
+
+/// --print-config writes an empty value for an option that is not set.
+bool is_empty(const CLI::ConfigItem& item) {
+  return std::ranges::all_of(item.inputs, [](const std::string& input) { return input.empty(); });
+}
+
+}  // namespace
+
+std::shared_ptr<bool> add_config_options(CLI::App& command) {
+  command
+      .add_option(kConfig,
+                  "File with options of this command, as written by --print-config; the command line takes precedence")
+      ->configurable(false);
+  auto print = std::make_shared<bool>(false);
+  command.add_flag("--print-config", *print, "Print the options in the format of --config, and exit")
+      ->configurable(false);
+  return print;
+}
+
+std::string config_text(const CLI::App& command) { return command.config_to_str(true, false); }
+
+std::vector<std::string> with_config_file(std::vector<std::string> arguments) {
+  const auto path = config_path(arguments);
+  if (!path) return arguments;
+  std::vector<CLI::ConfigItem> items;
+  try {
+    items = CLI::ConfigTOML().from_file(*path);
+  } catch (const CLI::Error& error) {
+    throw Error(ErrorCategory::input, "command line", "expected --config to be a readable file of name=value lines",
+                error.what());
+  }
+  std::vector<std::string> added;
+  for (const CLI::ConfigItem& item : items)
+    if (belongs_to(item, arguments.front()) && !is_empty(item) && !is_given(arguments, item.name))
+      added.push_back(fmt::format("--{}={}", item.name, fmt::join(item.inputs, ",")));
+  arguments.insert(arguments.begin() + 1, added.begin(), added.end());
+  return arguments;
+}
 
 void add_data_options(CLI::App& command, DataArguments& arguments) {
   const char* group = "Data";
   command
       .add_option("--data", arguments.data,
-                  "A glob of TFRecord files, a directory with a dataset.json or with a folder of JPEG and PNG files "
-                  "for each class (also "
-                  "images:DIRECTORY), fashion-mnist[:train|:test], "
-                  "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS] (such as label=species&categorical=color,shape), "
-                  "synthetic:HxWxC:CLASSES:COUNT (floats), or "
-                  "synthetic-images:HxWxC:CLASSES:COUNT (bytes, as images have)")
+                  "Data set: a glob of TFRecord files; a directory with a dataset.json, or with one folder of JPEG and "
+                  "PNG files per class (also images:DIRECTORY); fashion-mnist[:train|:test]; "
+                  "idx:DIRECTORY[:train|:test]; csv:FILE[?OPTIONS] (such as label=species&categorical=color,shape); "
+                  "synthetic:HxWxC:CLASSES:COUNT (generated floats); synthetic-images:HxWxC:CLASSES:COUNT (generated "
+                  "bytes, like pixels)")
       ->group(group);
   command
-      .add_option("--data-dir", arguments.data_dir, "Where to look for named data sets before the places of the system")
+      .add_option("--data-dir", arguments.data_dir,
+                  "Directory to search for named data sets before the system's directories")
       ->group(group);
   command
-      .add_option("--index-dir", arguments.index_dir, "Where indexes of TFRecord files are kept; else beside each file")
+      .add_option("--index-dir", arguments.index_dir,
+                  "Directory for the indexes of TFRecord files (default: next to each file)")
       ->group(group);
   command
       .add_option("--input-feature", arguments.input_feature,
-                  "Feature of tf.train.Example with the input; else from dataset.json or the first record")
+                  "Name of the tf.train.Example feature that is the input (default: from dataset.json or the first "
+                  "record)")
       ->group(group);
   command
       .add_option("--label-feature", arguments.label_feature,
-                  "Feature with the label; else from dataset.json or the first record")
+                  "Name of the feature that is the label (default: from dataset.json or the first record)")
       ->group(group);
   command
       .add_option("--input-shape", arguments.input_shape,
-                  "HxWxC, or a number of values; else from dataset.json or the first record")
+                  "Shape of a sample: HxWxC, or a number of values (default: from dataset.json or the first record)")
       ->group(group);
   command
-      .add_option("--classes", arguments.classes, "Number of classes; else from dataset.json or a scan of the labels")
+      .add_option("--classes", arguments.classes,
+                  "Number of classes (default: from dataset.json or a scan of the labels)")
       ->group(group);
   command
       .add_option(
           "--images", arguments.images,
-          "How images are prepared: none (as stored, divided by 255); cifar10 (normalized; training with crops of "
-          "a border of 4 pixels and flips); imagenet (224x224, normalized; training with random resized crops and "
-          "flips). Else as the model of a checkpoint was trained, or none")
+          "Image preprocessing: none (as stored, divided by 255); cifar10 (normalized; in training, random crops after "
+          "padding by 4 pixels, and flips); imagenet (224x224, normalized; in training, random resized crops and "
+          "flips). Default: as the model of the checkpoint was trained, or none")
       ->group(group);
-  command.add_option("--global-batch", arguments.global_batch, "Samples of a step over all replicas")
+  command.add_option("--global-batch", arguments.global_batch, "Number of samples per step over all replicas")
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--data-threads", arguments.threads,
-                  "Threads of each process that read and decode, at most: as many of them work as the training needs")
+                  "Maximum number of threads per process that read and decode; only as many as needed are active")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--prefetch", arguments.prefetch, "Batches read ahead")->capture_default_str()->group(group);
+  command.add_option("--prefetch", arguments.prefetch, "Number of batches to read ahead")
+      ->capture_default_str()
+      ->group(group);
 }
 
 void add_place_options(CLI::App& command, PlaceArguments& arguments) {
@@ -69,42 +184,44 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
   command
       .add_option(
           "--devices", arguments.devices,
-          "Replicas of each process: gpu:0,gpu:1 or cpu:0; gpu:0,gpu:0 and cpu:0,cpu:0 are logical replicas that "
-          "share one. auto is every GPU, or one for each rank of a node under mpirun, or cpu:0 without one; "
-          "gpu:all divides a node's GPUs between its ranks")
+          "Devices of the replicas of each process, such as gpu:0,gpu:1 or cpu:0. A repeated device (gpu:0,gpu:0 or "
+          "cpu:0,cpu:0) has several logical replicas. auto: every GPU; under mpirun, one GPU per rank of a node; cpu:0 "
+          "if there is no GPU. gpu:all: the GPUs of a node, divided among its ranks")
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--strategy", arguments.strategy,
-                  "auto, one-device, mirrored (replicas of one process) or multi-worker-mirrored (ranks of mpirun)")
+                  "Distribution strategy: auto, one-device, mirrored (replicas of one process) or "
+                  "multi-worker-mirrored (ranks started by mpirun)")
       ->capture_default_str()
       ->group(group);
   command
       .add_option(
           "--allreduce", arguments.allreduce,
-          "How gradients travel: auto, in-process (one process), shared-memory (ranks of one node), ring, hierarchical "
-          "(several nodes), or mpi (the library's own); between GPUs nccl, hierarchical (NCCL within a node, a ring "
-          "between nodes) or staged (by way of the host)")
+          "Route of the gradient all-reduce: auto; in-process (one process), shared-memory (ranks of one node), ring, "
+          "hierarchical (several nodes), or mpi (MPI_Allreduce); between GPUs nccl, hierarchical (NCCL within a node, "
+          "a ring between nodes), or staged (through host memory)")
       ->capture_default_str()
       ->group(group);
   command
       .add_flag("--share-gpus", arguments.share_gpus,
-                "Let ranks have the same GPU, for tests: they reduce by way of the host. Without it that is an error")
+                "Allow several ranks to use the same GPU, for tests; they reduce through host memory. Without this "
+                "flag, a shared GPU is an error")
       ->group(group);
   command
       .add_option("--stall-timeout", arguments.stall_timeout,
-                  "Seconds without progress after which the job ends with status 4 and the name of who is missing; 0 "
-                  "for never")
+                  "Seconds without progress after which the job ends with status 4 and reports the missing rank; 0 "
+                  "disables the timeout")
       ->capture_default_str()
       ->group(group);
 }
 
 void add_output_options(CLI::App& command, OutputArguments& arguments) {
-  command.add_option("--log-format", arguments.format, "text, or json: one object a line on standard output")
+  command.add_option("--log-format", arguments.format, "text, or json: one JSON object per line on standard output")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str()
       ->group("Output");
-  command.add_flag("--quiet", arguments.quiet, "Warnings and errors only; evaluate prints its metrics all the same")
+  command.add_flag("--quiet", arguments.quiet, "Print only warnings and errors; evaluate still prints its metrics")
       ->group("Output");
 }
 
@@ -115,7 +232,7 @@ std::vector<std::int64_t> parse_shape(const std::string& text) {
     std::int64_t extent = 0;
     const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, extent);
     if (error != std::errc{} || stop != text.data() + end || extent < 1)
-      throw Error(ErrorCategory::input, "input-shape", "needed positive numbers with x between them, such as 28x28x1",
+      throw Error(ErrorCategory::input, "input-shape", "expected positive numbers separated by x, such as 28x28x1",
                   fmt::format("got \"{}\"", text));
     shape.push_back(extent);
     begin = end + 1;
@@ -132,14 +249,15 @@ std::optional<std::int64_t> parse_bad_records(const std::string& text) {
     const auto [stop, error] = std::from_chars(text.data() + kSkip.size(), end, limit);
     if (error == std::errc{} && stop == end && limit >= 0) return limit;
   }
-  throw Error(ErrorCategory::input, "bad-records", "needed fail or skip:N with a number from 0",
+  throw Error(ErrorCategory::input, "bad-records", "expected fail, or skip:N with N of at least 0",
               fmt::format("got \"{}\"", text));
 }
 
 data::Dataset prepared(const data::Dataset& dataset, const std::string& images, const std::string& part) {
   if (images.empty() || images == "none") return dataset;
   if (images != "cifar10" && images != "imagenet")
-    throw Error(ErrorCategory::input, "images", "needed none, cifar10 or imagenet", fmt::format("got \"{}\"", images));
+    throw Error(ErrorCategory::input, "images", "expected none, cifar10 or imagenet",
+                fmt::format("got \"{}\"", images));
   return dataset.images(data::ImageRecipe::parse(fmt::format("{}-{}", images, part)));
 }
 
@@ -177,7 +295,7 @@ void check_places(const PlaceArguments& arguments) {
 
 void require_at_least(const char* option, std::int64_t value, std::int64_t least) {
   if (value < least)
-    throw Error(ErrorCategory::input, "command line", fmt::format("{} needs at least {}", option, least),
+    throw Error(ErrorCategory::input, "command line", fmt::format("expected {} to be at least {}", option, least),
                 fmt::format("got {}", value));
 }
 

@@ -28,16 +28,16 @@ struct CheckpointArguments {
   bool json = false;
 };
 
-[[noreturn]] void refuse(const fs::path& path, std::string_view needed, std::string_view given) {
-  throw Error(ErrorCategory::checkpoint, path.string(), needed, given);
+[[noreturn]] void refuse(const fs::path& path, std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::checkpoint, path.string(), expected, actual);
 }
 
-/// All checkpoints of a directory, newest first; throws where there is none.
+/// All checkpoints of a directory, newest first. Throws if there is none.
 std::vector<CheckpointInfo> checkpoints_in(const fs::path& directory) {
   std::vector<CheckpointInfo> found = checkpoint::list_checkpoints(directory);
   std::error_code unreadable;
   if (found.empty())
-    refuse(directory, "needed a checkpoint, or a directory of checkpoints",
+    refuse(directory, "expected a checkpoint, or a directory of checkpoints",
            fs::exists(directory, unreadable) ? "there is none in it"
            : unreadable                      ? unreadable.message()
                                              : "it does not exist");
@@ -96,7 +96,7 @@ void inspect_one(const fs::path& path, bool json, std::ostream& out) {
   const std::string state = checkpoint::read_small_file(state_path);
   const checkpoint::TrainingState parsed = checkpoint::parse_training_state(state, state_path);
   if (json) {
-    // parse_training_state() has accepted it within the limits of parse_json(); this keeps the order of its keys.
+    // parse_training_state() has already applied the limits of parse_json(). ordered_json keeps the order of the keys.
     fmt::print(out, "{}\n", dump_json(ordered_json::parse(state)));
   } else {
     fmt::print(out, "{}: step {}, epoch {}, seed {}, global batch {}, {}\n", path.string(), parsed.step, parsed.epoch,
@@ -116,7 +116,7 @@ void run_inspect(const CheckpointArguments& arguments, std::ostream& out) {
 
 // ---- verify
 
-/// The reason why a checkpoint cannot be used; empty for a sound one.
+/// Why a checkpoint cannot be used; empty if it is intact.
 std::string damage_of(const fs::path& path) {
   try {
     const checkpoint::Manifest manifest = checkpoint::read_manifest(path);
@@ -145,18 +145,18 @@ void run_verify(const CheckpointArguments& arguments, std::ostream& out) {
     }
   }
   if (damaged > 0)
-    refuse(arguments.path, "needed sound checkpoints", fmt::format("{} of {} are damaged", damaged, found.size()));
+    refuse(arguments.path, "expected sound checkpoints", fmt::format("{} of {} are damaged", damaged, found.size()));
 }
 
 // ---- export
 
-/// The newest complete checkpoint; one that is not healthy only where there is no other.
+/// The newest complete and healthy checkpoint, or the newest complete one if none is healthy.
 fs::path choose(const fs::path& path) {
   const std::vector<CheckpointInfo> found = checkpoints_in(path);
   for (const bool healthy : {true, false})
     for (const CheckpointInfo& info : found)
       if (info.complete() && info.healthy == healthy) return info.path;
-  refuse(path, "needed a complete checkpoint", found.front().damage);
+  refuse(path, "expected a complete checkpoint", found.front().damage);
 }
 
 void run_export(const CheckpointArguments& arguments, std::ostream& out) {
@@ -172,7 +172,7 @@ void run_export(const CheckpointArguments& arguments, std::ostream& out) {
     bytes += got;
   }
   file.commit();
-  // What is not a file may be the standard output, where a line would spoil the model.
+  // The output may be standard output, where this line would corrupt the model.
   if (file.is_atomic()) fmt::print(out, "{}: {} bytes from {}\n", arguments.output.string(), bytes, chosen.string());
 }
 
@@ -181,7 +181,7 @@ using Run = void (*)(const CheckpointArguments&, std::ostream&);
 CLI::App* add_action(CLI::App& command, const char* name, const char* help, Run run,
                      const std::shared_ptr<CheckpointArguments>& arguments, std::ostream& out) {
   CLI::App* action = command.add_subcommand(name, help);
-  action->add_option("PATH", arguments->path, "A directory of checkpoints (--checkpoint-dir), or one checkpoint in it")
+  action->add_option("PATH", arguments->path, "A directory of checkpoints (--checkpoint-dir), or a single checkpoint")
       ->required();
   action->callback([run, arguments, &out] { run(*arguments, out); });
   return action;
@@ -198,11 +198,11 @@ void add_checkpoint_command(CLI::App& program, std::ostream& out) {
                    run_inspect, arguments, out),
         add_action(*command, "verify", "Read all files and compare them with their checksums", run_verify, arguments,
                    out)})
-    action->add_flag("--json", arguments->json, "One JSON object a line");
+    action->add_flag("--json", arguments->json, "Print one JSON object per line");
   add_action(*command, "export",
-             "Write the model of the newest complete checkpoint, or of the one named, to a safetensors file",
+             "Write the model of the newest complete checkpoint, or of the given one, to a safetensors file",
              run_export, arguments, out)
-      ->add_option("--output", arguments->output, "The file to write")
+      ->add_option("--output", arguments->output, "The safetensors file to write")
       ->required();
 }
 

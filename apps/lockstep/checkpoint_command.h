@@ -6,8 +6,7 @@
 
 namespace lockstep::apps {
 
-/// Adds the command to `program`. It runs while `program` parses, writes to `out`, and throws Error (checkpoint) for
-/// what cannot be used.
+/// Adds the command to `program`. It runs when `program` is parsed, writes to `out`, and throws Error (checkpoint).
 void add_checkpoint_command(CLI::App& program, std::ostream& out = std::cout);
 
 }  // namespace lockstep::apps

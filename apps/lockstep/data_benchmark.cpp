@@ -1,15 +1,19 @@
 #include "apps/lockstep/data_benchmark.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-
+#include <sys/mman.h>
+#include <unistd.h>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <system_error>
+#include <vector>
 
-#include "apps/lockstep/page_cache.h"
-#include "apps/lockstep/stand_in_sources.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
 #include "lockstep/base/json.h"
@@ -19,9 +23,92 @@
 namespace lockstep::apps {
 namespace {
 
-constexpr std::int64_t kMostSampleBytes = std::int64_t{1} << 28;  // kept decoded in memory
+double resident_share(int descriptor, std::size_t size) {
+  void* const mapping = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
+  if (mapping == MAP_FAILED) return 1;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> pages((size + page - 1) / page);
+  const bool known = ::mincore(mapping, size, pages.data()) == 0;
+  ::munmap(mapping, size);
+  const auto resident = std::ranges::count_if(pages, [](unsigned char state) { return (state & 1) != 0; });
+  return known ? static_cast<double>(resident) / static_cast<double>(pages.size()) : 1;
+}
+
+}  // namespace
+
+double drop_from_page_cache(const std::filesystem::path& file) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) {
+    throw Error(ErrorCategory::data, file.string(), "expected a file that can be read",
+                std::generic_category().message(errno));
+  }
+  ::fdatasync(descriptor);
+  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+  const auto size = static_cast<std::size_t>(std::filesystem::file_size(file));
+  const double share = size == 0 ? 0 : resident_share(descriptor, size);
+  ::close(descriptor);
+  return share;
+}
+
+namespace {
+
+/// Copies the samples of `part` to where their records have their place.
+void place(const std::vector<float>& part, const std::vector<std::int64_t>& records, std::vector<float>& all) {
+  if (records.empty()) return;
+  const std::size_t size = part.size() / records.size();
+  for (std::size_t i = 0; i < records.size(); ++i)
+    std::ranges::copy(std::span(part).subspan(i * size, size),
+                      all.begin() + records[i] * std::ssize(part) / std::ssize(records));
+}
+
+std::span<const float> part_of(const std::vector<float>& all, std::int64_t record, std::size_t size) {
+  return std::span(all).subspan(static_cast<std::size_t>(record) * size, size);
+}
+
+}  // namespace
+
+FirstRecords::FirstRecords(const data::RecordSource& source, std::int64_t records)
+    : source_(source), records_(records) {
+  LOCKSTEP_CHECK(records >= 1 && records <= source.size());
+}
+
+DecodedSamples::DecodedSamples(const data::Dataset& dataset) : spec_(dataset.spec()) {
+  const auto records = static_cast<std::size_t>(dataset.size());
+  features_.resize(records * static_cast<std::size_t>(spec_.feature_count()));
+  labels_.resize(records);
+  targets_.resize(records * static_cast<std::size_t>(spec_.targets));
+  const auto stream = dataset.stream({.last_step = dataset.steps_per_epoch()});
+  for (std::vector<data::Batch> parts; stream->next(parts);) {
+    const data::Batch& batch = parts.front();
+    place(batch.features, batch.record_ids, features_);
+    place(batch.targets, batch.record_ids, targets_);
+    for (std::size_t i = 0; i < batch.labels.size(); ++i)
+      labels_[static_cast<std::size_t>(batch.record_ids[i])] = batch.labels[i];
+  }
+}
+
+void DecodedSamples::read(std::int64_t record_id, data::Sample& sample) const {
+  std::ranges::copy(part_of(features_, record_id, sample.features.size()), sample.features.begin());
+  std::ranges::copy(part_of(targets_, record_id, sample.targets.size()), sample.targets.begin());
+  sample.label = labels_[static_cast<std::size_t>(record_id)];
+}
+
+StoredRecords::StoredRecords(const data::TFRecordSource& source, std::int64_t records) : source_(source) {
+  for (std::int64_t record = 0; record < records; ++record) records_.push_back(source.stored(record));
+}
+
+void StoredRecords::read(std::int64_t record_id, data::Sample& sample) const {
+  if (const auto problem = source_.decoder().decode(records_[static_cast<std::size_t>(record_id)], sample)) {
+    throw Error(ErrorCategory::data, "record " + std::to_string(record_id) + " of " + source_.description(),
+                problem->expected, problem->actual);
+  }
+}
+
+namespace {
+
+constexpr std::int64_t kMaxSampleBytes = std::int64_t{1} << 28;  // kept decoded in memory
 constexpr std::int64_t kRecordsWeighed = 1000;
-constexpr double kHonouredShare = 0.05;  // of pages that may stay where the rest was dropped
+constexpr double kHonouredShare = 0.05;  // the file counts as dropped if at most this share of its pages stays
 
 std::string_view meaning(std::string_view stage) {
   if (stage == "synthetic") return "synthetic: nothing read or decoded";
@@ -31,7 +118,7 @@ std::string_view meaning(std::string_view stage) {
   return "cold: read from the disk";
 }
 
-/// Batches of `dataset` in a shuffled order for `seconds`; `once`: for one epoch at most, whose first read counts too.
+/// Reads shuffled batches of `dataset` for `options.seconds`. `once`: at most one epoch, and the first batch is timed.
 DataRate time_batches(const data::Dataset& dataset, const DataBenchmarkOptions& options, int threads, bool once) {
   using Clock = std::chrono::steady_clock;
   auto start = Clock::now();
@@ -58,7 +145,7 @@ double mean_bytes(const data::TFRecordSource& source, std::int64_t records) {
   return bytes / static_cast<double>(weighed);
 }
 
-/// 1, 2, 4 and so on, and all cores.
+/// 1, 2, 4, … and `cores`.
 std::vector<int> thread_counts(int cores) {
   std::vector<int> counts;
   for (int count = 1; count < cores; count *= 2) counts.push_back(count);
@@ -74,7 +161,7 @@ class DataBenchmark {
         files_(dynamic_cast<const data::TFRecordSource*>(&dataset_.source())),
         sample_bytes_((dataset_.spec().feature_count() + dataset_.spec().targets) *
                       static_cast<std::int64_t>(sizeof(float))),
-        records_(std::clamp(kMostSampleBytes / sample_bytes_, std::int64_t{1}, dataset_.size())),
+        records_(std::clamp(kMaxSampleBytes / sample_bytes_, std::int64_t{1}, dataset_.size())),
         stored_bytes_(files_ == nullptr ? static_cast<double>(sample_bytes_) : mean_bytes(*files_, records_)) {}
 
   void run() {
@@ -82,7 +169,7 @@ class DataBenchmark {
     const data::Dataset warm = over(std::make_shared<FirstRecords>(dataset_.source(), records_));
     const int threads = options_.data.threads;
     add("synthetic", data::Dataset::from_source(std::make_shared<BlankSource>(warm.spec(), records_)), threads);
-    // Reads all records that are measured, so that the files are warm from here on.
+    // This reads all measured records, so the files are in the page cache from here on.
     add("decoded", data::Dataset::from_source(std::make_shared<DecodedSamples>(warm.batch(options_.data.global_batch))),
         threads);
     if (files_ != nullptr) add("stored", over(std::make_shared<StoredRecords>(*files_, records_)), threads);
@@ -95,7 +182,7 @@ class DataBenchmark {
   }
 
  private:
-  /// `source` in the place of the data set's own, its samples prepared in the same way.
+  /// A data set over `source` with the same preprocessing.
   data::Dataset over(std::shared_ptr<const data::RecordSource> source) const {
     const data::Dataset stored = data::Dataset::from_source(std::move(source));
     return prepared(stored, options_.data.images, "train");
@@ -116,11 +203,11 @@ class DataBenchmark {
     files_->release_pages();
     for (const auto& file : files) resident = std::max(resident, drop_from_page_cache(file));
     if (files.empty())
-      return note("packed files are inflated into memory when they are opened; there is no cold reading");
+      return note("compressed files are decompressed into memory when they are opened; cold reading was not measured");
     if (resident > kHonouredShare)
       return note(
-          fmt::format("the system keeps {:.0f} % of a file in memory although it was asked to drop it; cold "
-                      "reading was not measured",
+          fmt::format("the system kept {:.0f} % of a file in the page cache after a request to drop it; cold reading "
+                      "was not measured",
                       100 * resident));
     add("cold", warm, options_.data.threads, true);
   }
@@ -165,13 +252,13 @@ class DataBenchmark {
                                                 {"share", limit.share}}
                              .dump());
     else
-      fmt::print("the limit with warm files and {} thread{}: {}, {:.0f} % of a record's time\n", options_.data.threads,
+      fmt::print("bottleneck with warm files and {} thread{}: {}, {:.0f} % of a record's time\n", options_.data.threads,
                  options_.data.threads == 1 ? "" : "s", limit.stage, 100 * limit.share);
   }
 
   DataBenchmarkOptions options_;
   data::Dataset dataset_;
-  const data::TFRecordSource* files_;  // null: the records are in memory, or made up
+  const data::TFRecordSource* files_;  // null: the records are in memory or generated
   std::int64_t sample_bytes_;
   std::int64_t records_;
   double stored_bytes_;
@@ -202,7 +289,7 @@ DataLimit find_limit(std::span<const DataRate> rates) {
 
 void benchmark_data(const DataBenchmarkOptions& options) {
   if (options.data.data.empty())
-    throw Error(ErrorCategory::input, "command line", "needed --data, the records to read", "it was not given");
+    throw Error(ErrorCategory::input, "command line", "expected --data", "it was not given");
   require_at_least("--data-threads", options.data.threads, 1);
   require_at_least("--prefetch", options.data.prefetch, 1);
   require_at_least("--global-batch", options.data.global_batch, 1);

@@ -1,7 +1,9 @@
-// lockstep data benchmark.
+// The page cache of the system.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,8 +11,81 @@
 #include <vector>
 
 #include "apps/lockstep/arguments.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/source/tfrecord_source.h"
 
 namespace lockstep::apps {
+
+/// Requests the system to drop the pages of `file` from the page cache, after writing modified ones to the disk.
+/// Returns the share of its bytes that stays in memory, 0 to 1: pages in use by other readers, and those of file
+/// systems in memory, are not dropped. Throws Error (data) if the file cannot be read.
+double drop_from_page_cache(const std::filesystem::path& file);
+
+// Sources that omit a part of the work of reading a data set. The difference of two rates is the cost of that part.
+
+/// Samples without any reading or decoding.
+class BlankSource final : public data::RecordSource {
+ public:
+  BlankSource(data::SampleSpec spec, std::int64_t records) : spec_(std::move(spec)), records_(records) {}
+  const data::SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return records_; }
+  void read(std::int64_t, data::Sample&) const override {}
+  std::string description() const override { return "nothing"; }
+
+ private:
+  data::SampleSpec spec_;
+  std::int64_t records_;
+};
+
+/// The first records of another source, which must outlive this one.
+class FirstRecords final : public data::RecordSource {
+ public:
+  /// `records` from 1 to the size of `source`.
+  FirstRecords(const data::RecordSource& source, std::int64_t records);
+  const data::SampleSpec& spec() const override { return source_.spec(); }
+  std::int64_t size() const override { return records_; }
+  bool has_images() const override { return source_.has_images(); }
+  void read(std::int64_t record_id, data::Sample& sample) const override { source_.read(record_id, sample); }
+  std::string description() const override { return source_.description(); }
+
+ private:
+  const data::RecordSource& source_;
+  std::int64_t records_;
+};
+
+/// The decoded samples of one epoch of a batched data set, in memory.
+class DecodedSamples final : public data::RecordSource {
+ public:
+  explicit DecodedSamples(const data::Dataset& dataset);
+  const data::SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
+  void read(std::int64_t record_id, data::Sample& sample) const override;
+  std::string description() const override { return "decoded samples"; }
+
+ private:
+  data::SampleSpec spec_;
+  std::vector<float> features_;
+  std::vector<std::int32_t> labels_;
+  std::vector<float> targets_;
+};
+
+/// The first records of TFRecord files as stored, in memory. Reading a record decodes it.
+class StoredRecords final : public data::RecordSource {
+ public:
+  /// `source` must outlive this object. `records`: from 1 to its size.
+  StoredRecords(const data::TFRecordSource& source, std::int64_t records);
+  const data::SampleSpec& spec() const override { return source_.spec(); }
+  std::int64_t size() const override { return static_cast<std::int64_t>(records_.size()); }
+  bool has_images() const override { return source_.has_images(); }
+  void read(std::int64_t record_id, data::Sample& sample) const override;
+  std::string description() const override { return "stored records"; }
+
+ private:
+  const data::TFRecordSource& source_;
+  std::vector<std::string> records_;
+};
+
+// lockstep data benchmark.
 
 struct DataBenchmarkOptions {
   DataArguments data;
@@ -18,13 +93,13 @@ struct DataBenchmarkOptions {
   double seconds = 2;  ///< of each rate
 };
 
-/// How fast batches come where some of the work is left out.
+/// Rate of batches with parts of the work left out.
 struct DataRate {
   std::string stage;  ///< synthetic, decoded, stored, warm or cold
   int threads = 1;
   std::int64_t records = 0;
   double seconds = 0;
-  double bytes_per_record = 0;  ///< of a sample where nothing is read, else of a stored record
+  double bytes_per_record = 0;  ///< size of a sample if nothing is read, else of a stored record
 
   double records_per_second() const { return static_cast<double>(records) / seconds; }
   double megabytes_per_second() const { return records_per_second() * bytes_per_record / 1e6; }
@@ -32,15 +107,15 @@ struct DataRate {
 
 /// The part of the work that takes most of a record's time.
 struct DataLimit {
-  std::string_view stage;  ///< batching, copying, decoding, reading, or "reading and decoding" where they are not apart
-  double share = 0;        ///< of the time of a record in warm files, 0 to 1
+  std::string_view stage;  ///< batching, copying, decoding, reading, or "reading and decoding" (not separable)
+  double share = 0;        ///< share of the time per record with warm files, 0 to 1
 };
 
-/// By the differences of a record's time between neighbouring rates of the same number of threads; `rates` has
-/// synthetic, decoded, stored (where that was measured) and warm.
+/// Computed from the differences in time per record between consecutive stages. `rates` contains synthetic, decoded,
+/// stored (if measured) and warm, all with the same number of threads.
 DataLimit find_limit(std::span<const DataRate> rates);
 
-/// Measures the rates one after the other and prints each when it is known, then the limit. Throws Error.
+/// Measures the rates one after the other, prints each one, then prints the bottleneck. Throws Error.
 void benchmark_data(const DataBenchmarkOptions& options);
 
 }  // namespace lockstep::apps

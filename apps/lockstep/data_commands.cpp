@@ -23,23 +23,24 @@ void add_convert_command(CLI::App& convert, const char* name, const char* help, 
   options->source = source;
   CLI::App* command = convert.add_subcommand(name, help);
   command->add_option("--input", options->input, input_help)->required();
-  command->add_option("--part", options->part, "What the records are for: train or test; names the shards")
+  command->add_option("--part", options->part, "Part of the data set: train or test; also the name of the shards")
       ->capture_default_str();
   command
-      ->add_option("--output", options->output, "Directory of the shards and of dataset.json; made where it is missing")
+      ->add_option("--output", options->output,
+                   "Directory for the shards and dataset.json; created if it does not exist")
       ->required();
-  command->add_option("--shards", options->shards, "Number of files")
+  command->add_option("--shards", options->shards, "Number of files to write")
       ->capture_default_str()
       ->check(CLI::Range(1, 99'999));
   command
       ->add_option("--compression", options->compression,
-                   "none, gzip or zlib; packed files are inflated into memory when read")
+                   "Compression: none, gzip or zlib; compressed files are decompressed into memory when read")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "gzip", "zlib"}));
   if (source == ConvertSource::images)
-    command->add_option("--seed", options->seed, "Of the order in which images of all classes are written")
+    command->add_option("--seed", options->seed, "Seed of the order in which the images are written")
         ->capture_default_str();
-  command->add_flag("--overwrite", options->overwrite, "Replace the shards of this part that are there");
+  command->add_flag("--overwrite", options->overwrite, "Replace existing shards of this part");
   command->callback([options] { convert_data(*options); });
 }
 
@@ -50,25 +51,26 @@ void add_index_command(CLI::App& data) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      data.add_subcommand("index", "Write the index of record offsets of each file, where there is no valid one");
+      data.add_subcommand("index", "Write an index of record offsets for each file that has no valid one");
   command->add_option("files", options->files, kFilesHelp)->required();
-  command->add_option("--index-dir", options->index_dir, "Where to keep the indexes; else beside each file");
+  command->add_option("--index-dir", options->index_dir, "Directory for the indexes (default: next to each file)");
   command->callback([options] { index_data(options->files, options->index_dir); });
 }
 
 void add_inspect_command(CLI::App& data) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
-      data.add_subcommand("inspect", "Show files, records, features with their kinds and ranges, and label counts");
+      data.add_subcommand("inspect", "Print files, records, features with their kinds and ranges, and label counts");
   command
-      ->add_option("files", options->files,
-                   fmt::format("{}; or what --data takes: csv:FILE, images:DIRECTORY, idx:DIRECTORY...", kFilesHelp))
+      ->add_option(
+          "files", options->files,
+          fmt::format("{}; or a data set as for --data: csv:FILE, images:DIRECTORY, idx:DIRECTORY...", kFilesHelp))
       ->required();
-  command->add_option("--records", options->records, "Read no more than this many records of each file; 0 for all")
+  command->add_option("--records", options->records, "Maximum number of records to read from each file; 0 for all")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   command->add_option("--label-feature", options->label_feature,
-                      "Count the values of this feature (default: image/class/label or label)");
+                      "Feature whose values are counted (default: image/class/label or label)");
   command->callback([options] { inspect_data(*options); });
 }
 
@@ -79,7 +81,7 @@ void add_verify_command(CLI::App& data) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      data.add_subcommand("verify", "Check both checksums of every record, and dataset.json where there is one");
+      data.add_subcommand("verify", "Check both checksums of every record, and dataset.json if there is one");
   command->add_option("files", options->files, kFilesHelp)->required();
   command->add_flag("--images", options->images, "Also decode every JPEG and PNG image");
   command->callback([options] { verify_data(options->files, options->images); });
@@ -87,10 +89,12 @@ void add_verify_command(CLI::App& data) {
 
 void add_benchmark_command(CLI::App& data) {
   auto options = std::make_shared<DataBenchmarkOptions>();
-  CLI::App* command = data.add_subcommand(
-      "benchmark", "Time batches with and without reading and decoding, and name the part that limits");
+  CLI::App* command =
+      data.add_subcommand("benchmark", "Time batches with and without reading and decoding, and report the bottleneck");
   add_data_options(*command, options->data);
-  command->add_option("--seconds", options->seconds, "Of each rate")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--seconds", options->seconds, "Seconds to measure each rate")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   add_output_options(*command, options->output);
   command->callback([options] { benchmark_data(*options); });
 }
@@ -98,17 +102,17 @@ void add_benchmark_command(CLI::App& data) {
 }  // namespace
 
 void add_data_commands(CLI::App& program) {
-  CLI::App* data = program.add_subcommand("data", "Convert, index, inspect, verify and time data sets");
+  CLI::App* data = program.add_subcommand("data", "Convert, index, inspect, verify and benchmark data sets");
   data->require_subcommand(1);
   CLI::App* convert =
       data->add_subcommand("convert", "Write a data set as TFRecord shards, with a dataset.json that describes them");
   convert->require_subcommand(1);
-  add_convert_command(*convert, "idx", "From IDX files, named as MNIST's, gzip or not", "Directory of the IDX files",
-                      ConvertSource::idx);
-  add_convert_command(*convert, "csv", "From a table of numbers and words with a class",
+  add_convert_command(*convert, "idx", "Convert IDX files, named as MNIST's, plain or gzip",
+                      "Directory of the IDX files", ConvertSource::idx);
+  add_convert_command(*convert, "csv", "Convert a table of numerical and categorical columns",
                       "FILE, or FILE?OPTIONS as in --data csv:FILE?OPTIONS", ConvertSource::csv);
-  add_convert_command(*convert, "images", "From JPEG and PNG files, which stay as they are",
-                      "Directory with a folder of images for each class", ConvertSource::images);
+  add_convert_command(*convert, "images", "Convert JPEG and PNG files; the images are not re-encoded",
+                      "Directory with one folder of images per class", ConvertSource::images);
   add_index_command(*data);
   add_inspect_command(*data);
   add_verify_command(*data);

@@ -21,7 +21,8 @@ std::unique_ptr<data::CsvSource> open_table(const ConvertOptions& options) {
   auto source = std::make_unique<data::CsvSource>(table.file, table.options);
   if (options.part == "test" && source->has_words_of_its_own())
     throw Error(ErrorCategory::input, where,
-                "needed like=FILE, the table that is trained on, whose words stand for numbers", "there is none");
+                "expected like=FILE, the training table that defines the numbers of categorical values",
+                "there is none");
   return source;
 }
 
@@ -43,7 +44,7 @@ void convert_data(const ConvertOptions& options) {
     shards.encoding = data::FeatureEncoding::encoded;
     shards.input_feature = "image/encoded";
     shards.label_feature = "image/class/label";
-    shards.shuffle = options.seed;  // folder after folder, a reader that shuffles little would see one class at a time
+    shards.shuffle = options.seed;  // else a reader with a small shuffle buffer would see one class at a time
   } else {
     source = open_table(options);
     shards.encoding = data::FeatureEncoding::floats;

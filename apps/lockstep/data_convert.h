@@ -15,13 +15,13 @@ struct ConvertOptions {
   std::string output;
   int shards = 1;
   std::string compression = "none";
-  std::uint64_t seed = 1;  ///< of the order of images
+  std::uint64_t seed = 1;  ///< seed of the order of images
   bool overwrite = false;
 };
 
-/// Writes the shards and says so on standard output. Images become raw bytes in `image`, table rows floats in
-/// `features`, both with an integer `label`; JPEG and PNG files stay what they are, in `image/encoded`, in an order
-/// that mixes the classes. Throws Error.
+/// Writes the shards and prints a summary on standard output. IDX images become raw bytes in `image`, table rows become
+/// floats in `features`, both with an integer `label`. JPEG and PNG files are copied unchanged to `image/encoded`, in
+/// an order that mixes the classes. Throws Error.
 void convert_data(const ConvertOptions& options);
 
 }  // namespace lockstep::apps

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "apps/lockstep/terminal.h"
+#include "apps/lockstep/standard_streams.h"
 
 namespace lockstep::apps {
 

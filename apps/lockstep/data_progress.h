@@ -1,4 +1,4 @@
-// A line that counts, for people who watch.
+// A progress line on a terminal.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,14 @@
 
 namespace lockstep::apps {
 
-/// Shows "VERB: 3000 of 60000 records" on standard error, in place; nothing where that is not a terminal.
+/// Prints "VERB: 3000 of 60000 records" on standard error and updates it in place, if that is a terminal.
 class DataProgress {
  public:
-  /// `total` 0: not known.
+  /// `total`: 0 if unknown.
   DataProgress(std::string verb, std::int64_t total);
   DataProgress(const DataProgress&) = delete;
   DataProgress& operator=(const DataProgress&) = delete;
-  /// Wipes the line.
+  /// Clears the line.
   ~DataProgress();
 
   void show(std::int64_t records);

@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::int64_t kProgressEvery = 1000;
 
-/// Faults of one file, printed as they are met.
+/// Faults of one file, printed as they are found.
 struct FileReport {
   std::int64_t records = 0;
   std::int64_t images = 0;  // that were decoded
@@ -39,8 +39,7 @@ struct FileReport {
   }
 };
 
-/// Decodes the images of records: values that begin as a JPEG or PNG file does, and whatever stands where images
-/// usually do.
+/// Decodes the images of records: values that start like a JPEG or PNG file, and every value of the usual feature.
 class ImageCheck {
  public:
   void add(std::string_view record, const data::RecordLocation& location, FileReport& report) {
@@ -51,7 +50,7 @@ class ImageCheck {
           if (name == kUsualFeature || data::encoded_image_kind(value)) decode(value, name, location, report);
       });
     } catch (const data::MalformedExample& error) {
-      report.add(Error(ErrorCategory::data, location.text(), "needed a tf.train.Example", error.what()));
+      report.add(Error(ErrorCategory::data, location.text(), "expected a tf.train.Example", error.what()));
     }
   }
 
@@ -65,8 +64,8 @@ class ImageCheck {
       decoder_.decode(header.channels == 1 ? 1 : 3);
       ++report.images;
     } catch (const Error& error) {
-      report.add(
-          Error(ErrorCategory::data, location.text(), fmt::format("needed an intact image in {}", name), error.what()));
+      report.add(Error(ErrorCategory::data, location.text(), fmt::format("expected an intact image in {}", name),
+                       error.what()));
     }
   }
 
@@ -96,7 +95,7 @@ FileReport verify_file(const std::filesystem::path& path, ImageCheck* images) {
   return report;
 }
 
-/// Compares the records found with what the directories' descriptions say; one line for each difference.
+/// Compares the numbers of records with those in the directories' dataset.json; one line per difference.
 std::vector<std::string> compare_with_descriptions(const std::map<std::filesystem::path, std::int64_t>& records_of) {
   std::map<std::filesystem::path, data::DatasetDescription> descriptions;
   for (const auto& [file, records] : records_of) {
@@ -115,7 +114,7 @@ std::vector<std::string> compare_with_descriptions(const std::map<std::filesyste
         if (records != records_of.end()) found += records->second;
       }
       if (complete && found != part.records) {
-        differences.push_back(fmt::format("[{}] needed {} records of {}; there are {}",
+        differences.push_back(fmt::format("[{}] expected {} records of {}, got {}",
                                           (directory / data::kDatasetJson).string(), part.records, name, found));
       }
     }
@@ -167,7 +166,7 @@ void verify_data(const std::vector<std::string>& arguments, bool decode_images) 
   if (first_fault.empty() && !differences.empty()) first_fault = differences.front();
   if (faults + static_cast<std::int64_t>(differences.size()) == 0) return;
   throw Error(
-      ErrorCategory::data, "verify", "needed intact files",
+      ErrorCategory::data, "verify", "expected intact files",
       fmt::format("{} fault{} in {} of {} files; the first: {}", faults + static_cast<std::int64_t>(differences.size()),
                   faults + static_cast<std::int64_t>(differences.size()) == 1 ? "" : "s", damaged_files,
                   records_of.size(), first_fault));
@@ -187,7 +186,7 @@ void index_data(const std::vector<std::string>& arguments, const std::filesystem
     const data::RecordIndex index = data::build_record_index(file);
     if (!data::save_record_index(index_path, file.stamp(), index)) {
       throw Error(ErrorCategory::data, index_path.string(),
-                  "needed to write the index (--index-dir chooses another place)", "it cannot be written");
+                  "expected to write the index (--index-dir sets another directory)", "it cannot be written");
     }
     fmt::print("{}: {} records, index written to {}\n", path.string(), index.records(), index_path.string());
   }

@@ -7,17 +7,16 @@
 
 namespace lockstep::apps {
 
-/// The TFRecord files meant by `arguments`: files, globs, and directories, of which dataset.json names the files.
-/// Throws Error (data) where one means nothing.
+/// The TFRecord files that `arguments` name: files, globs, and directories with a dataset.json. Throws Error (data) for
+/// an argument that matches nothing.
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& arguments);
 
-/// Reads every record of every file; a line for each file and for each damaged record on standard output. Throws Error
-/// (data) at the end where anything was wrong. Behind a record whose data are damaged it goes on; behind a damaged
-/// length nothing can be found. With `decode_images` every JPEG and PNG image is decoded as well.
+/// Reads every record of every file. Prints one line per file and per damaged record on standard output, and throws
+/// Error (data) at the end if there was a fault. Reading continues after a record with damaged data, but not after a
+/// damaged length. `decode_images`: also decode every JPEG and PNG image.
 void verify_data(const std::vector<std::string>& arguments, bool decode_images = false);
 
-/// Makes the index of each file that has no valid one, and says where it is. Throws Error (data), also where it cannot
-/// be written.
+/// Writes the index of each file that has no valid one, and prints its path. Throws Error (data).
 void index_data(const std::vector<std::string>& arguments, const std::filesystem::path& index_dir);
 
 }  // namespace lockstep::apps

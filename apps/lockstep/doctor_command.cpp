@@ -16,20 +16,17 @@
 #include <vector>
 
 #include "apps/lockstep/allreduce_bench.h"
-#include "apps/lockstep/doctor/clocks.h"
 #include "apps/lockstep/doctor/cores.h"
 #include "apps/lockstep/doctor/data.h"
 #include "apps/lockstep/doctor/devices.h"
 #include "apps/lockstep/doctor/folders.h"
-#include "apps/lockstep/doctor/limits.h"
-#include "apps/lockstep/doctor/links.h"
+#include "apps/lockstep/doctor/host.h"
 #include "apps/lockstep/doctor/memory.h"
 #include "apps/lockstep/doctor/network.h"
 #include "apps/lockstep/doctor/report.h"
 #include "apps/lockstep/doctor/routes.h"
 #include "apps/lockstep/doctor/speed.h"
-#include "apps/lockstep/doctor/versions.h"
-#include "apps/lockstep/terminal.h"
+#include "apps/lockstep/standard_streams.h"
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
@@ -46,14 +43,14 @@ using doctor::Report;
 
 constexpr int kProblemStatus = 1;
 constexpr double kStallSeconds = 15;  // longer than any rank's own measurement may take
-constexpr const char* kLookThere = "look at that host (dmesg, top), or leave it out";
+constexpr const char* kLookThere = "check that host (dmesg, top), or exclude it";
 
 struct DoctorArguments {
   std::string data;
   std::string data_dir;
   std::string checkpoint_dir;
   std::string route_list;
-  std::vector<allreduce::Route> routes;  ///< that the list names
+  std::vector<allreduce::Route> routes;  ///< parsed from route_list
   double seconds = 6;
   bool quick = false;
   bool json = false;
@@ -61,8 +58,8 @@ struct DoctorArguments {
   double measuring_seconds() const { return quick ? 1 : seconds; }
 };
 
-/// Ends the process where the ranks do not come together in time: MPI has no limit of its own for that. Rank 0 speaks,
-/// and the others only where it could not.
+/// Ends the process if the ranks do not connect in time; MPI has no timeout for that. The other ranks wait longer than
+/// rank 0, so that normally only rank 0 prints.
 class StartLimit {
  public:
   explicit StartLimit(std::chrono::seconds limit)
@@ -79,11 +76,12 @@ class StartLimit {
   void wait(const std::stop_token& stop) {
     std::unique_lock held(lock_);
     if (come_.wait_for(held, stop, limit_, [&] { return stop.stop_requested(); }) || stop.stop_requested()) return;
-    fmt::print(stderr,
-               "lockstep: error: [doctor] needed the ranks to come together within {} s; host {} waits: let the hosts "
-               "open TCP connections to each other, and name the interface that works: mpirun --mca btl_tcp_if_include "
-               "IF --mca oob_tcp_if_include IF\n",
-               limit_.count(), host_name());
+    fmt::print(
+        stderr,
+        "lockstep: error: [doctor] expected all ranks to connect within {} s; host {} is waiting: allow TCP "
+        "connections between the hosts, and select a working interface: mpirun --mca btl_tcp_if_include IF --mca "
+        "oob_tcp_if_include IF\n",
+        limit_.count(), host_name());
     std::fflush(nullptr);
     ::_exit(exit_status(ErrorCategory::communication));
   }
@@ -91,10 +89,10 @@ class StartLimit {
   const std::chrono::seconds limit_;
   std::mutex lock_;
   std::condition_variable_any come_;
-  std::jthread thread_;  // last: it ends before what it uses
+  std::jthread thread_;  // last: its destructor joins before the other members are destroyed
 };
 
-/// What the watchdog found, without its name before and its advice behind.
+/// The text of the watchdog's report without the prefix "[watchdog] " and without the advice at the end.
 std::string without_frame(std::string text) {
   const std::string advice = std::string("; ") + kLookThere;
   if (text.ends_with(advice)) text.resize(text.size() - advice.size());
@@ -108,33 +106,32 @@ class Examination {
   Examination(job::Session& session, const DoctorArguments& arguments)
       : arguments_(arguments), session_(session), ranks_(session), report_(ranks_.places()) {}
 
-  /// To be called first, and by all ranks. From then on a rank that hangs ends the examination: what is known by then
-  /// is printed.
+  /// Must be called first, by all ranks. From then on, a rank that hangs ends the examination, and the results so far
+  /// are printed.
   void watch() {
     doctor::Outcome outcome{.check = "connections"};
     try {
       start_watchdog(session_.ranks() != MPI_COMM_NULL);
-      outcome.summary = session_.size() == 1 ? "one rank" : "all ranks reach rank 0 by TCP";
+      outcome.summary = session_.size() == 1 ? "one rank" : "all ranks reach rank 0 over TCP";
     } catch (const Error& error) {
       start_watchdog(false);
-      outcome.summary = "not all ranks reach rank 0 by TCP";
+      outcome.summary = "not all ranks reach rank 0 over TCP";
       outcome.add({.level = Level::problem,
                    .what = error.what(),
-                   .remedy = "let the hosts open TCP connections to each other on all ports: look at routes and "
-                             "firewall"});
+                   .remedy = "allow TCP connections between the hosts on all ports: check routes and firewall"});
     }
     report_.add(std::move(outcome));
   }
 
-  /// The exit status, the same on all ranks.
+  /// Runs all checks. Returns the exit status, the same on all ranks.
   int run() {
     try {
       examine();
     } catch (...) {
-      say("");  // what failed is told on a line of its own
+      say("");  // clears the progress line before the error is printed
       throw;
     }
-    // Some figures come to the chief alone.
+    // Some results are known only to the chief.
     const bool problem = !ranks_.gather("report", report_.level() == Level::problem ? "problem" : "").front().empty();
     watchdog_.reset();
     say("");
@@ -151,8 +148,8 @@ class Examination {
     examine_speed();
   }
 
-  /// Where ranks cannot be watched from rank 0, each watches itself, and gives rank 0, which has the table, time to
-  /// speak first.
+  /// If rank 0 cannot watch the other ranks, each rank watches itself. The other ranks then wait longer, so that rank
+  /// 0, which has the table, prints first.
   void start_watchdog(bool between_ranks) {
     constexpr double kForRankZero = 3;
     const std::vector<const allreduce::Activity*> replicas = {&ranks_.activity()};
@@ -171,18 +168,19 @@ class Examination {
     say("");
     if (found.speaks && session_.is_chief()) {
       report_.add({.check = "progress",
-                   .summary = fmt::format("what comes after {} was not checked", check),
+                   .summary = fmt::format("the checks after {} did not run", check),
                    .findings = {{.level = Level::problem, .what = without_frame(found.text), .remedy = kLookThere}}});
       print();
     } else if (found.speaks) {
-      fmt::print(stderr, "lockstep: error: [doctor] needed the ranks to go on; rank {}, host {}, waits in {}: {}\n",
+      fmt::print(stderr,
+                 "lockstep: error: [doctor] expected all ranks to respond; rank {}, host {}, is waiting in {}: {}\n",
                  session_.rank(), ranks_.mine().host, check, without_frame(found.text));
     }
     std::fflush(nullptr);
     ::_exit(exit_status(ErrorCategory::communication));
   }
 
-  /// Whether the ranks understand each other further.
+  /// Returns whether all ranks run the same version, so that the other checks can communicate.
   bool examine_versions() {
     say("versions");
     const auto versions = ranks_.measure<doctor::VersionFacts>("versions", doctor::measure_versions);
@@ -247,7 +245,7 @@ class Examination {
         doctor::judge_routes(readings, {.copied_gigabytes = doctor::slowest_copy(speed), .wire_gigabytes = wire}));
   }
 
-  /// What is being checked, for who watches a terminal.
+  /// Shows the current check on a terminal.
   void say(const char* check) {
     now_ = check;
     if (!session_.is_chief() || !is_watched(STDERR_FILENO)) return;
@@ -268,14 +266,14 @@ class Examination {
   Report report_;
   doctor::Reports<doctor::NetworkFacts> network_;
   std::atomic<const char*> now_ = "";
-  std::unique_ptr<allreduce::Watchdog> watchdog_;  // last: its thread reads the others
+  std::unique_ptr<allreduce::Watchdog> watchdog_;  // last: its thread uses the other members
 };
 
-/// Throws Error (input) for what an option does not take.
+/// Validates the options. Throws Error (input).
 void check(DoctorArguments& arguments) {
-  constexpr double kMostSeconds = 30;
-  if (!(arguments.seconds >= 1 && arguments.seconds <= kMostSeconds))
-    throw Error(ErrorCategory::input, "command line", fmt::format("--seconds needs 1 to {}", kMostSeconds),
+  constexpr double kMaxSeconds = 30;
+  if (!(arguments.seconds >= 1 && arguments.seconds <= kMaxSeconds))
+    throw Error(ErrorCategory::input, "command line", fmt::format("expected --seconds to be from 1 to {}", kMaxSeconds),
                 fmt::format("got {}", arguments.seconds));
   if (!arguments.route_list.empty()) arguments.routes = parse_routes(arguments.route_list);
 }
@@ -286,7 +284,7 @@ int examine(const Invocation& invocation, DoctorArguments arguments) {
   job::Session session(invocation.argc, invocation.argv, {.quiet = true, .stall_timeout = 0});
   return session.guard([&] {
     Examination examination(session, arguments);
-    // The watchdog tries all addresses of rank 0, the ones that do not answer for some seconds each.
+    // The watchdog tries all addresses of rank 0, and waits some seconds for each one that does not answer.
     limit = std::make_unique<StartLimit>(std::chrono::seconds(50));
     examination.watch();
     limit.reset();
@@ -298,27 +296,27 @@ int examine(const Invocation& invocation, DoctorArguments arguments) {
 
 void add_doctor_command(CLI::App& program, const Invocation& invocation, int& status) {
   CLI::App* command = program.add_subcommand(
-      "doctor",
-      "Check this machine, or these ranks under mpirun, before a run: what is wrong, and what to do about it");
+      "doctor", "Check this machine, or all ranks under mpirun, before a run: report problems and how to fix them");
   command->footer(
       "Exit status: 0 nothing is wrong (there may be warnings), 1 there is a problem, 2 the command line is wrong, 4 "
-      "ranks did not come together or stopped answering.");
+      "ranks did not connect or stopped responding.");
   const auto arguments = std::make_shared<DoctorArguments>();
   command->add_option("--data", arguments->data,
-                      "Data that every rank must be able to read: what --data of lockstep train takes");
+                      "Data that every rank must be able to read, as for --data of lockstep train");
   command->add_option("--data-dir", arguments->data_dir,
-                      "Where to look for named data sets before the places of the system");
+                      "Directory to search for named data sets before the system's directories");
   command->add_option("--checkpoint-dir", arguments->checkpoint_dir,
-                      "Folder that rank 0 must be able to write to; it is left as it was");
+                      "Directory that rank 0 must be able to write to; its contents are not changed");
   command->add_option("--allreduce", arguments->route_list,
-                      "ROUTE[,ROUTE...] to time: shared-memory, ring, hierarchical or mpi between ranks, in-process in "
-                      "one process; else all that connect these ranks");
+                      "ROUTE[,ROUTE...] to measure: shared-memory, ring, hierarchical or mpi between ranks, in-process "
+                      "within one process (default: all routes that connect these ranks)");
   command
       ->add_option("--seconds", arguments->seconds,
-                   "About how long to measure speeds and bandwidths, 1 to 30; all else takes a second or two")
+                   "Approximate time in seconds to measure speeds and bandwidths, 1 to 30; the other checks take one "
+                   "or two seconds")
       ->capture_default_str();
-  command->add_flag("--quick", arguments->quick, "As --seconds 1: figures of one glance");
-  command->add_flag("--json", arguments->json, "One object on standard output, and nothing else");
+  command->add_flag("--quick", arguments->quick, "Same as --seconds 1, with less accurate figures");
+  command->add_flag("--json", arguments->json, "Print only one JSON object on standard output");
   command->callback([=, &status] { status = examine(invocation, *arguments); });
 }
 

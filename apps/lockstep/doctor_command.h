@@ -7,8 +7,8 @@
 
 namespace lockstep::apps {
 
-/// Adds the command. Its callback sets `status`, the exit status of the program: 0 where nothing is wrong, 1 where
-/// there is a problem, 4 where ranks did not come together or stopped answering.
+/// Adds the command. Its callback sets `status`, the exit status of the program: 0 if there is no problem, 1 if there
+/// is one, 4 if ranks did not connect or stopped responding.
 void add_doctor_command(CLI::App& program, const Invocation& invocation, int& status);
 
 }  // namespace lockstep::apps

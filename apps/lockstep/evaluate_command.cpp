@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "apps/lockstep/checkpoint_source.h"
+#include "apps/lockstep/model_source.h"
 #include "lockstep/base/json.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/job/delayed_termination.h"
@@ -53,7 +53,7 @@ int evaluate(job::Session& session, const RestoredArguments& arguments) {
 
 void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& status) {
   CLI::App* command =
-      program.add_subcommand("evaluate", "Metrics of a checkpoint on a data set, alone or under mpirun");
+      program.add_subcommand("evaluate", "Evaluate a checkpoint on a data set, in one process or under mpirun");
   const auto arguments = std::make_shared<RestoredArguments>();
   add_restored_options(*command, *arguments);
   command->callback([=, &status] {

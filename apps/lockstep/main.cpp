@@ -1,4 +1,4 @@
-// The program: one command a file, errors as one line on standard error.
+// The program `lockstep`. Each command has its own file; an error is printed as one line on standard error.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,13 +14,11 @@
 #include "apps/lockstep/allreduce_bench.h"
 #include "apps/lockstep/arguments.h"
 #include "apps/lockstep/checkpoint_command.h"
-#include "apps/lockstep/config_file.h"
 #include "apps/lockstep/data_commands.h"
 #include "apps/lockstep/doctor_command.h"
 #include "apps/lockstep/evaluate_command.h"
 #include "apps/lockstep/launch/agent.h"
 #include "apps/lockstep/launch_command.h"
-#include "apps/lockstep/parse_error.h"
 #include "apps/lockstep/predict_command.h"
 #include "apps/lockstep/process_start.h"
 #include "apps/lockstep/standard_streams.h"
@@ -34,14 +32,15 @@ namespace {
 
 using namespace lockstep;
 
-/// Parses, and runs what was asked for: the commands are callbacks of the parser.
+/// Parses the command line. Each command runs as a callback of the parser.
 int run(const apps::Invocation& invocation) {
   int status = 0;
   CLI::App program("Lockstep: synchronous data-parallel training", "lockstep");
   program.require_subcommand(1);
-  program.set_version_flag("--version", apps::version_line(), "The version alone; `lockstep version` tells more");
+  program.set_version_flag("--version", apps::version_line(),
+                           "Print the version of this program; `lockstep version` also prints those of libraries");
   program.option_defaults()->multi_option_policy(
-      CLI::MultiOptionPolicy::TakeLast);  // a script's options can be overridden
+      CLI::MultiOptionPolicy::TakeLast);  // options appended to a script's command line override its own
   apps::add_train_command(program, invocation, status);
   apps::add_evaluate_command(program, invocation, status);
   apps::add_predict_command(program, invocation, status);
@@ -54,7 +53,7 @@ int run(const apps::Invocation& invocation) {
 
   std::vector<std::string> arguments =
       apps::with_config_file(apps::without_launched_command({invocation.argv + 1, invocation.argv + invocation.argc}));
-  std::ranges::reverse(arguments);  // CLI11 takes them from the end
+  std::ranges::reverse(arguments);  // CLI11 expects them in reverse order
   try {
     program.parse(arguments);
   } catch (const CLI::ParseError& error) {
@@ -64,9 +63,10 @@ int run(const apps::Invocation& invocation) {
   return status;
 }
 
-/// Before a session nothing but the launcher tells the ranks apart, and nearly always all of them see the same error:
-/// rank 0 prints it. The first rank that ends has mpirun end the others, so these leave rank 0 the time to print; one
-/// that is still there after it has seen something of its own. A plain srun ends nobody: there rank 0 speaks for all.
+/// Before MPI is initialized, only the launcher's environment distinguishes the ranks. Almost always all ranks have the
+/// same error, and rank 0 prints it. mpirun ends the job when the first rank exits, so the other ranks wait to let rank
+/// 0 print. A rank that is still alive after that had an error of its own. Plain srun does not end the other ranks;
+/// there only rank 0 prints.
 void print_before_session(const job::Failure& failure) {
   constexpr std::chrono::seconds kTimeOfRankZero{3};
   const job::Launch launch = job::detect_launch();
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   apps::StandardStreams streams;
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == apps::launch::kAgentCommand) return streams.finish(apps::launch::run_agent({argv + 2, argv + argc}));
-  // What a launched program does with its threads is its own affair.
+  // A launched program keeps its own thread settings.
   if (command != apps::kLaunchCommand) apps::let_kernel_threads_sleep(argv);
   try {
     return streams.finish(run({argc, argv, &streams}));

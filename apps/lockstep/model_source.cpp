@@ -1,7 +1,7 @@
 #include "apps/lockstep/model_source.h"
 
 #include <fmt/format.h>
-
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -16,6 +16,49 @@
 namespace lockstep::apps {
 namespace {
 
+void check_arguments(const RestoredArguments& arguments) {
+  const auto require = [](const char* option, const std::string& value) {
+    if (value.empty())
+      throw Error(ErrorCategory::input, "command line", std::string("expected ") + option, "it was not given");
+  };
+  require("--checkpoint DIR", arguments.checkpoint);
+  require("--data", arguments.data.data);
+  require_at_least("--global-batch", arguments.data.global_batch, 1);
+  require_at_least("--data-threads", arguments.data.threads, 1);
+  require_at_least("--prefetch", arguments.data.prefetch, 1);
+  static_cast<void>(model::parse_precision(arguments.precision));
+}
+
+}  // namespace
+
+void add_restored_options(CLI::App& command, RestoredArguments& arguments) {
+  command.add_option("--checkpoint", arguments.checkpoint,
+                     "A directory of checkpoints (the newest is used), or a single checkpoint");
+  add_data_options(command, arguments.data);
+  add_place_options(command, arguments.place);
+  command.add_option("--precision", arguments.precision, kPrecisionHelp)->capture_default_str()->group("Model");
+  add_output_options(command, arguments.output);
+}
+
+Restored restore(job::Session& session, const RestoredArguments& arguments) {
+  check_arguments(arguments);
+  auto strategy = choose_strategy(session, arguments.place);
+  ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint);
+  // The number of classes and the image preprocessing default to those of the model's training.
+  DataArguments data = arguments.data;
+  if (data.classes == 0 && source.loss != "mean-squared-error") data.classes = source.outputs;
+  if (data.images.empty()) data.images = source.images;
+  data::Dataset dataset = open_dataset(data, data.data, "test", 1).batch(data.global_batch);
+  auto trainer = std::make_unique<strategy::Trainer>(
+      *strategy, source.make(),
+      strategy::TrainerOptions{.loss = parse_loss(source.loss, source.label_smoothing),
+                               .precision = model::parse_precision(arguments.precision)});
+  checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
+  return {std::move(strategy), std::move(source), std::move(dataset), std::move(trainer), std::move(checkpoint)};
+}
+
+namespace {
+
 namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 2> kLosses{"sparse-categorical-crossentropy", "mean-squared-error"};
 
@@ -23,20 +66,20 @@ std::string read_description(const fs::path& file) {
   try {
     return checkpoint::read_small_file(file);
   } catch (const Error& error) {
-    throw Error(ErrorCategory::input, "model", "needed the name of a network or a JSON file that can be read",
+    throw Error(ErrorCategory::input, "model", "expected the name of a network or a JSON file that can be read",
                 error.what());
   }
 }
 
-/// The text of the newest complete checkpoint's state, or of the one that `path` is.
+/// The state file of the checkpoint `path`, or of the newest complete checkpoint in the directory `path`.
 std::string read_state(const fs::path& path) {
-  // What cannot be looked at is reported by whoever reads it.
+  // An unreadable path is reported below, when it is read.
   std::error_code unreadable;
   if (fs::exists(path / checkpoint::kManifestName, unreadable))
     return checkpoint::read_small_file(path / checkpoint::kStateFile);
   for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(path))
     if (info.complete()) return checkpoint::read_small_file(info.path / checkpoint::kStateFile);
-  throw Error(ErrorCategory::checkpoint, path.string(), "needed a directory with a complete checkpoint",
+  throw Error(ErrorCategory::checkpoint, path.string(), "expected a directory with a complete checkpoint",
               fs::exists(path, unreadable) ? "there is none in it"
               : unreadable                 ? unreadable.message()
                                            : "it does not exist");
@@ -69,7 +112,7 @@ ModelSource ModelSource::from_json(const nlohmann::json& json, const std::string
             .label_smoothing = json.at("label_smoothing").get<double>(),
             .images = json.value("images", "none")};
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorCategory::checkpoint, where, "needed the description of the model, as `lockstep train` writes it",
+    throw Error(ErrorCategory::checkpoint, where, "expected a model description written by `lockstep train`",
                 error.what());
   }
 }
@@ -91,7 +134,7 @@ model::Loss parse_loss(const std::string& name, double label_smoothing) {
   if (name == kLosses[0])
     return model::SparseCategoricalCrossentropy{.label_smoothing = static_cast<float>(label_smoothing)};
   if (name == kLosses[1]) return model::MeanSquaredError{};
-  throw Error(ErrorCategory::input, "loss", fmt::format("needed one of {}", list_names(kLosses)),
+  throw Error(ErrorCategory::input, "loss", fmt::format("expected one of {}", list_names(kLosses)),
               got_name(name, kLosses));
 }
 

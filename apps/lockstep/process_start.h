@@ -1,16 +1,16 @@
-// What the program does before anything else.
+// Initialization at the start of main().
 #pragma once
 
 namespace lockstep::apps {
 
-/// Gives SIGHUP the action back that this process was started with: under nohup, none. Libraries take the signal before
-/// main runs (UCX, which the Open MPI of Debian 13 loads, for its debugger). First thing in main.
+/// Restores the SIGHUP action that this process inherited, such as SIG_IGN under nohup. Libraries install a handler
+/// before main() runs (UCX, which Debian 13's Open MPI loads, for its debugger). Must be called first in main().
 void restore_inherited_hangup();
 
-/// Makes idle kernel threads spin for microseconds before they sleep, not for milliseconds as GNU OpenMP does by
-/// default: on a machine that does anything else a spinning thread holds the core that its partner needs. The OpenMP
-/// library reads its settings before main, so the program starts itself anew with them. Does nothing where the user has
-/// set GOMP_SPINCOUNT or OMP_WAIT_POLICY. To be called first in main.
+/// Makes idle OpenMP threads spin for microseconds before they sleep. The default of GNU OpenMP is milliseconds, and on
+/// a busy machine a spinning thread occupies the core that another thread needs. The OpenMP library reads its settings
+/// before main(), so this function sets them and executes the program again. Does nothing if the user has set
+/// GOMP_SPINCOUNT or OMP_WAIT_POLICY. Must be called first in main().
 void let_kernel_threads_sleep(char** argv);
 
 }  // namespace lockstep::apps

@@ -10,9 +10,6 @@
 #include <numeric>
 #include <span>
 
-#include "apps/lockstep/element_types.h"
-#include "apps/lockstep/reduction_pattern.h"
-#include "apps/lockstep/warm_time.h"
 #include "lockstep/allreduce/communicator.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
@@ -25,24 +22,25 @@ namespace {
 using allreduce::Communicator;
 using allreduce::Route;
 
-constexpr double kIterationSeconds = 200e-6;  // at least, so that the clock and the barrier do not count
+constexpr double kIterationSeconds = 200e-6;  // minimum, so that clock and barrier overhead is negligible
 constexpr double kRouteSeconds = 0.5;         // for all iterations of a size and route
 constexpr double kQuickSeconds = 10e-3;       // a call this short is estimated from several
 constexpr int kFewestIterations = 3;
-constexpr int kMostIterations = 500;
-constexpr int kMostCalls = 100;
+constexpr int kMaxIterations = 500;
+constexpr int kMaxCalls = 100;
 constexpr int kEstimateCalls = 5;
 
 std::vector<Communicator> make_group(const job::Session& session, int local_replicas, Route route) {
   if (session.ranks() != MPI_COMM_NULL)
     return allreduce::make_multi_worker_group(session.ranks(), local_replicas, route);
   if (route != Route::automatic && route != Route::in_process)
-    throw Error(ErrorCategory::input, "--allreduce", fmt::format("{} needs ranks started by mpirun", to_string(route)),
+    throw Error(ErrorCategory::input, "--allreduce",
+                fmt::format("expected ranks started by mpirun for {}", to_string(route)),
                 "this process was started alone");
   return allreduce::make_in_process_group(local_replicas);
 }
 
-/// A communicator for MPI_Allreduce and nothing else.
+/// A communicator for plain MPI_Allreduce.
 class PlainMpi {
  public:
   explicit PlainMpi(MPI_Comm ranks) {
@@ -55,7 +53,7 @@ class PlainMpi {
 
   void sum(void* values, int count, MPI_Datatype type) const {
     if (const int status = MPI_Allreduce(MPI_IN_PLACE, values, count, type, MPI_SUM, comm_); status != MPI_SUCCESS)
-      throw Error(ErrorCategory::communication, "mpi", "needed a sum by MPI_Allreduce",
+      throw Error(ErrorCategory::communication, "mpi", "expected MPI_Allreduce to succeed",
                   fmt::format("MPI error {}", status));
   }
 
@@ -63,14 +61,14 @@ class PlainMpi {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// What the local replicas reduce by, on one route: a group, or plain MPI.
+/// A route to measure: a group of the local replicas, or plain MPI.
 struct Contender {
   Route route{};
   std::vector<Communicator> group;  // element i is of local replica i; empty for plain MPI
   std::unique_ptr<PlainMpi> plain;
 };
 
-/// The groups of this process, made before its threads start.
+/// The groups of this process, created before its threads start.
 struct Arena {
   std::vector<Communicator> control;  // barriers and the exchange of times, the same for all routes
   std::vector<Contender> contenders;
@@ -90,7 +88,7 @@ Arena make_arena(const job::Session& session, int local_replicas, const Reductio
   const int replicas = arena.control.front().size();
   if (replicas == 1)
     throw Error(ErrorCategory::input, "allreduce-bench",
-                "needed two replicas or more: mpirun -np 2, or --devices cpu:0,cpu:0", "there is one");
+                "expected at least two replicas: mpirun -np 2, or --devices cpu:0,cpu:0", "got one");
   MPI_Datatype type = MPI_DATATYPE_NULL;
   with_element_type(plan.dtype, [&](auto element) { type = element.mpi(); });
   const bool plain = !alone && replicas == session.size() && type != MPI_DATATYPE_NULL;
@@ -112,7 +110,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-/// One replica's part in all of it, on its own thread.
+/// The benchmark of one replica, on its own thread.
 template <typename T>
 class Member {
  public:
@@ -129,7 +127,7 @@ class Member {
                                          : contender.group[local_].allocate(bytes));
   }
 
-  /// The wrong elements of all sizes and routes, over all replicas.
+  /// Measures all sizes and routes. Returns the number of wrong elements over all replicas.
   std::int64_t run() {
     std::int64_t errors = 0;
     for (const std::size_t bytes : plan_.bytes) {
@@ -154,8 +152,8 @@ class Member {
       one.group[local_].all_reduce(values(contender)).wait();
   }
 
-  /// Wrong elements of each route, over all replicas. Leaves zeros, whose sums stay what they are however often they
-  /// are added.
+  /// Number of wrong elements of each route, over all replicas. Fills the buffers with zeros, which repeated sums do
+  /// not change.
   std::vector<std::int64_t> check() const {
     std::vector<std::int64_t> wrong(contenders());
     for (std::size_t i = 0; i < contenders(); ++i) {
@@ -169,7 +167,7 @@ class Member {
     return total;
   }
 
-  /// Every replica's `mine`, on every replica.
+  /// All-gathers `mine` over the replicas.
   template <typename Value>
   std::vector<std::vector<Value>> exchange(const std::vector<Value>& mine) const {
     std::vector<std::vector<Value>> all;
@@ -181,7 +179,7 @@ class Member {
     return all;
   }
 
-  /// The slowest replica's, of each of `mine`.
+  /// Element-wise maximum of `mine` over the replicas.
   std::vector<double> slowest(const std::vector<double>& mine) const {
     std::vector<double> slowest(mine.size());
     for (const auto& member : exchange(mine))
@@ -189,14 +187,14 @@ class Member {
     return slowest;
   }
 
-  /// Seconds of `calls` calls, from a barrier on. Another route was there before: this one begins with a call that does
-  /// not count, which brings its own buffers back into the caches.
+  /// Seconds for `calls` calls after a barrier. An untimed call first brings the buffers of this route back into the
+  /// caches.
   double time(std::size_t contender, int calls) const {
     return warm_time(
         calls, [&] { reduce(contender); }, [&] { control_.barrier(); });
   }
 
-  /// Seconds of one call on each route, roughly and alike on all replicas.
+  /// Estimated seconds of one call on each route, the same on all replicas.
   std::vector<double> estimate() const {
     std::vector<double> seconds(contenders());
     for (std::size_t i = 0; i < contenders(); ++i) seconds[i] = time(i, 1);
@@ -209,15 +207,15 @@ class Member {
   void measure(const std::vector<std::int64_t>& wrong) const {
     const std::vector<double> seconds = estimate();
     std::vector<int> calls;
-    double round = 0;  // seconds of one iteration of every route, the call that does not count included
+    double round = 0;  // seconds for one iteration of every route, including the untimed call
     for (const double each : seconds) {
-      calls.push_back(static_cast<int>(std::clamp<double>(std::ceil(kIterationSeconds / each), 1, kMostCalls)));
+      calls.push_back(static_cast<int>(std::clamp<double>(std::ceil(kIterationSeconds / each), 1, kMaxCalls)));
       round += each * (calls.back() + 1);
     }
     const double fit = kRouteSeconds * static_cast<double>(contenders()) / round;
     const int iterations = plan_.iterations > 0
                                ? plan_.iterations
-                               : static_cast<int>(std::clamp<double>(fit, kFewestIterations, kMostIterations));
+                               : static_cast<int>(std::clamp<double>(fit, kFewestIterations, kMaxIterations));
     std::vector<double> times;  // of iteration 0 on every route, of iteration 1, …
     for (int iteration = 0; iteration < iterations; ++iteration)
       for (std::size_t i = 0; i < contenders(); ++i) times.push_back(time(i, calls[i]) / calls[i]);

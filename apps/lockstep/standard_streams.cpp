@@ -3,15 +3,16 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
-#include <ext/stdio_sync_filebuf.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstdio>
+#include <ext/stdio_sync_filebuf.h>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -20,21 +21,33 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::apps {
+
+bool is_watched(int descriptor) {
+  winsize size{};
+  if (ioctl(descriptor, TIOCGWINSZ, &size) != 0) return false;
+  if (size.ws_col > 0) return true;
+  // A terminal without a size was made by a program.
+  std::error_code unreadable;
+  const std::string launchers =
+      std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", getppid(), descriptor), unreadable).string();
+  return launchers.starts_with("/dev/pts/") || launchers.starts_with("/dev/tty");
+}
+
 namespace {
 
-// Standard output for reading only: then writing to it fails, as to a closed one.
+// Opens /dev/null for closed descriptors; read-only for standard output, so that writing to it still fails.
 void open_closed_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free number is this one: those below it are open by now.
+    // open() returns the lowest free descriptor, which is this one.
     if (::open("/dev/null", descriptor == STDOUT_FILENO ? O_RDONLY : O_RDWR) < 0) ::open("/", O_RDONLY);
   }
 }
 
 extern "C" void note_nothing(int /*signal*/) {}
 
-// Not SIG_IGN, which the programs that `lockstep launch` starts would inherit.
-// With it, writing returns EPIPE, or EFBIG at the limit of `ulimit -f`.
+// Installs an empty handler, so that write() fails with EPIPE, or with EFBIG at the limit of `ulimit -f`. SIG_IGN would
+// be inherited by programs that `lockstep launch` starts.
 void take_signals_of_writing() {
   for (const int signal : {SIGPIPE, SIGXFSZ}) {
     struct sigaction now = {};
@@ -51,17 +64,17 @@ constexpr int kNoReader = -1;
 
 std::string describe(int error, std::chrono::milliseconds limit) {
   if (error == kNoReader)
-    return fmt::format("got a reader that took nothing for {} s", std::chrono::duration<double>(limit).count());
-  if (error == EBADF) return "got a closed one";
+    return fmt::format("got a reader that read nothing for {} s", std::chrono::duration<double>(limit).count());
+  if (error == EBADF) return "got a closed descriptor";
   return fmt::format("got {}", std::generic_category().message(error));
 }
 
 }  // namespace
 
-/// One of them as a FILE of its own; glibc lets `stdout` and `stderr` be replaced.
+/// A FILE that replaces `stdout` or `stderr`; glibc allows assignment to both.
 class StandardStreams::Stream {
  public:
-  /// `reports`: where a loss is reported; nullptr for nowhere.
+  /// `reports`: the stream on which the first failure is reported; may be null.
   Stream(std::FILE*& replaced, int descriptor, int buffering, Stream* reports)
       : replaced_(replaced), before_(replaced), descriptor_(descriptor), reports_(reports) {
     const cookie_io_functions_t functions{.read = nullptr, .write = &Stream::take, .seek = nullptr, .close = nullptr};
@@ -86,7 +99,7 @@ class StandardStreams::Stream {
   void write(std::string_view text) {
     while (!text.empty() && error_ == 0) {
       if (limit_.count() > 0 && !has_room()) return lose(kNoReader);
-      // A pipe with room takes so much without blocking.
+      // A pipe that is ready accepts PIPE_BUF bytes without blocking.
       const std::size_t size = limit_.count() > 0 ? std::min<std::size_t>(text.size(), PIPE_BUF) : text.size();
       const ssize_t written = ::write(descriptor_, text.data(), size);
       if (written >= 0)
@@ -98,7 +111,7 @@ class StandardStreams::Stream {
     }
   }
 
-  /// Network file systems report at the close what they could not write.
+  /// Flushes. Network file systems report write errors on close, so it also closes a duplicate of the descriptor.
   void finish() {
     if (file_ == nullptr) return;
     std::fflush(file_);
@@ -112,7 +125,8 @@ class StandardStreams::Stream {
     return static_cast<ssize_t>(size);
   }
 
-  /// Waits for it, for ever without a limit. A stream that is broken has room too: writing tells.
+  /// Waits until the descriptor is ready for writing, or for the limit. A broken stream counts as ready: write()
+  /// reports the error.
   bool has_room() const {
     const auto start = std::chrono::steady_clock::now();
     for (;;) {
@@ -127,8 +141,7 @@ class StandardStreams::Stream {
   void lose(int error) {
     error_ = error;
     if (reports_ == nullptr) return;
-    const Error lost(ErrorCategory::output, "standard output", "expected output that can be written",
-                     describe(error, limit_));
+    const Error lost(ErrorCategory::output, "standard output", "expected a writable output", describe(error, limit_));
     reports_->write(fmt::format("lockstep: error: {}\n", lost.what()));
   }
 

@@ -1,4 +1,4 @@
-// Standard input, output and error of the program: output that is lost is noticed, and never ends a command.
+// Terminal detection.
 #pragma once
 
 #include <chrono>
@@ -9,15 +9,21 @@
 
 namespace lockstep::apps {
 
-/// While it lives, `stdout`, `stderr` and std::cout are streams on which writing never fails. So nothing that prints
-/// has to check, and nothing throws or dies in the middle of a training. At the first failure of standard output an
-/// error line goes to standard error, what follows is dropped, and the command ends with status 3. What standard error
-/// loses has nowhere to be reported. One in a process, made first thing in main.
+/// Whether `descriptor` is connected to a terminal, so that a line can be overwritten. mpirun gives its ranks a
+/// pseudo-terminal in any case; under mpirun, the launcher's output decides.
+bool is_watched(int descriptor);
+
+// Standard input, output and error of the program. Lost output is reported at the end and never aborts a command.
+
+/// While an object exists, writing to `stdout`, `stderr` and std::cout never fails, so that callers need no checks and
+/// a training is not aborted by a lost output. The first failure of standard output prints an error line on standard
+/// error; later output is dropped, and the command ends with status 3. Lost standard error is not reported. There is
+/// one object per process, created first in main.
 ///
-/// It also opens /dev/null for each of the descriptors 0, 1 and 2 that is closed, so that no file of the program
-/// becomes one of them (writing to standard output still fails then), and takes SIGPIPE
-/// and SIGXFSZ, unless they are ignored already, so that writing fails and the process lives. A program that this one
-/// starts has the default action again.
+/// The constructor also opens /dev/null for each of the descriptors 0, 1 and 2 that is closed, so that no other file
+/// gets these numbers (writing to standard output still fails in that case). It handles SIGPIPE and SIGXFSZ, unless
+/// they are ignored already, so that writing fails instead of ending the process. Child programs have the default
+/// action.
 class StandardStreams {
  public:
   StandardStreams();
@@ -25,19 +31,18 @@ class StandardStreams {
   StandardStreams(const StandardStreams&) = delete;
   StandardStreams& operator=(const StandardStreams&) = delete;
 
-  /// From now on, output that nobody reads for so long counts as lost. For trainings: other ranks wait while one
-  /// prints.
+  /// Treats output as lost if it is not read for `limit`. Used for training, where other ranks wait while one prints.
   void limit_waiting(std::chrono::milliseconds limit);
 
-  /// Writes what is buffered. Returns `status`, or 3 in place of 0 where standard output was lost.
+  /// Flushes. Returns `status`, or 3 instead of 0 if standard output was lost.
   int finish(int status);
 
  private:
   class Stream;
   job::SignalStack stack_;
-  std::unique_ptr<Stream> errors_;  // before output_, which reports there
+  std::unique_ptr<Stream> errors_;  // declared before output_, which reports to it
   std::unique_ptr<Stream> output_;
-  std::unique_ptr<std::streambuf> to_output_;  // std::cout keeps the stdout of the start
+  std::unique_ptr<std::streambuf> to_output_;  // redirects std::cout, which otherwise keeps the original stdout
   std::streambuf* cout_before_;
 };
 

@@ -24,92 +24,106 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
   command
       .add_option(
           "--model", a.model,
-          fmt::format("{}; mlp:10,10 for hidden layers of these sizes; or FILE.json with a description of layers",
+          fmt::format("Network to train: {}; mlp:10,10 sets the sizes of the hidden layers; FILE.json describes the "
+                      "layers",
                       list_names(names)))
       ->group(group);
   command
       .add_option("--init-from", a.init_from,
-                  "Initial weights: a safetensors file with torchvision's names or Lockstep's, a checkpoint, or a "
-                  "directory of checkpoints. A checkpoint to resume from comes first")
+                  "Initial weights: a safetensors file with the names of torchvision or Lockstep, a checkpoint, or a "
+                  "directory of checkpoints. Ignored when the run resumes from a checkpoint")
       ->group(group);
   command
       .add_flag("--reset-head", a.reset_head,
-                "Leave out the last layer with parameters, for --init-from: so other classes fit")
+                "With --init-from, do not load the last layer that has parameters, so that the number of classes may "
+                "differ")
       ->group(group);
-  command.add_option("--loss", a.loss, "sparse-categorical-crossentropy or mean-squared-error")
+  command.add_option("--loss", a.loss, "Loss function: sparse-categorical-crossentropy or mean-squared-error")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--label-smoothing", a.label_smoothing, "Share of the label that goes to all classes, 0 to 1")
+  command
+      .add_option("--label-smoothing", a.label_smoothing,
+                  "Fraction of the label that is spread over all classes, 0 to 1")
       ->capture_default_str()
       ->group(group);
   command
       .add_option(
           "--mixup", a.mixup,
-          "Mix each sample with another of its epoch, by a weight from Beta(A, A), 0 < A <= 4, such as 0.2; both "
-          "labels count in the loss, the own one in the accuracy. 0 for none")
+          "Mix each sample with another one of the epoch, with a weight drawn from Beta(A, A), 0 < A <= 4, such as "
+          "0.2. The loss uses both labels, the accuracy only the sample's own. 0 disables mixup")
       ->capture_default_str()
       ->group(group);
   command.add_option("--precision", a.precision, kPrecisionHelp)->capture_default_str()->group(group);
   command
       .add_option("--loss-scale", a.loss_scale,
-                  "What the loss is multiplied by before backward, and the gradient divided by after it: none, a "
-                  "number, dynamic (as large as fits), or auto: dynamic for float16, none otherwise")
+                  "Factor that the loss is multiplied by before the backward pass and the gradient is divided by after "
+                  "it: none, a number, dynamic (the largest that does not overflow), or auto (dynamic for float16, "
+                  "none otherwise)")
       ->capture_default_str()
       ->group(group);
-  command.add_flag("--tf32", a.tf32, "Let GPUs round what they multiply in float32 to 10 bits, which is faster")
+  command
+      .add_flag("--tf32", a.tf32,
+                "Allow TF32 on GPUs: float32 products round their operands to a 10-bit mantissa, which is faster")
       ->group(group);
   command
       .add_flag("--deterministic", a.deterministic,
-                "Take only algorithms of a GPU that give the same bits in every run; the CPU always does")
+                "Use only GPU algorithms that give the same bits in every run; the CPU always does")
       ->group(group);
   command
       .add_flag("--graph,!--no-graph", a.graph,
-                "Record the step of a GPU once and repeat it (CUDA graphs), where it has no micro-batches")
+                "Record the training step as a CUDA graph and replay it. Steps with micro-batches are not recorded")
       ->default_str("true")
       ->group(group);
-  command.add_option("--seed", a.seed, "The only source of randomness: initial weights, dropout, the order of records")
+  command.add_option("--seed", a.seed, "Seed of all randomness: initial weights, dropout, the order of records")
       ->capture_default_str()
       ->group(group);
 }
 
 void add_run_options(CLI::App& command, TrainArguments& a) {
-  command.add_option("--validation-data", a.validation_data, "Data evaluated after each epoch; written as --data")
+  command
+      .add_option("--validation-data", a.validation_data,
+                  "Data to evaluate after each epoch, in the same forms as --data")
       ->group("Data");
-  command.add_flag("--shuffle,!--no-shuffle", a.shuffle, "Visit the records of each epoch in another order")
+  command.add_flag("--shuffle,!--no-shuffle", a.shuffle, "Shuffle the records in each epoch")
       ->default_str("true")
       ->group("Data");
   command
       .add_option(
           "--shard-policy", a.shard_policy,
-          "How records are dealt to ranks: auto (evenly, whatever the files; each is seen once, in an order that "
-          "does not depend on the ranks), file (whole files, in turn), data (equal slices of each batch), off "
-          "(all records to each rank)")
+          "How records are distributed over ranks: auto (evenly, independent of the files; each record is seen once, "
+          "in an order that does not depend on the number of ranks), file (whole files, round-robin), data (equal "
+          "slices of each batch), off (every rank reads all records)")
       ->capture_default_str()
       ->group("Data");
   command
       .add_option("--bad-records", a.data.bad_records,
-                  "Records of --data that cannot be read: fail at the first, or skip:N, replace up to N of them by the "
-                  "records that follow them and tell of each file; a file that is cut off is used up to there then")
+                  "What to do about records of --data that cannot be read: fail at the first one, or skip:N to "
+                  "tolerate up to N. A skipped record is replaced by the next one, each affected file is reported, and "
+                  "a truncated file is used up to the point where it ends")
       ->capture_default_str()
       ->group("Data");
   const char* group = "Training";
-  command.add_option("--epochs", a.epochs, "Passes over the data; 1 unless --steps is given")->group(group);
-  command.add_option("--steps", a.steps, "Steps at most; the first of both limits counts")->group(group);
+  command.add_option("--epochs", a.epochs, "Number of passes over the data; 1 unless --steps is given")->group(group);
+  command
+      .add_option("--steps", a.steps,
+                  "Maximum number of steps; with --epochs, training ends at whichever limit is reached first")
+      ->group(group);
   command
       .add_option(
           "--accumulate", a.accumulate,
-          "Micro-batches of a step on each replica; batch normalization is of each, no other result depends on it")
+          "Micro-batches per step on each replica. Batch normalization uses the statistics of each micro-batch; no "
+          "other result depends on this number")
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--bn", a.bn,
-                  "Whose samples batch normalization takes together: local, each replica's own; sync, those of all "
-                  "replicas; group:K, those of K replicas that follow each other")
+                  "Scope of the batch-normalization statistics: local (each replica), sync (all replicas), or group:K "
+                  "(groups of K consecutive replicas)")
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--clip-norm", a.clip_norm,
-                  "Largest norm of the gradient of a step, over all parameters and replicas; 0 for no clipping")
+                  "Maximum norm of the gradient over all parameters and replicas; 0 disables clipping")
       ->capture_default_str()
       ->group(group);
 }
@@ -118,125 +132,140 @@ void add_communication_options(CLI::App& command, TrainArguments& a) {
   const char* group = "Replicas";
   command
       .add_option("--comm-dtype", a.comm_dtype,
-                  "What gradients travel as between replicas: float32, bfloat16 or float16")
+                  "Data type in which gradients are exchanged between replicas: float32, bfloat16 or float16")
       ->capture_default_str()
       ->group(group);
   command
       .add_option(
           "--bucket-mib", a.bucket_mib,
-          "MiB of gradients that are reduced together, beside backward, where a wire lies between replicas (the "
-          "first bucket has at most 1), or auto: the best of six sizes, tried in the first 90 steps")
+          "Size of a gradient bucket in MiB. When ranks are on different nodes, each bucket is reduced as a unit, "
+          "overlapped with the backward pass; the first bucket has at most 1 MiB. auto tries six sizes in the first "
+          "90 steps and keeps the fastest")
       ->capture_default_str()
       ->group(group);
   command
       .add_option(
           "--check-replicas", a.check_replicas,
-          "Steps between checks that all replicas hold the same parameters and optimizer slots; 0 for checks at "
-          "checkpoints only")
+          "Number of steps between checks that all replicas have the same parameters and optimizer slots; 0 checks "
+          "only at checkpoints")
       ->capture_default_str()
       ->group(group);
 }
 
 void add_optimizer_options(CLI::App& command, TrainArguments& a) {
   const char* group = "Optimizer";
-  command.add_option("--optimizer", a.optimizer, "sgd, adam, adamw, lars or lamb")->capture_default_str()->group(group);
-  command.add_option("--learning-rate", a.learning_rate, "Rate after warm-up, before scaling")
+  command.add_option("--optimizer", a.optimizer, "Optimizer: sgd, adam, adamw, lars or lamb")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--momentum", a.momentum, "Of sgd (0) and lars (0.9)")->group(group);
-  command.add_flag("--nesterov", a.nesterov, "Nesterov's momentum, for sgd")->group(group);
-  command.add_option("--beta1", a.beta1, "Decay of the first moment, for adam, adamw and lamb")
+  command.add_option("--learning-rate", a.learning_rate, "Peak learning rate, before --lr-scaling")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--beta2", a.beta2, "Decay of the second moment, for adam, adamw and lamb")
+  command.add_option("--momentum", a.momentum, "Momentum of sgd (default 0) and lars (default 0.9)")->group(group);
+  command.add_flag("--nesterov", a.nesterov, "Use Nesterov momentum, for sgd")->group(group);
+  command.add_option("--beta1", a.beta1, "Decay rate of the first moment, for adam, adamw and lamb")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--beta2", a.beta2, "Decay rate of the second moment, for adam, adamw and lamb")
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--epsilon", a.epsilon,
-                  "Added to the root of the second moment, for adam and adamw (1e-7) and lamb (1e-6), or to the norms "
-                  "that a layer's rate is divided by, for lars (1e-9)")
+                  "Term added to a denominator: the square root of the second moment for adam and adamw (default 1e-7) "
+                  "and lamb (default 1e-6), the norm that divides a layer's learning rate for lars (default 1e-9)")
       ->group(group);
   command
       .add_option("--trust-coefficient", a.trust_coefficient,
-                  "How far a layer may move in a step of rate 1, as a share of its norm, for lars (0.001)")
+                  "Update size of a layer as a fraction of its weight norm at learning rate 1, for lars (default "
+                  "0.001)")
       ->group(group);
   command
       .add_option("--weight-decay", a.weight_decay,
-                  "Decay of all parameters but biases and normalization: decoupled for adamw and lamb (0.01), L2 for "
-                  "sgd and adam (0) and lars (0.0005)")
+                  "Weight decay of all parameters except biases and normalization: decoupled for adamw and lamb "
+                  "(default 0.01), L2 for sgd and adam (default 0) and lars (default 0.0005)")
       ->group(group);
 }
 
 void add_schedule_options(CLI::App& command, TrainArguments& a) {
   const char* group = "Learning rate";
-  command.add_option("--lr-schedule", a.lr_schedule, "constant, cosine, step or linear")
-      ->capture_default_str()
-      ->group(group);
-  command.add_option("--warmup-steps", a.warmup_steps, "Steps over which the rate grows to its full value")
+  command.add_option("--lr-schedule", a.lr_schedule, "Learning-rate schedule: constant, cosine, step or linear")
       ->capture_default_str()
       ->group(group);
   command
-      .add_option("--lr-final", a.lr_final, "Share of the rate that is left at the last step, for cosine and linear")
+      .add_option("--warmup-steps", a.warmup_steps, "Number of steps over which the learning rate rises to its peak")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--lr-step-every", a.lr_step_every, "Steps between drops, for step")
+  command
+      .add_option("--lr-final", a.lr_final,
+                  "Final learning rate as a fraction of the peak, for --lr-schedule cosine and linear")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--lr-step-factor", a.lr_step_factor, "Factor of a drop, for step")
+  command
+      .add_option("--lr-step-every", a.lr_step_every,
+                  "Number of steps between reductions of the learning rate, for --lr-schedule step")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--lr-scaling", a.lr_scaling, "How the rate follows --global-batch: none, linear or sqrt")
+  command
+      .add_option("--lr-step-factor", a.lr_step_factor,
+                  "Factor of each reduction of the learning rate, for --lr-schedule step")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--lr-scaling", a.lr_scaling,
+                  "How the learning rate scales with --global-batch: none, linear or sqrt")
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--lr-base-batch", a.lr_base_batch,
-                  "Global batch that --learning-rate is meant for, for --lr-scaling")
+                  "Global batch size that --learning-rate refers to, for --lr-scaling")
       ->capture_default_str()
       ->group(group);
 }
 
 void add_keeping_options(CLI::App& command, TrainArguments& a) {
   const char* group = "Checkpoints and summaries";
-  command.add_option("--checkpoint-dir", a.checkpoint_dir, "Directory of checkpoints")->group(group);
+  command.add_option("--checkpoint-dir", a.checkpoint_dir, "Directory to write checkpoints to and to resume from")
+      ->group(group);
   command
       .add_option("--save-every", a.save_every,
-                  "Steps between checkpoints; 0 for the end of each epoch. The last step is always saved")
+                  "Number of steps between checkpoints; 0 saves at the end of each epoch. The last step is always "
+                  "saved")
       ->capture_default_str()
       ->group(group);
   command.add_option("--keep", a.keep, "Number of healthy checkpoints to keep")->capture_default_str()->group(group);
   command
-      .add_option("--resume", a.resume, "Go on from the newest checkpoint: auto (if there is one), never, or require")
+      .add_option("--resume", a.resume,
+                  "Resume from the newest checkpoint: auto (if there is one), never, or require (fail without one)")
       ->capture_default_str()
       ->group(group);
   command
       .add_option(
           "--verify-checkpoint", a.verify_checkpoint,
-          "How ranks other than 0 show at each save that their replicas are the same: full (each writes its own "
-          "checkpoint to TMPDIR or /tmp of its node, compares and removes it), hash (each compares hashes and "
-          "writes nothing), none, or auto: full up to 256 MB a rank, hash above")
+          "How ranks other than 0 verify at each save that their replicas match: full (each rank writes its own "
+          "checkpoint to TMPDIR or /tmp of its node, compares it and removes it), hash (each rank compares hashes and "
+          "writes nothing), none, or auto (full up to 256 MB per rank, hash above)")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--summary-dir", a.summary_dir, "Directory of event files for TensorBoard, written by the chief")
+  command.add_option("--summary-dir", a.summary_dir, "Directory for TensorBoard event files, which the chief writes")
       ->group(group);
-  command.add_option("--log-every", a.log_every, "Steps between reports; 0 for none")
+  command.add_option("--log-every", a.log_every, "Number of steps between progress reports; 0 disables them")
       ->capture_default_str()
       ->group("Output");
 }
 
-[[noreturn]] void refuse(std::string_view needed, std::string_view given) {
-  throw Error(ErrorCategory::input, "command line", needed, given);
+[[noreturn]] void refuse(std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::input, "command line", expected, actual);
 }
 
 void check_between(const char* option, double value, double least, double most) {
   if (value < least || value > most)
-    refuse(fmt::format("{} needs a number from {} to {}", option, least, most), fmt::format("got {}", value));
+    refuse(fmt::format("expected {} to be from {} to {}", option, least, most), fmt::format("got {}", value));
 }
 
 std::size_t bucket_bytes(const std::string& mebibytes) {
   double value = 0;
   const auto [end, error] = std::from_chars(mebibytes.data(), mebibytes.data() + mebibytes.size(), value);
   if (error != std::errc{} || end != mebibytes.data() + mebibytes.size() || !(value > 0 && value <= kMebibyte))
-    refuse("--bucket-mib needs a number above 0, or auto", fmt::format("got \"{}\"", mebibytes));
+    refuse("expected --bucket-mib to be a number above 0, or auto", fmt::format("got \"{}\"", mebibytes));
   return static_cast<std::size_t>(value * kMebibyte);
 }
 
@@ -269,15 +298,15 @@ void check_optimizer_options(const TrainArguments& a) {
   const std::string given = fmt::format("got {}", a.optimizer);
   const bool lars = a.optimizer == "lars";
   if (a.momentum.value_or(0) != 0 && a.optimizer != "sgd" && !lars)
-    refuse("--momentum needs --optimizer sgd or lars", given);
-  if (a.nesterov && a.optimizer != "sgd") refuse("--nesterov needs --optimizer sgd", given);
-  if (a.trust_coefficient && !lars) refuse("--trust-coefficient needs --optimizer lars", given);
+    refuse("expected --optimizer sgd or lars with --momentum", given);
+  if (a.nesterov && a.optimizer != "sgd") refuse("expected --optimizer sgd with --nesterov", given);
+  if (a.trust_coefficient && !lars) refuse("expected --optimizer lars with --trust-coefficient", given);
 }
 
 model::OptimizerOptions optimizer_options(const TrainArguments& a) {
   constexpr std::array<std::string_view, 5> kNames{"sgd", "adam", "adamw", "lars", "lamb"};
   if (std::ranges::find(kNames, a.optimizer) == kNames.end())
-    refuse(fmt::format("--optimizer needs one of {}", list_names(kNames)), got_name(a.optimizer, kNames));
+    refuse(fmt::format("expected --optimizer to be one of {}", list_names(kNames)), got_name(a.optimizer, kNames));
   check_optimizer_options(a);
   if (a.optimizer == "sgd") return sgd_options(a);
   if (a.optimizer == "adam") return adam_options<model::Adam>(a);
@@ -301,8 +330,8 @@ void add_train_options(CLI::App& command, TrainArguments& a) {
 }
 
 void check_arguments(const TrainArguments& a) {
-  if (a.model.empty()) refuse("needed --model NAME or --model FILE.json", "it was not given");
-  if (a.data.data.empty()) refuse("needed --data", "it was not given");
+  if (a.model.empty()) refuse("expected --model NAME or --model FILE.json", "it was not given");
+  if (a.data.data.empty()) refuse("expected --data", "it was not given");
   (void)data::parse_shard_policy(a.shard_policy);
   (void)parse_bad_records(a.data.bad_records);
   require_at_least("--global-batch", a.data.global_batch, 1);
@@ -323,9 +352,9 @@ void check_arguments(const TrainArguments& a) {
   if (a.momentum) check_between("--momentum", *a.momentum, 0, 1);
   const checkpoint::Resume resume = checkpoint::parse_resume(a.resume);
   if (a.checkpoint_dir.empty() && resume == checkpoint::Resume::must)
-    refuse("--resume require needs --checkpoint-dir", "it was not given");
+    refuse("expected --checkpoint-dir with --resume require", "it was not given");
   (void)checkpoint::parse_verify_checkpoint(a.verify_checkpoint);
-  if (a.reset_head && a.init_from.empty()) refuse("--reset-head needs --init-from", "it was not given");
+  if (a.reset_head && a.init_from.empty()) refuse("expected --init-from with --reset-head", "it was not given");
   (void)trainer_options(a);
 }
 

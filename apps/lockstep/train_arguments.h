@@ -1,4 +1,4 @@
-// The options of `lockstep train`, and what they mean for the library.
+// Options of `lockstep train`, and their conversion to TrainerOptions.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -11,7 +11,7 @@
 
 namespace lockstep::apps {
 
-/// As given; the defaults are those of the command.
+/// The options as given on the command line, with their defaults.
 struct TrainArguments {
   DataArguments data;
   PlaceArguments place;
@@ -25,7 +25,7 @@ struct TrainArguments {
   bool shuffle = true;
   std::string shard_policy = "auto";
 
-  std::int64_t epochs = 0;  ///< 0: one, unless there is a limit of steps
+  std::int64_t epochs = 0;  ///< 0: one, or no limit if `steps` is set
   std::int64_t steps = 0;   ///< 0: no limit
   int accumulate = 1;
   std::string bn = "local";
@@ -38,13 +38,13 @@ struct TrainArguments {
 
   std::string optimizer = "adam";
   double learning_rate = 1e-3;
-  std::optional<double> momentum;  ///< without a value the optimizer's own, here and below
+  std::optional<double> momentum;  ///< nullopt: the optimizer's default; the same below
   bool nesterov = false;
   double beta1 = 0.9;
   double beta2 = 0.999;
   std::optional<double> epsilon;
   std::optional<double> trust_coefficient;
-  double weight_decay = -1;  ///< below 0: the optimizer's own
+  double weight_decay = -1;  ///< negative: the optimizer's default
   double clip_norm = 0;
 
   std::string lr_schedule = "constant";
@@ -72,10 +72,10 @@ struct TrainArguments {
   std::int64_t check_replicas = 1000;
 };
 
-/// Declares the options, with help, units and defaults.
+/// Declares the options.
 void add_train_options(CLI::App& command, TrainArguments& arguments);
 
-/// Throws Error (input) for what is missing, out of range, or not part of this version. The same on all ranks.
+/// Throws Error (input) for an option that is missing, out of range or unknown. The result is the same on all ranks.
 void check_arguments(const TrainArguments& arguments);
 
 strategy::TrainerOptions trainer_options(const TrainArguments& arguments);

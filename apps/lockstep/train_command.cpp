@@ -10,29 +10,28 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "apps/lockstep/config_file.h"
+#include "apps/lockstep/arguments.h"
 #include "apps/lockstep/model_source.h"
 #include "apps/lockstep/standard_streams.h"
-#include "apps/lockstep/terminal.h"
 #include "apps/lockstep/train_arguments.h"
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/strategy/callbacks/json_events.h"
 #include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/callbacks/stragglers.h"
 #include "lockstep/strategy/callbacks/summaries.h"
-#include "lockstep/strategy/remembered_route.h"
+#include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
 
 namespace lockstep::apps {
 namespace {
 
-/// What a shell shows for a program that a signal ended.
+/// Exit status after a signal: this plus the signal's number, as shells report it.
 constexpr int kSignalStatus = 128;
 
-/// How long a training waits at most for somebody to read its output. Shorter than schedulers wait after SIGTERM.
+/// Limit on how long a run blocks on an output that is not read. Shorter than the grace period of schedulers.
 constexpr double kOutputPatienceSeconds = 10;
 
-/// The configuration as a program reads it (state.json) and as people do (the summary's text).
+/// The configuration as JSON (state.json) and as Markdown (the text of the summary).
 struct Configuration {
   nlohmann::json json;
   std::string markdown;
@@ -80,7 +79,7 @@ strategy::FitOptions fit_options(const TrainArguments& arguments) {
   return fit;
 }
 
-/// What was learned of the training data holds for the validation data too.
+/// The validation data have the same number of classes as the training data, and no bad records are skipped.
 data::Dataset open_validation(const TrainArguments& arguments, const data::SampleSpec& spec) {
   DataArguments same = arguments.data;
   if (same.classes == 0) same.classes = spec.classes;
@@ -91,7 +90,7 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Sampl
 int train(job::Session& session, const TrainArguments& arguments, const std::string& options) {
   check_arguments(arguments);
   check_places(arguments.place);
-  // Before the strategy, whose watchdog knows nothing of indexes that take their time.
+  // Before the strategy: building an index may take long, and the watchdog would report a stall.
   data::Dataset dataset = open_dataset(arguments.data, arguments.data.data, "train", arguments.seed);
   ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss, arguments.label_smoothing);
   if (!arguments.data.images.empty()) source.images = arguments.data.images;
@@ -121,7 +120,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
 }  // namespace
 
 void add_train_command(CLI::App& program, const Invocation& invocation, int& status) {
-  CLI::App* command = program.add_subcommand("train", "Train a model, alone or under mpirun");
+  CLI::App* command = program.add_subcommand("train", "Train a model, in one process or under mpirun");
   const auto arguments = std::make_shared<TrainArguments>();
   add_train_options(*command, *arguments);
   const auto print_config = add_config_options(*command);
@@ -131,7 +130,7 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
       if (job::detect_launch().rank == 0) fmt::print("{}", options);
       return;
     }
-    // The others wait while the chief prints, and their watchdogs with them.
+    // While the chief blocks on its output, the other ranks wait, and their watchdogs are running.
     const double patience = std::min(kOutputPatienceSeconds, arguments->place.stall_timeout / 2);
     invocation.streams->limit_waiting(
         std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(patience)));

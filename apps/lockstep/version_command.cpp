@@ -23,7 +23,7 @@ namespace {
 
 Json library(const std::string& built, const std::string& loaded) { return {{"built", built}, {"loaded", loaded}}; }
 
-/// "Open MPI v4.1.4" of the longer text that libraries give. May be asked without MPI_Init.
+/// The first part of MPI's version text, such as "Open MPI v4.1.4". May be called before MPI_Init.
 std::string mpi_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
@@ -68,9 +68,10 @@ Json program_versions() {
 }
 
 void add_version_command(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("version", "What this program was built with, and what it loaded");
+  CLI::App* command =
+      program.add_subcommand("version", "Print the versions that this program was built with and has loaded");
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "One JSON object");
+  command->add_flag("--json", *json, "Print one JSON object");
   command->callback([json] {
     if (*json)
       fmt::print("{}\n", program_versions().dump());

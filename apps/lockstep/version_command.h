@@ -7,14 +7,14 @@
 
 namespace lockstep::apps {
 
-/// The name and the version, such as "lockstep 0.1.0": what `lockstep --version` prints.
+/// The output of `lockstep --version`, such as "lockstep 0.1.0".
 std::string version_line();
 
-/// What `lockstep version --json` prints: a text for the program's version, compiler, build and processor, a number of
-/// cores, and for each library an object of what was `built` with and what is `loaded`. May be asked without MPI_Init.
+/// The output of `lockstep version --json`: the program's version, compiler, build and processor, the number of cores,
+/// and for each library an object with the versions `built` and `loaded`. May be called before MPI_Init.
 nlohmann::ordered_json program_versions();
 
-/// Adds the command: what the program was built with, and what it loaded.
+/// Adds the command.
 void add_version_command(CLI::App& program);
 
 }  // namespace lockstep::apps

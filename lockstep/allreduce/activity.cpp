@@ -37,7 +37,7 @@ void Activity::set_phase(Phase phase) {
   tick();
 }
 
-// Release stores and acquire loads take the place of fences, which the thread sanitizer does not know: who sees a new
+// Release stores and acquire loads replace fences, which ThreadSanitizer does not support: a reader that sees a new
 // value also sees the odd version before it.
 template <typename Change>
 void Activity::change_collective(Change change) {

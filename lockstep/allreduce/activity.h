@@ -1,4 +1,4 @@
-// What one replica is doing, for whoever watches it from another thread.
+// The activity of one replica, which other threads can observe.
 #pragma once
 
 #include <atomic>
@@ -10,62 +10,63 @@
 
 namespace lockstep::allreduce {
 
-/// What a replica's own thread is at, collectives aside. `idle` is the caller's own time (before, between and after
-/// training), `starting` the set-up before the first step (indexes, plans), `ending` what is left after the training
-/// (threads and buffers that go): while a replica is in one of the first two, a job in which nobody waits for anyone
-/// may be silent for as long as it likes.
+/// The phase of a replica's thread outside of collectives. `idle` is the caller's own time (before, between and after
+/// training), `starting` is the setup before the first step (indexes, plans), `ending` is the cleanup after training
+/// (threads and buffers). While a replica is idle or starting and no replica waits for another, no progress is
+/// required.
 enum class Phase : std::uint8_t { idle, starting, input, compute, update, evaluating, saving, ending };
 
 /// "idle", "starting", …
 std::string_view to_string(Phase phase);
 
-/// One look at an Activity.
+/// A snapshot of an Activity.
 struct ActivityState {
   std::int64_t step = -1;     ///< -1: before the first
-  Phase phase = Phase::idle;  ///< what the replica does now
-  std::uint64_t entered = 0;  ///< collectives
-  std::uint64_t left = 0;     ///< collectives that have returned; less than `entered` while one is under way
-  std::string operation;      ///< of the last collective entered; empty before any
-  std::int32_t bucket = -1;   ///< that it reduced; -1: none
-  std::uint64_t changes = 0;  ///< calls that changed anything, ticks included
+  Phase phase = Phase::idle;  ///< the current phase
+  std::uint64_t entered = 0;  ///< number of collectives entered
+  std::uint64_t left = 0;     ///< number of collectives that have returned; less than `entered` while one is running
+  std::string operation;      ///< name of the last collective entered; empty before the first
+  std::int32_t bucket = -1;   ///< bucket of the last collective; -1: none
+  std::uint64_t changes = 0;  ///< number of calls that changed anything, including ticks
 
-  bool in_collective() const { return entered > left; }  ///< whether it was inside a collective when this was read
+  bool in_collective() const { return entered > left; }  ///< whether the replica was in a collective at the snapshot
 };
 
-/// Written by the replica's threads, at the price of a few atomic stores a call and without waiting for anyone; read
-/// at any time from any thread. There is no clock in it: the watcher notes when it sees `changes` change.
+/// Written by the replica's threads, wait-free with a few atomic stores per call; read at any time from any thread. It
+/// has no clock: the observer records the time when `changes` changes.
 ///
-/// enter and leave come from one thread at a time (which may change between collectives), set_step and set_phase too;
-/// these two threads may differ, so that a thread reduces buckets while another computes. tick comes from any thread.
+/// enter and leave are called by one thread at a time (which may change between collectives), and so are set_step and
+/// set_phase. The two threads may differ, so that one reduces buckets while another computes. tick is thread-safe.
 class alignas(64) Activity {
  public:
   Activity() = default;
-  /// Of a replica that joins others when each of them has entered and left `collectives` collectives.
+  /// For a replica that joins after the others have completed `collectives` collectives.
   explicit Activity(std::uint64_t collectives) : entered_(collectives), left_(collectives) {}
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  void set_step(std::int64_t step);  ///< the step that begins
-  void set_phase(Phase phase);       ///< what the replica turns to; see Phase
-  /// What the replica was last seen doing; any thread may ask.
+  void set_step(std::int64_t step);  ///< begins a step
+  void set_phase(Phase phase);       ///< begins a phase
+  /// The current phase. Thread-safe.
   Phase phase() const { return phase_.load(std::memory_order_relaxed); }
 
-  /// Says that work goes on, in work that is long and changes nothing else: a layer, a record, a file, a segment of a
-  /// ring. The longest piece of work without a call on this object has to be shorter than the stall timeout.
+  /// Reports progress during long work that changes nothing else: a layer, a record, a file, a segment of a ring. The
+  /// time between two calls on this object must be shorter than the stall timeout.
   void tick() { changes_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// From here on this replica takes part in a collective and waits for the others. To be called where the collective
-  /// starts, not where it is queued. `operation` must live for ever: a string literal.
+  /// Reports that this replica starts a collective and waits for the others. Call it when the collective starts, not
+  /// when it is queued. `operation` must be a string literal.
   void enter(const char* operation, int bucket = -1);
-  /// The collective is over for this replica, or has failed.
+  /// Reports that the collective has ended or failed on this replica.
   void leave();
 
-  /// What is in each bucket, for people: "conv4 .. fc1". Same on all replicas; once at set-up, or when buckets change.
+  /// Sets the human-readable contents of each bucket: "conv4 .. fc1". The same on all replicas; call it at setup and
+  /// when the buckets change.
   void describe_buckets(std::vector<std::string> contents);
-  /// What describe_buckets() was told.
+  /// The contents set by describe_buckets().
   std::vector<std::string> bucket_contents() const;
 
-  /// Collective and counts are of one moment, step and phase of the moment after.
+  /// A snapshot. The collective and the counts are consistent; step and phase are read just after them.
   ActivityState state() const;
 
  private:
@@ -76,7 +77,7 @@ class alignas(64) Activity {
   std::atomic<Phase> phase_{Phase::idle};
   std::atomic<std::uint64_t> changes_{0};
 
-  // A sequence lock: odd while the values below it are being written.
+  // A sequence lock: odd while the members below are being written.
   std::atomic<std::uint64_t> version_{0};
   std::atomic<std::uint64_t> entered_{0};
   std::atomic<std::uint64_t> left_{0};
@@ -87,10 +88,10 @@ class alignas(64) Activity {
   std::vector<std::string> contents_;
 };
 
-/// enter and leave around a scope. Does nothing for a null activity, so that code that nobody watches needs no branch.
+/// Calls enter and leave for a scope. Does nothing for a null activity.
 class CollectiveScope {
  public:
-  /// Enters `operation` (a string that outlives it), of gradient bucket `bucket` where it is one; null watches nothing.
+  /// Enters `operation` (a string literal) of gradient bucket `bucket`; -1: no bucket.
   CollectiveScope(Activity* activity, const char* operation, int bucket = -1) : activity_(activity) {
     if (activity_ != nullptr) activity_->enter(operation, bucket);
   }
@@ -104,10 +105,10 @@ class CollectiveScope {
   Activity* activity_;
 };
 
-/// A phase for a scope; the one before comes back with its end, also by an exception. Does nothing for null.
+/// Sets a phase for a scope and restores the previous one at its end. Does nothing for a null activity.
 class PhaseScope {
  public:
-  /// Enters `phase`; null watches nothing.
+  /// Enters `phase`.
   PhaseScope(Activity* activity, Phase phase) : activity_(activity) {
     if (activity_ == nullptr) return;
     before_ = activity_->phase();

@@ -37,7 +37,7 @@ void CommunicationThread::work() {
   for (;;) {
     given_.wait(lock, [this] { return ends_ || !operations_.empty(); });
     if (operations_.empty()) return;
-    const std::function<void()>& operation = operations_.front();  // stays in place while others are added
+    const std::function<void()>& operation = operations_.front();  // not moved while others are added
     lock.unlock();
     std::exception_ptr error;
     try {

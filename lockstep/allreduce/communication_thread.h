@@ -1,4 +1,4 @@
-// Where reductions run beside the computation.
+// The thread of reductions that overlap with the computation.
 #pragma once
 
 #include <condition_variable>
@@ -10,18 +10,18 @@
 
 namespace lockstep::allreduce {
 
-/// A thread that runs what it is given, one after the other, and sleeps while there is nothing.
+/// A thread that runs submitted operations in order and sleeps while there are none.
 class CommunicationThread {
  public:
   CommunicationThread();
-  /// Waits for what was given.
+  /// Waits for all submitted operations.
   ~CommunicationThread();
   CommunicationThread(const CommunicationThread&) = delete;
   CommunicationThread& operator=(const CommunicationThread&) = delete;
 
-  /// `operation` runs after all given before; not at all if one of these threw.
+  /// Submits `operation`, which runs after all earlier ones. It does not run if one of these threw.
   void give(std::function<void()> operation);
-  /// Returns when everything given is done. Throws what the first operation threw, each time.
+  /// Returns when all submitted operations are done. Rethrows the first exception, in each call.
   void wait();
 
  private:

@@ -42,7 +42,7 @@ Request::~Request() {
   try {
     impl_->wait();
   } catch (const std::exception&) {
-    // The failure belongs to the group: its next operation throws it where it can be handled.
+    // The next operation of the group throws the failure.
   }
 }
 
@@ -66,7 +66,7 @@ void GroupMember::copy(const std::byte* from, std::byte* to, std::size_t bytes) 
 
 void GroupMember::start_after(device::Stream& stream) {
   if (stream.device().kind != device::DeviceKind::cpu)
-    throw Error(ErrorCategory::input, "all_reduce", "needed a group of GPU replicas to follow a stream of a GPU",
+    throw Error(ErrorCategory::input, "all_reduce", "expected a group of GPU replicas for a GPU stream",
                 fmt::format("got a stream of {} for route {}", device::to_string(stream.device()), route()));
   stream.synchronize();
 }
@@ -188,7 +188,7 @@ bool Communicator::any(bool mine) const {
 void Communicator::throw_if_failed() const { impl_->throw_if_failed(); }
 
 void Communicator::abort(const std::string& reason) const {
-  impl_->fail({"all_reduce", fmt::format("needed all {} members of the group", size()),
+  impl_->fail({"all_reduce", fmt::format("expected all {} members of the group", size()),
                fmt::format("member {} left: {}", rank(), reason)});
 }
 

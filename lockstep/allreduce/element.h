@@ -1,4 +1,4 @@
-// How single elements are reduced: constexpr throughout, so that nvcc compiles the same functions for GPUs.
+// Reduction of single elements. All functions are constexpr, so that nvcc compiles them for GPUs too.
 #pragma once
 
 #include <bit>
@@ -23,10 +23,11 @@ struct Sum {
   }
 };
 
-// A NaN on any member must reach all: `b` is taken unless `a` is NaN or beats it, and a NaN `b` is never beaten.
+// A NaN on any member must propagate: the result is `b` unless `a` is NaN or compares better, and no `a` compares
+// better than a NaN `b`.
 template <typename T>
 constexpr bool is_nan(T value) {
-  // A NaN alone differs from itself; std::isnan is not constexpr. NOLINTNEXTLINE(misc-redundant-expression)
+  // Only NaN differs from itself; std::isnan is not constexpr. NOLINTNEXTLINE(misc-redundant-expression)
   return value != value;
 }
 
@@ -44,8 +45,8 @@ struct Min {
   }
 };
 
-/// How a single element lies in memory and is added up: as it is, but for 16-bit floats, which widen to float32. The
-/// bits are those of device::widen and device::narrow.
+/// Conversion between the stored type and the type of sums: the same type, except that 16-bit floats are widened to
+/// float32. Bitwise equal to device::widen and device::narrow.
 template <typename T>
 struct Element {
   using Total = T;
@@ -64,7 +65,7 @@ struct Element<BFloat16> {
   static constexpr BFloat16 store(float total) {
     const auto bits = std::bit_cast<std::uint32_t>(total);
     if (is_nan(total)) return {static_cast<std::uint16_t>((bits >> 16 & 0x8000U) | 0x7fc0U)};
-    // To the nearest: half of the last bit that stays is added, a little less where that bit is even.
+    // Rounds to nearest even: adds half of the last kept bit, slightly less if that bit is even.
     return {static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16)};
   }
 };
@@ -76,7 +77,7 @@ struct Element<Float16> {
   static constexpr float load(Float16 value) {
     const std::uint32_t sign = (value.bits & 0x8000U) << 16;
     const std::uint32_t magnitude = (value.bits & 0x7fffU) << 13;
-    // As the bits of a float32 it is too small by 2^112, the difference of the exponents' biases; the product is exact.
+    // Read as a float32, the value is too small by 2^112, the difference of the exponent biases. The product is exact.
     auto bits = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112F);
     if (magnitude >= kInfinity << 13) bits = magnitude | 0x7f800000U;
     if (magnitude > kInfinity << 13) bits |= 0x00400000U;
@@ -101,8 +102,7 @@ struct Element<Float16> {
   }
 };
 
-/// Op over the values that `value_of(member)` gives for `members` members, in their order; 16-bit floats are rounded
-/// once.
+/// Applies Op to value_of(0) .. value_of(members - 1), in this order. 16-bit floats are rounded once.
 template <typename Op, typename T, typename ValueOf>
 constexpr T reduce_element(int members, ValueOf value_of) {
   typename Element<T>::Total total = Element<T>::load(value_of(0));

@@ -63,7 +63,7 @@ GradientBuckets::GradientBuckets(Communicator group, std::span<float> gradients,
   plan();
 }
 
-// What is under way uses this object. If it failed, the group tells whoever uses it next.
+// Pending reductions use this object. If one fails, the next operation of the group throws.
 GradientBuckets::~GradientBuckets() {
   try {
     settle();
@@ -72,8 +72,8 @@ GradientBuckets::~GradientBuckets() {
   }
 }
 
-// Also where all of this object's own reductions are done by the calling thread: a shared thread may still be in the
-// group for others.
+// Also needed if all reductions of this object run on the calling thread: a shared thread may still be using the group
+// for other objects.
 void GradientBuckets::settle() const {
   if (shared_thread_)
     shared_thread_->wait();
@@ -127,8 +127,8 @@ void GradientBuckets::ready(std::size_t parameter) {
   is_ready_[parameter] = true;
   if (group_.activity() != nullptr) group_.activity()->tick();
   --missing_[bucket_of_[parameter]];
-  // Buckets go out in their order on every member, whatever the order in which parameters become ready. The last one
-  // is left to finish().
+  // Buckets are launched in the same order on every member, in any order of ready parameters. finish() launches the
+  // last one.
   while (starts_early() && next_ + 1 < buckets_.size() && missing_[next_] == 0) aside([this] { launch_next(); });
 }
 
@@ -175,7 +175,7 @@ void GradientBuckets::sum(std::span<float> values, device::Stream& stream) {
   aside([this, values, &stream] { sum_now(values, stream); });
 }
 
-// On the thread of the buckets where there is one: of all members' threads only that one is then inside the group.
+// Runs on the thread of the buckets if there is one, so that only this thread of the member uses the group.
 void GradientBuckets::sum_now(std::span<float> values, device::Stream& stream) {
   const Clock::time_point begin = Clock::now();
   double waited = 0;
@@ -196,7 +196,7 @@ void GradientBuckets::sum_now(std::span<float> values, device::Stream& stream) {
   times_.waited += std::min(exposed, waited);
 }
 
-// A member waits for the others at the beginning of a reduction.
+// Members wait for each other at the start of a reduction.
 void GradientBuckets::reduce(std::size_t bucket, const device::Event* ready) {
   const Clock::time_point begin = Clock::now();
   const double waited_before = group_.seconds_waited();

@@ -1,4 +1,4 @@
-// Cuts the flat gradient into ranges that are reduced as soon as backward has completed them.
+// Reduces the flat gradient in buckets, as soon as the backward pass has completed them.
 #pragma once
 
 #include <chrono>
@@ -17,105 +17,106 @@
 
 namespace lockstep::allreduce {
 
-/// How a flat gradient is cut and sent.
+/// How a flat gradient is split and sent.
 struct BucketOptions {
   std::size_t first_bytes = std::size_t{1} << 20;  ///< small, so that communication starts early
-  std::size_t bytes = std::size_t{25} << 20;       ///< size of a bucket; one ends with the parameter that reaches it
-  WireType wire = WireType::float32;               ///< the type in which elements travel
+  std::size_t bytes = std::size_t{25} << 20;       ///< bucket size; a bucket ends with the parameter that reaches it
+  WireType wire = WireType::float32;               ///< the type of elements in communication
 };
 
 /// One range of the flat gradient, in elements.
 struct BucketRange {
   std::size_t begin = 0;    ///< first element
-  std::size_t end = 0;      ///< behind the last one
-  std::size_t entries = 0;  ///< parameters in it
+  std::size_t end = 0;      ///< one past the last element
+  std::size_t entries = 0;  ///< number of parameters
 };
 
-/// Ranges over parameters of `counts` elements each (padding included) in the order backward completes them: a bucket
-/// closes when it has reached its size, and a parameter is never split.
+/// Splits parameters of `counts` elements each (including padding), in the order in which the backward pass completes
+/// them. A bucket is closed when it has reached its size; a parameter is never split.
 std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const BucketOptions& options);
 
-/// Where a step's time went, in seconds of the host since construction.
+/// Communication time in seconds on the host since construction.
 struct CommunicationTimes {
-  double exposed = 0;  ///< the computation stood still for communication
-  double waited = 0;   ///< of it, before all members had come: the time of whoever came last
+  double exposed = 0;  ///< computation waited for communication
+  double waited = 0;   ///< part of `exposed` before all members arrived: the delay of the slowest
 
-  /// Both times added: those of several groups, or of several stretches.
+  /// Sums the times of several groups or intervals.
   CommunicationTimes operator+(const CommunicationTimes& others) const {
     return {exposed + others.exposed, waited + others.waited};
   }
-  /// What came since `earlier`.
+  /// The times since `earlier`.
   CommunicationTimes operator-(const CommunicationTimes& earlier) const {
     return {exposed - earlier.exposed, waited - earlier.waited};
   }
 };
 
-/// How a 16-bit wire type changed the sum of one step.
+/// The error of a 16-bit type in the sum of one step.
 struct WireError {
   double relative = 0;  ///< norm of the difference over norm of the float32 sum
   double largest = 0;   ///< largest difference of an element
 };
 
-/// Sums one replica's flat gradient over its group, bucket by bucket.
+/// Sums one replica's flat gradient over its group in buckets.
 ///
-/// Each step: `ready(i)` for every parameter, in flat order, as backward completes it; then `finish()`. Exactly one
-/// reduction per bucket and step. Where the group overlaps (Communicator::overlaps) a bucket's reduction starts on a
-/// thread of its own when its last parameter is ready, while backward goes on; the last bucket has nothing left to
-/// overlap with and runs on the calling thread. Where members share memory reducing is the cores' own work: all buckets
-/// wait for finish(), so that replicas wait for each other once a step.
+/// In each step, call `ready(i)` for every parameter, in flat order, when the backward pass has completed it, then
+/// `finish()`. There is exactly one reduction per bucket and step. If the group overlaps (Communicator::overlaps), the
+/// reduction of a bucket starts on a separate thread when its last parameter is ready, and overlaps with the backward
+/// pass. The last bucket has nothing to overlap with and runs on the calling thread. If members share memory, the cores
+/// that compute also reduce, so all buckets wait for finish(), and replicas wait for each other once per step.
 ///
-/// Gradients on a GPU are complete when the work that is on its stream has come so far: then ready(i) puts a bucket's
-/// reduction behind that work, on a stream beside, and finish() makes the stream wait for all of them. The host awaits
-/// nothing and reads no value; it needs a thread only where it moves the bytes itself (Communicator::moves_on_host).
+/// Gradients on a GPU are complete when the work on its stream has reached this point. ready(i) enqueues a bucket's
+/// reduction after that work, on a separate stream, and finish() makes the computing stream wait for all of them. The
+/// host does not wait and reads no value. It needs a thread only if it moves the bytes itself
+/// (Communicator::moves_on_host).
 class GradientBuckets {
  public:
-  /// `gradients` is the flat gradient, owned by the caller and outliving this object; parameter i begins at offsets[i]
-  /// elements and ends where the next begins. The last `exact_entries` entries travel as float32 whatever the wire type
-  /// (and then in a bucket of their own). `compute` is the stream that computes gradients in the memory of a GPU, and
-  /// outlives this object; null, or a stream of the CPU, for gradients in host memory. Reductions beside the
-  /// computation are done by `thread`, where one is given that others use as well.
+  /// `gradients` is the flat gradient, which the caller owns and which must outlive this object. Parameter i begins at
+  /// offsets[i] elements and ends where the next one begins. The last `exact_entries` entries are sent as float32 with
+  /// any wire type (in a separate bucket if it is 16-bit). `compute` is the stream that computes gradients in GPU
+  /// memory and must outlive this object; null, or a CPU stream, for gradients in host memory. `thread` runs overlapped
+  /// reductions and may be shared; null: this object creates one if needed.
   GradientBuckets(Communicator group, std::span<float> gradients, std::span<const std::size_t> offsets,
                   const BucketOptions& options = {}, std::size_t exact_entries = 0, device::Stream* compute = nullptr,
                   std::shared_ptr<CommunicationThread> thread = nullptr);
-  ~GradientBuckets();  ///< waits for the reductions under way
+  ~GradientBuckets();  ///< waits for pending reductions
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  /// The gradient of `parameter` is complete for this step, or will be when the computing stream has come here; once a
-  /// step for each parameter, in any order. Throws Error (communication) if a reduction on a GPU could not begin.
+  /// Reports that the gradient of `parameter` is complete for this step, or will be when the computing stream reaches
+  /// this point. Once per step for each parameter, in any order. Throws Error (communication) if a reduction on a GPU
+  /// could not start.
   void ready(std::size_t parameter);
-  /// Launches what is left (parameters without a gradient this step count as they stand: zero) and waits for all
-  /// buckets; for those on a GPU its stream does. Throws Error (communication) if a reduction failed: then the gradient
-  /// is not to be used.
+  /// Launches the remaining buckets (gradients that are not ready are reduced with their current value, zero) and waits
+  /// for all buckets; on a GPU, the stream waits. Throws Error (communication) if a reduction failed: then the gradient
+  /// is invalid.
   void finish();
 
-  /// Sums `values`, which are none of the gradient, over the group, in the middle of a step: after the work on `stream`
-  /// and before what follows there. It takes its turn among the buckets that are under way, and so must come at the
-  /// same place between the calls of ready() on all members. Its time counts as times() do. Throws Error
-  /// (communication).
+  /// Sums `values`, which are not part of the gradient, over the group in the middle of a step: after the work on
+  /// `stream` and before later work there. It is ordered with the buckets in flight, so all members must call it at the
+  /// same position between their calls of ready(). Its time is included in times(). Throws Error (communication).
   void sum(std::span<float> values, device::Stream& stream);
 
-  /// How the host's part of a reduction is done: at once, unless a step is being recorded whose reductions are not part
-  /// of the recording. Then `aside` sees to it that each comes at its place (device::Recorder::pause), also when the
-  /// recording is launched: calls of ready() are left out there. Empty: at once again.
+  /// Runs the host's part of a reduction. By default it runs immediately. While a step is recorded whose reductions are
+  /// not part of the recording, this function must run it at the right position (device::Recorder::pause), also when
+  /// the recording is launched, where ready() is not called.
   using Aside = std::function<void(std::function<void()> on_host)>;
-  /// Has `aside` called around what a recording cannot hold; see Aside.
+  /// Sets the function for work that cannot be recorded; empty: run it immediately.
   void set_aside(Aside aside) { aside_ = std::move(aside); }
 
-  /// Cuts anew, into buckets of `bytes` (BucketOptions::bytes; the first is no larger). Between steps, the same on all
-  /// members.
+  /// Changes the bucket size to `bytes` (BucketOptions::bytes; the first bucket is not larger). Call it between steps,
+  /// with the same value on all members.
   void set_bytes(std::size_t bytes);
 
   /// The ranges, in the order of their reduction.
   std::span<const BucketRange> buckets() const { return buckets_; }
-  /// Reductions launched since construction; a test counts them.
+  /// Number of reductions launched since construction; for tests.
   std::size_t launched() const { return launched_; }
-  /// Seconds since the start in which this replica stood still for communication.
+  /// Time since construction in which computation on this replica waited for communication.
   const CommunicationTimes& times() const { return times_; }
 
-  /// Reduces in the next step's buckets both ways, and remembers how far apart they come. Of no use for float32.
+  /// Makes the next step reduce in both types and record the difference. Not useful for float32.
   void measure_wire_error() { measures_error_ = true; }
-  /// What measure_wire_error() found, the same on all members; zeros before.
+  /// The last measured difference, the same on all members; initially zeros.
   const WireError& wire_error() const { return wire_error_; }
 
  private:
@@ -144,7 +145,7 @@ class GradientBuckets {
   std::vector<std::size_t> counts_;  // elements of each parameter
   std::size_t exact_entries_;
   std::vector<BucketRange> buckets_;
-  std::size_t first_exact_ = 0;         // the first bucket that travels as float32
+  std::size_t first_exact_ = 0;         // the first bucket that is sent as float32
   std::vector<std::size_t> bucket_of_;  // for each parameter
   std::vector<bool> is_ready_;          // for each parameter
   std::vector<std::size_t> missing_;    // for each bucket: parameters that are not ready
@@ -152,19 +153,19 @@ class GradientBuckets {
   std::size_t launched_ = 0;
   Aside aside_;
   CommunicationTimes times_;
-  // The rest is used by whoever reduces: one bucket at a time.
+  // The members below are used by the reducing thread, one bucket at a time.
   struct Wait {
     std::chrono::steady_clock::time_point begin;
     double seconds = 0;
   };
   std::unique_ptr<StreamedSum> streamed_;  // null for gradients in host memory
-  std::vector<Wait> waits_;                // for other members to come, of each reduction of this step
-  device::Buffer wire_;  // room for the largest bucket as 16-bit floats; nothing where all travels as float32
+  std::vector<Wait> waits_;                // waiting for other members, for each reduction of this step
+  device::Buffer wire_;  // 16-bit buffer for the largest bucket; empty if everything is sent as float32
   bool measures_error_ = false;
   double squared_error_ = 0;
   double squared_norm_ = 0;
   WireError wire_error_;
-  std::shared_ptr<CommunicationThread> shared_thread_;  // null: this object makes its own where it needs one
+  std::shared_ptr<CommunicationThread> shared_thread_;  // null: this object creates its own if needed
   std::shared_ptr<CommunicationThread> thread_;
 };
 

@@ -60,8 +60,6 @@ Call Call::all_gather(std::size_t bytes) { return {.kind = Kind::all_gather, .co
 Call Call::barrier() { return {.kind = Kind::barrier}; }
 Call Call::any(bool mine) { return {.kind = Kind::any, .flag = mine ? 1U : 0U}; }
 
-void Failure::raise() const { throw Error(ErrorCategory::communication, where, needed, given); }
-
 bool is_same(const Call& a, const Call& b) {
   if (a.kind != b.kind) return false;
   switch (a.kind) {
@@ -80,12 +78,12 @@ bool is_same(const Call& a, const Call& b) {
   return false;
 }
 
-std::optional<Failure> find_difference(std::span<const Call> calls, std::span<const int> numbers) {
+std::optional<ErrorMessage> find_difference(std::span<const Call> calls, std::span<const int> numbers) {
   for (std::size_t i = 1; i < calls.size(); ++i) {
     if (is_same(calls[0], calls[i])) continue;
-    return Failure{std::string(name_of(calls[0].kind)), "needed the same call on all members",
-                   fmt::format("member {} called {} and member {} called {}", numbers[0], to_string(calls[0]),
-                               numbers[i], to_string(calls[i]))};
+    return ErrorMessage{std::string(name_of(calls[0].kind)), "expected the same call on all members",
+                        fmt::format("member {} called {} and member {} called {}", numbers[0], to_string(calls[0]),
+                                    numbers[i], to_string(calls[i]))};
   }
   return std::nullopt;
 }

@@ -1,4 +1,4 @@
-// What one member calls. Members compare their calls before they trust each other's bytes.
+// The call of one member. Members compare their calls before they use each other's data.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/allreduce/reduction.h"
+#include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
 
@@ -19,11 +20,11 @@ struct Call {
   enum class Kind : std::uint8_t { all_reduce, reduce_scatter, gather_slices, broadcast, all_gather, barrier, any };
 
   Kind kind = Kind::barrier;
-  ElementType type = ElementType::float32;  ///< of what moves elements: the first three
-  ReduceOp op = ReduceOp::sum;              ///< of what reduces: the first two
+  ElementType type = ElementType::float32;  ///< of all_reduce, reduce_scatter and gather_slices
+  ReduceOp op = ReduceOp::sum;              ///< of all_reduce and reduce_scatter
   std::int32_t root = 0;                    ///< of broadcast
-  std::uint64_t count = 0;                  ///< elements, or bytes of broadcast and all_gather (where they may differ)
-  std::uint64_t flag = 0;                   ///< of any; may differ
+  std::uint64_t count = 0;  ///< in elements; in bytes for broadcast and all_gather (where it may differ)
+  std::uint64_t flag = 0;   ///< of any; may differ
 
   static Call all_reduce(const Values& values, ReduceOp op);
   static Call reduce_scatter(const Values& values, ReduceOp op);
@@ -34,32 +35,22 @@ struct Call {
   static Call any(bool mine);
 };
 
-/// Why a group cannot go on: the three parts of the Error that each member throws.
-struct Failure {
-  std::string where;
-  std::string needed;
-  std::string given;
-
-  [[noreturn]] void raise() const;  ///< throws it as Error (communication)
-};
-
-/// Whether two members call the same.
+/// Whether two calls match.
 bool is_same(const Call& a, const Call& b);
 
-/// A failure that names the first member whose call differs from the first one's; nothing where all agree. calls[i] is
-/// that of member numbers[i].
-std::optional<Failure> find_difference(std::span<const Call> calls, std::span<const int> numbers);
+/// An error that names the first member whose call differs from calls[0]; nullopt if all match. calls[i] is the call of
+/// member numbers[i].
+std::optional<ErrorMessage> find_difference(std::span<const Call> calls, std::span<const int> numbers);
 
-// What a route supplies: one object for each member of a group.
+// The interface of a route: one object per member of a group.
 
-/// An operation under way. A route whose operations are complete when they return needs none: a Request without one is
-/// complete.
+/// A pending operation. Routes whose operations are complete on return use null: a Request without one is complete.
 class PendingOperation {
  public:
   virtual ~PendingOperation() = default;
   virtual void wait() = 0;
   virtual bool test() = 0;
-  /// Orders what comes later on `stream` after the operation.
+  /// Makes later work on `stream` wait for the operation.
   virtual void wait(device::Stream& stream) = 0;
 };
 
@@ -78,10 +69,10 @@ class GroupMember {
   virtual void set_recording(bool /*on*/) {}
 
   virtual device::Buffer allocate(std::size_t bytes);
-  /// Copies a caller's values before an operation on `to`.
+  /// Copies the caller's values before an operation on `to`.
   virtual void copy(const std::byte* from, std::byte* to, std::size_t bytes);
-  /// The next operation of this member starts after the work on `stream`. A route of the host awaits that, and throws
-  /// Error (input) for the stream of a GPU.
+  /// Makes the next operation of this member start after the work on `stream`. A route on the host waits for that work,
+  /// and throws Error (input) for a GPU stream.
   virtual void start_after(device::Stream& stream);
   virtual std::unique_ptr<PendingOperation> all_reduce(const Values& values, ReduceOp op) = 0;
   virtual std::unique_ptr<PendingOperation> reduce_scatter(const Values& values, ReduceOp op) = 0;
@@ -91,9 +82,9 @@ class GroupMember {
   virtual void barrier() = 0;
   virtual bool any(bool mine) = 0;
 
-  /// Makes the current and later operations of all members throw `failure`. The first failure stays. Any thread.
-  virtual void fail(const Failure& failure) = 0;
-  /// Throws the failure of the group, if any; for a member that waits for something else than the others.
+  /// Makes the current and later operations of all members throw `failure`. The first failure stays. Thread-safe.
+  virtual void fail(const ErrorMessage& failure) = 0;
+  /// Throws the failure of the group, if any. For a member that waits for something other than the other members.
   virtual void throw_if_failed() = 0;
 };
 

@@ -37,14 +37,14 @@ std::shared_ptr<MpiGroup> make_between_ranks(MPI_Comm ranks, Route route) {
   if (route == Route::ring) return make_ring(ranks);
   if (route == Route::in_process)
     throw Error(ErrorCategory::input, "--allreduce",
-                "needed auto, shared-memory, ring, hierarchical or mpi between ranks",
+                "expected auto, shared-memory, ring, hierarchical or mpi between ranks",
                 fmt::format("got in-process for {} ranks", size_of(ranks)));
   const Topology topology(ranks);
   const Route chosen = route == Route::automatic ? topology.candidates().front() : route;
   if (chosen == Route::ring) return make_ring(ranks);
   if (chosen == Route::hierarchical) return make_hierarchical(ranks, topology.node());
   if (topology.nodes() > 1)
-    throw Error(ErrorCategory::input, "--allreduce", "needed auto, ring, hierarchical or mpi between nodes",
+    throw Error(ErrorCategory::input, "--allreduce", "expected auto, ring, hierarchical or mpi between nodes",
                 "got shared-memory for ranks of several nodes");
   return make_shared_memory(ranks);
 }
@@ -53,7 +53,7 @@ std::vector<int> replicas_of_ranks(MPI_Comm ranks, int local_replicas) {
   std::vector<int> replicas(static_cast<std::size_t>(size_of(ranks)));
   const int status = MPI_Allgather(&local_replicas, 1, MPI_INT, replicas.data(), 1, MPI_INT, ranks);
   if (status != MPI_SUCCESS)
-    throw Error(ErrorCategory::communication, "mpi", "needed the number of replicas of each rank",
+    throw Error(ErrorCategory::communication, "mpi", "expected the number of replicas of each rank",
                 fmt::format("MPI error {}", status));
   return replicas;
 }
@@ -82,8 +82,8 @@ std::vector<Communicator> make_multi_worker_group(MPI_Comm ranks, int local_repl
   const std::vector<int> replicas = replicas_of_ranks(ranks, local_replicas);
   if (replicas.size() == 1) return make_in_process_group(local_replicas);
   auto between = make_between_ranks(ranks, route);
-  // A rank with one replica among others with one is a plain member; among others with more it must speak their
-  // protocol.
+  // If all ranks have one replica, each is a plain member. Otherwise a rank with one replica must use the protocol of
+  // the others too.
   if (std::ranges::all_of(replicas, [](int count) { return count == 1; })) return {Communicator(std::move(between))};
   return handles(make_multi_worker(std::move(between), replicas));
 }
@@ -112,7 +112,7 @@ Members members_of(const std::vector<Communicator>& group) {
 }
 
 [[noreturn]] void refuse_mixture(const std::string& given) {
-  throw Error(ErrorCategory::input, kOption, "needed replicas that are all on the CPU or all on GPUs",
+  throw Error(ErrorCategory::input, kOption, "expected all replicas on the CPU or all on GPUs",
               fmt::format("got {}", given));
 }
 
@@ -120,31 +120,31 @@ void check_available(const std::vector<Device>& gpus) {
   const int count = static_cast<int>(device::list_gpus().size());
   for (const Device& gpu : gpus)
     if (gpu.index >= count)
-      throw Error(ErrorCategory::device, "devices", fmt::format("needed {}", device::to_string(gpu)),
+      throw Error(ErrorCategory::device, "devices", fmt::format("expected {}", device::to_string(gpu)),
                   count == 0 ? device::gpu_unavailable_reason() : fmt::format("this process sees {} GPUs", count));
 }
 
 void check_route_between_gpus(Route route, std::initializer_list<Route> possible, std::string_view names) {
   if (std::ranges::find(possible, route) == possible.end())
-    throw Error(ErrorCategory::input, kOption, fmt::format("needed {}", names),
+    throw Error(ErrorCategory::input, kOption, fmt::format("expected {}", names),
                 fmt::format("got {}", to_string(route)));
 }
 
 Members make_on_gpus(const Members& hosts, const std::vector<Device>& gpus) {
   const std::set<Device> distinct(gpus.begin(), gpus.end());
   if (distinct.size() == 1) {
-    if (gpus.size() > gpu::kMostMembers)
-      throw Error(ErrorCategory::input, kOption, fmt::format("needed at most {} replicas a GPU", gpu::kMostMembers),
+    if (gpus.size() > gpu::kMaxMembers)
+      throw Error(ErrorCategory::input, kOption, fmt::format("expected at most {} replicas per GPU", gpu::kMaxMembers),
                   fmt::format("got {}", gpus.size()));
     return make_in_gpu(hosts, gpus.front());
   }
   if (distinct.size() < gpus.size())
-    throw Error(ErrorCategory::input, kOption, "needed a GPU for each replica, or one GPU for all",
+    throw Error(ErrorCategory::input, kOption, "expected a GPU for each replica, or one GPU for all",
                 fmt::format("got {}", list_of(gpus)));
   return make_nccl(hosts, gpus, MPI_COMM_NULL);
 }
 
-// What ranks tell each other of a replica. A GPU that two have has the same UUID, whatever number each sees it by.
+// What ranks exchange about a replica. A shared GPU has the same UUID, even if its index differs between processes.
 struct Place {
   int rank = 0;
   std::string device;  // "gpu:0"
@@ -176,14 +176,14 @@ std::vector<Place> places_of(const std::vector<std::string>& texts) {
 }
 
 void check_available_on_all(MPI_Comm ranks, const std::vector<Device>& devices) {
-  std::optional<Failure> problem;
+  std::optional<ErrorMessage> problem;
   try {
     std::vector<Device> gpus = devices;
     std::erase_if(gpus, is_on_cpu);
     check_available(gpus);
   } catch (const Error& error) {
-    problem = Failure{"devices", fmt::format("needed the devices of rank {} on {}", rank_in(ranks), host_name()),
-                      error.what()};
+    problem = ErrorMessage{"devices", fmt::format("expected the devices of rank {} on {}", rank_in(ranks), host_name()),
+                           error.what()};
   }
   raise_first(ranks, problem, ErrorCategory::device);
 }
@@ -192,13 +192,13 @@ enum class Ground { cpu, gpus, shared_gpus };
 
 [[noreturn]] void refuse_accident(const Place& first, const Place& second) {
   throw Error(ErrorCategory::device, kDevices,
-              "needed a GPU for each rank: let --devices auto choose, give each rank its own with --devices gpu:N or "
+              "expected a GPU for each rank: let --devices auto choose, give each rank its own with --devices gpu:N or "
               "CUDA_VISIBLE_DEVICES, or allow this with --share-gpus",
               fmt::format("rank {} ({}) and rank {} ({}) on {} both have {}", first.rank, first.device, second.rank,
                           second.device, first.host, first.uuid));
 }
 
-// What all replicas of the job are on.
+// The kind of devices of all replicas of the job.
 Ground find_ground(MPI_Comm ranks, const std::vector<Device>& devices, bool share_gpus) {
   check_available_on_all(ranks, devices);
   const std::vector<Place> places = places_of(gather_texts(ranks, describe(devices, device::list_gpus())));
@@ -223,7 +223,7 @@ std::vector<Communicator> make_nccl_group(MPI_Comm ranks, const std::vector<Comm
   const Topology topology(ranks);
   const bool can_be_hierarchical = has_one_replica_a_rank(ranks, hosts.front());
   if (route == Route::hierarchical && !can_be_hierarchical)
-    throw Error(ErrorCategory::input, kOption, "needed one replica a rank for hierarchical between GPUs",
+    throw Error(ErrorCategory::input, kOption, "expected one replica per rank for hierarchical between GPUs",
                 fmt::format("got {} replicas of {} ranks", hosts.front().size(), size_of(ranks)));
   const bool is_hierarchical =
       route == Route::hierarchical || (route == Route::automatic && can_be_hierarchical && topology.nodes() > 1);
@@ -237,20 +237,21 @@ std::vector<Communicator> make_nccl_group(MPI_Comm ranks, const std::vector<Comm
 
 void require_nccl(const std::vector<Device>& devices) {
   const auto refuse = [](const std::string& given) {
-    throw Error(ErrorCategory::input, kOption, "needed a build with NCCL and a GPU for each replica", given);
+    throw Error(ErrorCategory::input, kOption, "expected a build with NCCL and a GPU for each replica", given);
   };
   const std::string version = nccl_built_version();
   if (version == "absent")
-    refuse("this one has no NCCL: install it beside the CUDA toolkit, configure and build again");
+    refuse("this build has no NCCL: install it with the CUDA toolkit, then configure and build again");
   if (!device::gpu_is_available())
-    refuse(fmt::format("this one has NCCL {} and no GPU: {}", version, device::gpu_unavailable_reason()));
+    refuse(fmt::format("this build has NCCL {}, but there is no GPU: {}", version, device::gpu_unavailable_reason()));
   if (devices.empty() || std::ranges::any_of(devices, is_on_cpu))
-    refuse(fmt::format("this one has NCCL {}, and replicas on the CPU: name GPUs with --devices", version));
+    refuse(fmt::format("this build has NCCL {}, but the replicas are on the CPU: select GPUs with --devices", version));
 }
 
 void require_gpus(Route route, const std::vector<Device>& devices) {
   if (devices.empty() || std::ranges::any_of(devices, is_on_cpu))
-    throw Error(ErrorCategory::input, kOption, fmt::format("{} needs replicas on GPUs; use auto", to_string(route)),
+    throw Error(ErrorCategory::input, kOption,
+                fmt::format("expected replicas on GPUs for {} (or use auto)", to_string(route)),
                 fmt::format("got {}", devices.empty() ? "none" : list_of(devices)));
 }
 
@@ -283,7 +284,7 @@ std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<De
   const Ground ground = find_ground(ranks, devices, share_gpus);
   if (ground == Ground::cpu) return make_multi_worker_group(ranks, local, route);
   if (ground == Ground::shared_gpus)
-    check_route_between_gpus(route, {Route::automatic, Route::staged}, "auto or staged where replicas share a GPU");
+    check_route_between_gpus(route, {Route::automatic, Route::staged}, "auto or staged when replicas share a GPU");
   check_route_between_gpus(route, {Route::automatic, Route::nccl, Route::hierarchical, Route::staged},
                            "auto, nccl, hierarchical or staged between GPUs of several ranks");
   const std::vector<Communicator> hosts = make_multi_worker_group(ranks, local, Route::automatic);

@@ -21,7 +21,7 @@ void append(Bytes& to, const void* data, std::size_t size) {
   to.insert(to.end(), begin, begin + size);
 }
 
-// For each entry: elements, length of the name, name.
+// Format of each entry: elements, length of the name, name.
 Bytes pack(std::span<const LayoutEntry> layout) {
   Bytes packed;
   for (const LayoutEntry& entry : layout) {
@@ -53,7 +53,7 @@ Layout unpack(const Bytes& packed) {
   return layout;
 }
 
-// How parameter `index` differs between replicas 0 and `replica`, in words; nothing where it does not.
+// Describes how parameter `index` differs between replicas 0 and `replica`; nullopt if it does not.
 std::optional<std::string> difference_at(std::size_t index, const Layout& first, const Layout& other,
                                          std::size_t replica) {
   if (index >= first.size() && index >= other.size()) return std::nullopt;
@@ -87,7 +87,7 @@ void check_layout(const Communicator& group, std::span<const LayoutEntry> layout
   if (std::ranges::all_of(hashes, [&](const Bytes& other) { return other == hashes.front(); })) return;
   std::vector<Layout> layouts;
   for (const Bytes& other : group.all_gather(packed)) layouts.push_back(unpack(other));
-  throw Error(ErrorCategory::communication, "all_reduce", "needed the same parameters on all replicas",
+  throw Error(ErrorCategory::communication, "all_reduce", "expected the same parameters on all replicas",
               first_difference(layouts));
 }
 

@@ -25,7 +25,7 @@ constexpr std::array<WireName, 3> kWireTypes = {
 WireType parse_wire_type(std::string_view name) {
   for (const WireName& known : kWireTypes)
     if (known.name == name) return known.type;
-  throw Error(ErrorCategory::input, "--comm-dtype", "needed float32, bfloat16 or float16",
+  throw Error(ErrorCategory::input, "--comm-dtype", "expected float32, bfloat16 or float16",
               fmt::format("got \"{}\"", name));
 }
 
@@ -38,10 +38,11 @@ std::string to_string(WireType type) {
 namespace {
 
 constexpr std::size_t kCacheLine = 64;
-// Two blocks fit the first-level cache with room to spare: one that accumulates, one that streams in.
+// Two blocks fit into the L1 cache: the accumulator and the input.
 constexpr std::size_t kBlockBytes = 4096;
 
-// How elements of type T lie in memory and are added up: as they are, but for 16-bit floats, which widen to float32.
+// Conversion between the stored type T and the type of sums: the same type, except that 16-bit floats are widened to
+// float32.
 template <typename T>
 struct Elements {
   using Total = T;
@@ -76,7 +77,7 @@ void append(T* __restrict accumulated, const T* __restrict next, std::size_t cou
   for (std::size_t i = 0; i < count; ++i) accumulated[i] = Op::apply(accumulated[i], next[i]);
 }
 
-// In place on few members, as the most common case: one pass, and nothing written that is not a result.
+// The most common case, in place with few members: one pass that writes only results.
 template <typename Op, typename T, typename... Others>
 void reduce_everywhere(std::size_t count, T* __restrict first, Others* __restrict... others) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -125,7 +126,7 @@ void reduce_into_as(T* into, const T* from, std::size_t count) {
   reduce_slice_as<Op, T>(members, result, {0, count});
 }
 
-// Calls `run` with values of the operation's and the element's static types.
+// Calls `run` with the static types of the operation and the element.
 template <typename Run>
 void dispatch(ElementType type, ReduceOp op, Run run) {
   const auto with_op = [&](auto element) {

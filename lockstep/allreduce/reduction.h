@@ -1,4 +1,4 @@
-// Elements, what reduces them, and what they travel as between replicas.
+// Element types, reduction operations, and types for communication.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,20 @@
 
 namespace lockstep::allreduce {
 
-/// 16-bit types halve the bytes on the wire; the error that this makes is theirs.
+/// The type of elements in communication. 16-bit types halve the bytes, with a rounding error.
 enum class WireType { float32, bfloat16, float16 };
 
-/// Reads "float32", "bfloat16", "float16". Throws Error (input) that lists them.
+/// Parses "float32", "bfloat16" or "float16". Throws Error (input) that lists them.
 WireType parse_wire_type(std::string_view name);
-std::string to_string(WireType type);  ///< the name that parse_wire_type() knows
+std::string to_string(WireType type);  ///< the name that parse_wire_type() accepts
 
-/// float16 has 5 bits of exponent: what all members multiply by before they round to it. A power of two that makes the
-/// sum of `members` values of magnitude `largest`, the largest of all members, as large as fits; 1 where `largest` is 0
-/// or not finite. So nothing overflows, little vanishes, and no state is carried from step to step. nvcc compiles the
-/// same function for GPUs.
+/// The factor by which all members multiply values before rounding to float16, which has only 5 exponent bits. It is
+/// the largest power of two for which the sum of `members` values of magnitude `largest` (the largest of all members)
+/// does not overflow; 1 if `largest` is 0 or not finite. So nothing overflows, few values underflow, and no state is
+/// kept between steps. nvcc compiles the same function for GPUs.
 constexpr float wire_scale(float largest, int members) {
   constexpr float kLargest = 32768;
-  constexpr int kExponents = 100;  // beyond it the scale itself would leave float32
+  constexpr int kExponents = 100;  // beyond this the scale itself would overflow float32
   constexpr int kBias = 127;
   if (!(largest > 0) || largest > std::numeric_limits<float>::max()) return 1;
   const float room = kLargest / (static_cast<float>(members) * largest);
@@ -36,13 +36,13 @@ constexpr float wire_scale(float largest, int members) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(std::clamp(exponent, -kExponents, kExponents) + kBias) << 23);
 }
 
-/// The bits of a value's magnitude, which are ordered as magnitudes are; infinity for what is not finite.
+/// The bits of a value's magnitude, which compare like the magnitudes; those of infinity for NaN.
 constexpr std::uint32_t magnitude_bits(float value) {
   constexpr std::uint32_t kInfinity = 0x7f800000;
   return std::min(std::bit_cast<std::uint32_t>(value) & 0x7fffffffU, kInfinity);
 }
 
-/// How elements of different members become one.
+/// A reduction operation.
 enum class ReduceOp { sum, max, min };
 
 template <typename T>
@@ -52,10 +52,10 @@ concept Reducible = std::same_as<T, float> || std::same_as<T, double> || std::sa
 /// A range of elements.
 struct Slice {
   std::size_t begin = 0;  ///< first element
-  std::size_t end = 0;    ///< behind the last one
+  std::size_t end = 0;    ///< one past the last element
 };
 
-// Elements whose type is known at run time only, and the loops that reduce them.
+// Elements of a type known only at run time, and loops that reduce them.
 
 /// The type of an element.
 enum class ElementType : std::uint8_t { float32, float64, float16, bfloat16, int32, int64 };
@@ -64,16 +64,16 @@ enum class ElementType : std::uint8_t { float32, float64, float16, bfloat16, int
 struct Values {
   std::byte* data = nullptr;                ///< not owned
   std::size_t count = 0;                    ///< in elements
-  ElementType type = ElementType::float32;  ///< of all of them
+  ElementType type = ElementType::float32;  ///< element type
 };
 
 std::size_t bytes_per_element(ElementType type);  ///< 2, 4 or 8
-/// Of the whole buffer.
+/// Size of the buffer in bytes.
 inline std::size_t bytes_of(const Values& values) { return values.count * bytes_per_element(values.type); }
 std::string_view name_of(ElementType type);  ///< "float32"
 std::string_view name_of(ReduceOp op);       ///< "sum"
 
-/// The range of `count` elements that is `part`'s of `parts`: whole cache lines, sizes equal to within one line.
+/// Range `part` of `parts` ranges of `count` elements: whole cache lines, with sizes that differ by at most one line.
 Slice slice_of(std::size_t count, ElementType type, int parts, int part);
 
 // 16-bit floats are reduced in float32 and rounded once.
@@ -81,8 +81,8 @@ Slice slice_of(std::size_t count, ElementType type, int parts, int part);
 /// into[i] = from[i] op into[i]. The buffers do not overlap.
 void reduce_into(std::byte* into, const std::byte* from, std::size_t count, ElementType type, ReduceOp op);
 
-/// Over the elements of `slice`: op over members' values in the order of `members`, written into all of `results`,
-/// which may be members' buffers. The buffers do not overlap otherwise.
+/// Reduces the elements of `slice` over `members`, in this order, and writes the result to all `results`. Results may
+/// be buffers of members; the buffers do not overlap otherwise.
 void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice,
                   ElementType type, ReduceOp op);
 

@@ -29,7 +29,7 @@ constexpr std::string_view kRouteNames = "auto, in-process, shared-memory, ring,
 Route parse_route(std::string_view name) {
   for (const RouteName& known : kRoutes)
     if (known.name == name) return known.route;
-  throw Error(ErrorCategory::input, "--allreduce", fmt::format("needed {}", kRouteNames),
+  throw Error(ErrorCategory::input, "--allreduce", fmt::format("expected {}", kRouteNames),
               fmt::format("got \"{}\"", name));
 }
 

@@ -1,4 +1,4 @@
-// The names of the ways that gradients take.
+// Routes of an all-reduce, and the topology of ranks.
 #pragma once
 
 #include <mpi.h>
@@ -9,17 +9,17 @@
 
 namespace lockstep::allreduce {
 
-/// `automatic` stands for a choice by topology and measurement (select_route). `nccl` and `staged` are between GPUs.
+/// `automatic` selects by topology and measurement (select_route). `nccl` and `staged` are for GPUs.
 enum class Route { automatic, in_process, shared_memory, ring, hierarchical, mpi, nccl, staged };
 
-/// Reads the `--allreduce` option. Throws Error (input) that lists the names.
+/// Parses the value of `--allreduce`. Throws Error (input) that lists the names.
 Route parse_route(std::string_view name);
-/// The name that parse_route reads.
+/// The name that parse_route accepts.
 std::string to_string(Route route);
 
-// Which ranks share a node, and what follows for how they can reduce.
+// The nodes of ranks, and which routes connect them.
 
-/// The ranks of a job by node. The same on all ranks, but for node().
+/// The ranks of a job by node. The same on all ranks, except node().
 class Topology {
  public:
   /// Collective over `ranks`.
@@ -28,15 +28,15 @@ class Topology {
   Topology& operator=(const Topology&) = delete;
   ~Topology();
 
-  /// The ranks of this rank's node, in the order of `ranks`. Lives as long as this object.
+  /// The ranks of this rank's node, in the order of `ranks`. Owned by this object.
   MPI_Comm node() const { return node_; }
-  int ranks() const { return ranks_; }                      ///< of the job
-  int nodes() const { return nodes_; }                      ///< they are on
-  int most_ranks_of_a_node() const { return most_ranks_; }  ///< of the node with the most
-  /// Whether the ranks of every node see each other's memory; those of one host in containers of their own do not.
+  int ranks() const { return ranks_; }                      ///< number of ranks
+  int nodes() const { return nodes_; }                      ///< number of nodes
+  int most_ranks_of_a_node() const { return most_ranks_; }  ///< number of ranks of the largest node
+  /// Whether the ranks of every node can share memory; ranks of one host in separate containers cannot.
   bool shares_memory() const { return shares_memory_; }
 
-  /// Routes that connect these ranks and promise the same bits in every run, the most promising one first:
+  /// Routes that connect these ranks and give bitwise equal results in every run, fastest (expected) first:
   /// shared_memory within one node, hierarchical between nodes with several ranks, and always ring.
   std::vector<Route> candidates() const;
 

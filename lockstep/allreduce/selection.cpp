@@ -17,8 +17,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kSmallest = std::size_t{256} << 10;  // bytes
 constexpr std::size_t kLargest = std::size_t{4} << 20;
-constexpr double kLongEnough = 0.02;  // seconds that the fastest takes; a larger message tells no more
-constexpr int kTries = 2;             // of each route and size, after one that warms up
+constexpr double kLongEnough = 0.02;  // seconds of the fastest route; sufficient to compare
+constexpr int kTries = 2;             // per route and size, after one warm-up
 
 struct Candidate {
   Route route;
@@ -33,7 +33,7 @@ std::string describe(const Topology& topology) {
   return fmt::format("{} ranks on {} nodes", topology.ranks(), topology.nodes());
 }
 
-// The best of a few tries, of the slowest rank.
+// The best of a few tries, each timed on the slowest rank.
 double time_once(MPI_Comm ranks, const Communicator& group, std::span<float> values) {
   double best = 0;
   for (int attempt = -1; attempt < kTries; ++attempt) {
@@ -77,8 +77,8 @@ Selection select_route(MPI_Comm ranks, std::optional<Route> remembered) {
     layout = describe(topology);
   }
   if (remembered && std::ranges::find(routes, *remembered) != routes.end())
-    return {*remembered, layout + ", as in the run that this one goes on from"};
-  // Within a node nothing is faster than memory, and it need not be asked.
+    return {*remembered, layout + ", as in the run that is resumed"};
+  // Within a node shared memory is always the fastest, so no measurement is needed.
   if (routes.size() == 1 || routes.front() == Route::shared_memory) return {routes.front(), layout};
   std::vector<Candidate> candidates;
   for (const Route route : routes) {

@@ -1,4 +1,4 @@
-// Which route `auto` takes between ranks, and why.
+// The choice of a route between ranks for `auto`.
 #pragma once
 
 #include <mpi.h>
@@ -10,16 +10,16 @@
 
 namespace lockstep::allreduce {
 
-/// Which route was chosen, and why.
+/// The selected route and the reason.
 struct Selection {
   Route route = Route::automatic;  ///< never `automatic` when selected
-  std::string reason;              ///< for people: "4 ranks on one node", "1 MiB takes 12.1 ms, by ring 18.3 ms"
+  std::string reason;              ///< human-readable: "4 ranks on one node", "…; 1024 KiB take 12.1 ms by …"
 };
 
-/// Where the topology leaves several routes, all are timed on messages that grow until one takes long enough to tell,
-/// in half a second at most; the fastest wins. Times are those of the slowest rank, so all ranks select the same. What
-/// was `remembered` from an earlier run of the same training is taken again where it is possible, since another route
-/// adds in another order and rounds differently. Collective over `ranks`.
+/// If the topology allows several routes, all are timed on messages of increasing size until one takes long enough to
+/// measure, in at most half a second, and the fastest is selected. Times are those of the slowest rank, so all ranks
+/// select the same route. A route `remembered` from an earlier run of the same training is used again if possible,
+/// because another route adds in another order and rounds differently. Collective over `ranks`.
 Selection select_route(MPI_Comm ranks, std::optional<Route> remembered = {});
 
 }  // namespace lockstep::allreduce

@@ -13,8 +13,8 @@ constexpr double kPhaseRatio = 1.2;
 constexpr double kStepRatio = 1.05;
 constexpr double kLeastSeconds = 1e-3;
 
-/// Of all values but number `left_out`; of an even number of values the upper one of the middle two, so that of three
-/// replicas two slow ones are not blamed for what a fast one can do.
+/// The median of all values except number `left_out`. For an even number it is the upper of the middle two, so that two
+/// slow replicas out of three are not compared with the fast one.
 double median_of_others(std::span<const double> values, std::size_t left_out) {
   std::vector<double> others;
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -79,9 +79,10 @@ void StragglerReport::restart() {
 std::vector<std::string> to_sentences(std::span<const Straggler> stragglers, std::span<const std::string> names) {
   std::vector<std::string> sentences;
   for (const Straggler& straggler : stragglers)
-    sentences.push_back(fmt::format("{} is slow: {} {} a step where the median is {}; the others wait {} a step for it",
-                                    names[straggler.replica], straggler.phase, milliseconds(straggler.seconds),
-                                    milliseconds(straggler.median), milliseconds(straggler.wait)));
+    sentences.push_back(
+        fmt::format("{} is slow: {} takes {} per step, the median is {}; the others wait {} per step for it",
+                    names[straggler.replica], straggler.phase, milliseconds(straggler.seconds),
+                    milliseconds(straggler.median), milliseconds(straggler.wait)));
   return sentences;
 }
 

@@ -1,4 +1,4 @@
-// Which replica slows the others, and with what: from the time each was busy, the waiting for others left out.
+// Finds replicas that slow the others, from busy times without waiting for others.
 #pragma once
 
 #include <span>
@@ -7,41 +7,40 @@
 
 namespace lockstep::allreduce {
 
-/// What one replica was busy with in a step, in seconds. Waiting inside a collective is in neither: a reduction makes
-/// all replicas take as long as the slowest, and with it in the sum the slow one would look like those that wait for
-/// it.
+/// Busy seconds of one replica in a step. Waiting inside a collective is excluded: a reduction makes all replicas take
+/// as long as the slowest, so the slow replica would look like those that wait for it.
 struct BusySeconds {
   double input = 0;    ///< waiting for its own data
   double compute = 0;  ///< forward, backward up to the last gradient, update
 };
 
-/// A replica that the others wait for.
+/// A replica that other replicas wait for.
 struct Straggler {
-  std::size_t replica = 0;  ///< its number in the job
-  const char* phase = "";   ///< "input" or "compute", where it loses most
-  double seconds = 0;       ///< it spends in that phase, a step
+  std::size_t replica = 0;  ///< index in the job
+  const char* phase = "";   ///< "input" or "compute": the phase with the larger delay
+  double seconds = 0;       ///< of this replica in that phase, per step
   double median = 0;        ///< of the other replicas
-  double wait = 0;          ///< of a middling other replica for this one, a step
+  double wait = 0;          ///< median waiting time of the others for this one, per step
 };
 
-/// Adds steps up, and tells at the end of a log interval who stood out over all of it: a replica that is late now and
-/// then, as each is, does not.
+/// Sums steps and reports at the end of a log interval which replicas were slow over all of it. Occasional delays,
+/// which every replica has, do not count.
 class StragglerReport {
  public:
   explicit StragglerReport(std::size_t replicas);  ///< for a job of `replicas` replicas
 
-  /// One entry a replica: the sums over `steps` steps.
+  /// Adds `steps` steps. `busy` has the sums over these steps, one entry per replica.
   void add(std::span<const BusySeconds> busy, std::size_t steps = 1);
   std::size_t steps() const { return steps_; }  ///< steps added since the last report
 
-  /// Who stands out, the slowest first. Each is compared with the median of the others, so that one of two can be
-  /// named, and so can two on one host. A replica stands out in a phase with more than 1.2 times the median (replicas
-  /// on equal machines differ by a tenth for no reason that anyone could mend) and more than 1 ms a step (below that it
-  /// is the scheduler), if its steps take more than 1.05 times the median of the others and 1 ms more: otherwise what
-  /// it loses in one phase it wins in the other, and nobody waits.
+  /// The stragglers, slowest first. Each replica is compared with the median of the others, so one of two can be a
+  /// straggler, and so can two on one host. A replica is a straggler in a phase that takes more than 1.2 times the
+  /// median (equal machines differ by about 10 %) and more than 1 ms longer per step (below that it is scheduling
+  /// noise), if also its steps take more than 1.05 times the median of the others and 1 ms longer. Otherwise it regains
+  /// the loss in the other phase, and no replica waits.
   std::vector<Straggler> stragglers() const;
 
-  /// Begins the next interval.
+  /// Starts the next interval.
   void restart();
 
  private:
@@ -49,8 +48,8 @@ class StragglerReport {
   std::size_t steps_ = 0;
 };
 
-/// "rank 1 (host H) is slow: compute 212 ms a step where the median is 12 ms; the others wait 200 ms a step for it", a
-/// sentence each; empty where there is none. `name`: what replica i is called.
+/// One sentence per straggler: "rank 1 (host H) is slow: compute takes 212 ms per step, the median is 12 ms; the others
+/// wait 200 ms per step for it". names[i] is the name of replica i.
 std::vector<std::string> to_sentences(std::span<const Straggler> stragglers, std::span<const std::string> names);
 
 }  // namespace lockstep::allreduce

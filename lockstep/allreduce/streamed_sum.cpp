@@ -37,11 +37,11 @@ StreamedSum::~StreamedSum() {
     Backoff backoff;
     while (!end.is_complete() && std::chrono::steady_clock::now() < deadline) backoff.pause();
     if (end.is_complete()) return;
-    // The GPU may still write there: its memory is left to it until the process ends.
+    // The GPU may still write there, so the memory is leaked.
     new device::Buffer(std::move(halves_));
     new device::Buffer(std::move(largest_));
   } catch (const Error&) {
-    // The GPU has failed: no work is under way.
+    // The GPU has failed: no work is running.
   }
 }
 

@@ -1,4 +1,4 @@
-// Sums over a group, put on a stream of a GPU beside the one that computes.
+// Sums over a group on a separate GPU stream, overlapped with the computation.
 #pragma once
 
 #include <cstddef>
@@ -12,39 +12,39 @@
 
 namespace lockstep::allreduce {
 
-/// For values in the memory of a GPU. Sums run in the order of their calls, on a stream that follows the computing one
-/// where it is told to; the host awaits none of them, but for a group whose bytes it moves itself
+/// For values in GPU memory. Sums run in call order on a separate stream, which waits for events of the computing
+/// stream. The host does not wait for them, except in a group whose bytes it moves itself
 /// (Communicator::moves_on_host).
 class StreamedSum {
  public:
-  /// `compute` outlives this object. `wire` is what values travel as.
+  /// `compute` must outlive this object. `wire` is the type of values in communication.
   StreamedSum(const Communicator& group, device::Stream& compute, WireType wire);
-  /// Waits for the sums under way, so that values cannot die under them; some seconds at most, since a GPU that has
-  /// failed may never come to their end.
+  /// Waits for pending sums, so that the values outlive them; a few seconds at most, because a GPU that has failed may
+  /// never complete them.
   ~StreamedSum();
   StreamedSum(const StreamedSum&) = delete;
   StreamedSum& operator=(const StreamedSum&) = delete;
 
-  /// Makes room for as many `values` to travel in 16 bits. While no sum is under way.
+  /// Allocates a 16-bit buffer for `values` values. Call it while no sum is pending.
   void reserve(std::size_t values);
 
-  /// This moment of the computing stream.
+  /// Records an event on the computing stream.
   device::Event mark() { return compute_.record(); }
 
-  /// Puts the sum of `values` over `group` on the stream, after `ready`.
+  /// Enqueues the sum of `values` over `group` after `ready`.
   void add_exact(const Communicator& group, std::span<float> values, const device::Event& ready);
-  /// The same for values that travel as `wire`: they are scaled, rounded, summed, and widened again.
+  /// The same in the type `wire`: values are scaled, rounded, summed, and widened again.
   void add(const Communicator& group, std::span<float> values, const device::Event& ready);
 
-  /// The same sum, as it travelled and as float32 would have given it.
+  /// The same sum in two types.
   struct Both {
-    std::vector<float> narrow;  ///< with the elements of the wire's type
+    std::vector<float> narrow;  ///< in the type `wire`
     std::vector<float> exact;   ///< in float32
   };
-  /// add(), and what add_exact() would have made of the values. Waits for both.
+  /// Computes the results of add() and of add_exact(), and waits for both.
   Both add_both_ways(const Communicator& group, std::span<float> values, const device::Event& ready);
 
-  /// Everything later on the computing stream comes after the sums put until now.
+  /// Makes later work on the computing stream wait for the sums enqueued so far.
   void join() { compute_.wait(stream_.record()); }
 
  private:
@@ -56,7 +56,7 @@ class StreamedSum {
   device::Stream stream_;
   WireType wire_;
   Communicator group_;
-  device::Buffer largest_;  // magnitude of all members' values: one float
+  device::Buffer largest_;  // one float: the largest magnitude of all members' values
   device::Buffer halves_;
 };
 

@@ -20,12 +20,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMark = ".tmp-";
-constexpr std::size_t kMaxNameBytes = 150;  // of the file's own name in that of its temporary file: 255 are allowed
+constexpr std::size_t kMaxNameBytes = 150;  // of the name in the temporary name; file systems allow 255
 
 std::string name_prefix(std::string_view name) { return fmt::format(".{}{}", name.substr(0, kMaxNameBytes), kMark); }
 
-// `.NAME.tmp-HOST-PROCESS-RANDOM`. Nobody can guess the name and put a link there beforehand; O_EXCL refuses one that
-// exists. Not mkstemp: it makes the file for its owner only, and the umask cannot be read without changing it.
+// `.NAME.tmp-HOST-PROCESS-RANDOM`. The random part prevents an attacker from creating a link under this name in
+// advance; O_EXCL rejects an existing one. Not mkstemp: it creates the file with mode 0600, and the umask cannot be
+// read without changing it.
 std::string temporary_name(std::string_view name) {
   std::uint64_t random = 0;
   while (::getrandom(&random, sizeof(random), 0) != sizeof(random)) {
@@ -33,7 +34,7 @@ std::string temporary_name(std::string_view name) {
   return fmt::format("{}{}-{}-{:016x}", name_prefix(name), process_namespace(), ::getpid(), random);
 }
 
-/// The process of this host that made the temporary file `name`; 0 where the name is not one of those.
+/// The process of this host that created the temporary file `name`; 0 if the name is not that of such a file.
 pid_t maker_of(std::string_view name) {
   const std::string host = process_namespace() + "-";
   const std::size_t mark = name.rfind(kMark);
@@ -46,10 +47,10 @@ pid_t maker_of(std::string_view name) {
   return error == std::errc() && end != name.data() + name.size() && *end == '-' ? process : 0;
 }
 
-/// Follows the links that `path` itself is; one that leads nowhere yet as well. Links that name no path, such as
-/// /proc/self/fd/1 of a pipe, end at something that does not exist.
+/// Resolves `path` while it is a symbolic link, including a dangling one. Links that do not contain a path, such as
+/// /proc/self/fd/1 of a pipe, resolve to a path that does not exist.
 fs::path without_links(fs::path path) {
-  constexpr int kMaxLinks = 40;  // as the kernel
+  constexpr int kMaxLinks = 40;  // as in the kernel
   std::error_code error;
   for (int links = 0; links < kMaxLinks && fs::is_symlink(fs::symlink_status(path, error)); ++links)
     path = path.parent_path() / fs::read_symlink(path, error);
@@ -87,7 +88,7 @@ void AtomicFile::open_temporary() {
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ >= 0) return;
     const int error = std::exchange(errno, 0);
-    temporary_.clear();  // it is not ours
+    temporary_.clear();  // it belongs to another process
     if (error != EEXIST) fail(error);
   }
 }
@@ -151,7 +152,7 @@ void AtomicFile::fail(int error) {
 }
 
 void AtomicFile::throw_unwritable(int error) const {
-  throw Error(category_, path_.string(), "needed to write the file", std::generic_category().message(error));
+  throw Error(category_, path_.string(), "expected to write the file", std::generic_category().message(error));
 }
 
 void AtomicFile::discard() noexcept {
@@ -177,7 +178,7 @@ void remove_abandoned_temporaries(const fs::path& directory, std::string_view na
       std::error_code ignored;
       if (entry->symlink_status(ignored).type() == fs::file_type::regular) fs::remove(entry->path(), ignored);
     }
-  } catch (const std::exception&) {  // no memory for a name: the next run removes it
+  } catch (const std::exception&) {  // out of memory: the next run removes the files
   }
 }
 

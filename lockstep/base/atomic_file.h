@@ -1,4 +1,4 @@
-// A file that appears complete or not at all.
+// Atomic file creation: a file appears complete or not at all.
 #pragma once
 
 #include <cstdint>
@@ -10,53 +10,52 @@
 
 namespace lockstep {
 
-/// Whether commit() waits until the bytes are on the disk. What can be made again, such as an index, need not.
+/// Whether commit() waits until the bytes are on disk. Files that can be regenerated, such as an index, use `cached`.
 enum class Durability { synced, cached };
 
-/// What an AtomicFile does where something other than a regular file has its name. Such a thing is never replaced.
+/// What an AtomicFile does if its path exists and is not a regular file. Such a file is never replaced.
 enum class Existing {
-  /// A symbolic link is followed, and the file it names is replaced. A character device or a FIFO is written to. For
-  /// outputs that the user names.
+  /// Follows a symbolic link and replaces its target. Writes to a character device or a FIFO directly. For outputs that
+  /// the user names.
   any_kind,
-  /// Error. For files that are kept beside data of unknown origin, where a link could lead anywhere.
+  /// Error. For files stored next to data of unknown origin, where a link could point anywhere.
   regular_only,
 };
 
 /// Writes under a hidden temporary name in the same directory and renames at publish(). Until then, and after any
-/// failure, whatever stood under `path` is untouched; an AtomicFile that dies unpublished takes its temporary file with
-/// it. Temporary files of processes that were killed are for remove_abandoned_temporaries(). A device or a FIFO
-/// (Existing::any_kind) has no temporary file: it gets the bytes as they are written.
+/// failure, an existing file at `path` is untouched. The destructor removes the temporary file if it was not published;
+/// remove_abandoned_temporaries() removes those of killed processes. A device or a FIFO (Existing::any_kind) has no
+/// temporary file: it receives the bytes as they are written.
 class AtomicFile {
  public:
-  /// Throws Error where the directory cannot be written, or where `path` is a directory or anything else that cannot be
-  /// an output. Waits for a reader where it is a FIFO. `category` is that of all errors of this file.
+  /// Throws Error if the directory is not writable, or if `path` is a directory or anything else that cannot be an
+  /// output. Waits for a reader if it is a FIFO. `category` applies to all errors of this file.
   explicit AtomicFile(std::filesystem::path path, Durability durability = Durability::synced,
                       ErrorCategory category = ErrorCategory::data, Existing existing = Existing::any_kind);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
 
-  const std::filesystem::path& path() const { return path_; }  ///< where the file will be
+  const std::filesystem::path& path() const { return path_; }  ///< final path of the file
 
-  /// Whether the file appears at publish(); false where the bytes go straight to a device or a FIFO.
+  /// Whether the file appears at publish(); false if the bytes go directly to a device or a FIFO.
   bool is_atomic() const { return is_atomic_; }
 
-  /// Throws Error, for instance for a full disk; the file is given up then.
+  /// Throws Error, for example if the disk is full; the file is then discarded.
   void write(std::string_view bytes);
 
-  /// Writes from byte `offset` on, whatever was written before. Several threads may do so at once. Throws Error; the
-  /// file is not given up then.
+  /// Writes at byte `offset`, independently of write(). Thread-safe. Throws Error; the file is then not discarded.
   void write_at(std::uint64_t offset, std::string_view bytes);
 
-  /// The name until publish(); empty where !is_atomic(). Who opens the file by it reads what is written so far, and has
-  /// it open after publish() too.
+  /// The path until publish(); empty if !is_atomic(). A descriptor opened by this path reads what was written so far
+  /// and stays valid after publish().
   const std::filesystem::path& temporary() const { return temporary_; }
 
-  /// Makes the bytes durable (unless only cached) and closes; nothing can be written afterwards. Throws Error (data),
-  /// perhaps only here for a full disk.
+  /// Makes the bytes durable (unless `cached`) and closes the file; nothing can be written afterwards. Throws Error.
+  /// Some file systems report a full disk only here.
   void finish();
 
-  /// Gives the finished file its name. Throws Error (data).
+  /// Renames the finished file to path(). Throws Error.
   void publish();
 
   /// finish() and publish().
@@ -70,7 +69,7 @@ class AtomicFile {
   void discard() noexcept;
 
   std::filesystem::path path_;
-  std::filesystem::path target_;  // path_ without the links that lead from it to a file
+  std::filesystem::path target_;  // path_ with symbolic links resolved
   std::filesystem::path temporary_;
   Durability durability_;
   ErrorCategory category_;
@@ -78,13 +77,13 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// One AtomicFile of `bytes`.
+/// Writes `bytes` as one AtomicFile.
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes,
                            Durability durability = Durability::synced);
 
-/// Removes the temporary files that AtomicFiles of processes of this host and PID namespace left in `directory` when
-/// they were killed: all, or those of the file `name`. Those of living processes, of other hosts and from before a
-/// reboot stay. Reads the whole directory once; errors are ignored.
+/// Removes temporary files that killed processes of this host and PID namespace left in `directory`: all of them, or
+/// those of the file `name`. Temporary files of running processes, of other hosts and from before a reboot are kept.
+/// Reads the whole directory once; errors are ignored.
 void remove_abandoned_temporaries(const std::filesystem::path& directory, std::string_view name = "") noexcept;
 
 }  // namespace lockstep

@@ -1,8 +1,37 @@
 #include "lockstep/base/error.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 namespace lockstep {
+namespace {
+
+constexpr char kBetweenParts = '\n';
+
+}  // namespace
+
+std::string ErrorMessage::text() const {
+  return fmt::format("[{}] {}{} {}", where, expected, actual.starts_with("got ") ? ',' : ';', actual);
+}
+
+std::string ErrorMessage::pack() const { return where + kBetweenParts + expected + kBetweenParts + actual; }
+
+ErrorMessage ErrorMessage::unpack(const std::string& packed) {
+  const std::size_t first = packed.find(kBetweenParts);
+  if (first == std::string::npos) return {{}, packed, {}};
+  const std::size_t second = std::min(packed.find(kBetweenParts, first + 1), packed.size());
+  return {packed.substr(0, first), packed.substr(first + 1, second - first - 1),
+          packed.substr(std::min(second + 1, packed.size()))};
+}
+
+Error::Error(ErrorCategory category, ErrorMessage message)
+    : std::runtime_error(message.text()),
+      category_(category),
+      message_(std::make_shared<const ErrorMessage>(std::move(message))) {}
+
+Error::Error(ErrorCategory category, std::string_view where, std::string_view expected, std::string_view actual)
+    : Error(category, ErrorMessage{std::string(where), std::string(expected), std::string(actual)}) {}
 
 int exit_status(ErrorCategory category) noexcept {
   switch (category) {
@@ -25,7 +54,7 @@ int exit_status(ErrorCategory category) noexcept {
 namespace detail {
 
 void check_failed(const char* file, int line, const char* expression, const std::string& values) {
-  // The launcher's variable, so that a check deep in the library needs no handle to the session to name its rank.
+  // From the launcher's environment variable, so that checks deep in the library need no handle to the session.
   const char* rank = nullptr;
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})  // Open MPI, MPICH, Slurm
     if (rank == nullptr) rank = std::getenv(name);

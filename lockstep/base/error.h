@@ -1,44 +1,61 @@
-// The two kinds of error: what a user or an operator can fix (Error), and a broken invariant of ours (CheckFailure).
+// The two kinds of error: one that a user or an operator can fix (Error), and a broken invariant (CheckFailure).
 #pragma once
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
 namespace lockstep {
 
-/// What a failure is about; decides the exit status of the program (`exit_status`).
+/// The subject of a failure; determines the exit status of the program (`exit_status`).
 enum class ErrorCategory {
   input,          ///< the command line, a configuration, a model description
-  data,           ///< a data set that cannot be read or does not fit
+  data,           ///< a data set cannot be read or does not match
   communication,  ///< a collective failed, or a rank was lost
   device,         ///< a device is missing or failed
   checkpoint,     ///< a checkpoint cannot be written, read or used
-  output,         ///< standard output or another output was lost
-  diverged,       ///< a training ended without a healthy step
+  output,         ///< standard output or another output cannot be written
+  diverged,       ///< training ended without a healthy step
 };
 
-/// Something a user can fix. The message is `[where] what was needed; what was given`.
+/// The parts of an error. Ranks exchange them when one rank fails and all must report it.
+struct ErrorMessage {
+  std::string where;     ///< the option, file, call or layer
+  std::string expected;  ///< "expected …", and what to do if that is not obvious
+  std::string actual;    ///< "got …", or a sentence that states what happened
+
+  std::string text() const;  ///< "[where] expected, got …", or "[where] expected; what happened"
+
+  std::string pack() const;                               ///< serialized, for unpack() on another rank
+  static ErrorMessage unpack(const std::string& packed);  ///< what pack() returned
+};
+
+/// An error that a user can fix. Its text is `[where] expected …, got …`, or `[where] expected …; what happened`.
 class Error : public std::runtime_error {
  public:
-  /// Its text becomes `[where] needed; given`.
-  Error(ErrorCategory category, std::string_view where, std::string_view needed, std::string_view given)
-      : std::runtime_error(fmt::format("[{}] {}; {}", where, needed, given)), category_(category) {}
+  /// An error with parts that exist already, such as those of another rank.
+  Error(ErrorCategory category, ErrorMessage message);
+  /// The same from its parts.
+  Error(ErrorCategory category, std::string_view where, std::string_view expected, std::string_view actual);
 
-  /// What kind of thing failed, which decides the exit status.
+  /// Determines the exit status.
   ErrorCategory category() const noexcept { return category_; }
+  /// The parts of the text.
+  const ErrorMessage& message() const noexcept { return *message_; }
 
  private:
   ErrorCategory category_;
+  std::shared_ptr<const ErrorMessage> message_;  // exceptions are copied, and copying must not throw
 };
 
-/// The program's exit status for an error of `category`: 2 input; 3 data, checkpoint and output; 4 communication; 5
-/// device; 6 diverged.
+/// The program's exit status for an error of `category`: 2 for input; 3 for data, checkpoint and output; 4 for
+/// communication; 5 for device; 6 for diverged.
 int exit_status(ErrorCategory category) noexcept;
 
-/// A broken invariant: a bug of ours, not of the user. Carries the expression, both values, and the rank.
+/// A broken invariant: a bug in Lockstep, not a user error. Its text has the expression, both values, and the rank.
 class CheckFailure : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -48,8 +48,8 @@ std::string processor_list() {
 }
 
 // oneDNN's kernels run in OpenMP regions; the number of threads is a setting of the thread that enters them.
-// They cut their work for the number they ask for, so they must get that many: neither OMP_DYNAMIC nor OMP_THREAD_LIMIT
-// may give them fewer.
+// They partition their work for the number of threads they request, so they must get that many: neither OMP_DYNAMIC nor
+// OMP_THREAD_LIMIT may reduce it.
 void set_thread_budget(int threads) {
   omp_set_dynamic(0);
   omp_set_num_threads(std::clamp(threads, 1, std::max(1, omp_get_thread_limit())));
@@ -78,13 +78,13 @@ std::string host_name() {
 
 namespace {
 
-constexpr std::size_t kMostWords = 1024;  // of 1024 processors each
+constexpr std::size_t kMaxWords = 1024;  // of 1024 processors each
 
-/// A mask as large as the kernel asks for; empty where it answers otherwise.
+/// The affinity mask, as large as the kernel requires; empty on any other error.
 std::vector<cpu_set_t> read_mask() {
-  for (std::vector<cpu_set_t> mask(1); mask.size() <= kMostWords; mask.assign(2 * mask.size(), cpu_set_t{})) {
+  for (std::vector<cpu_set_t> mask(1); mask.size() <= kMaxWords; mask.assign(2 * mask.size(), cpu_set_t{})) {
     if (sched_getaffinity(0, mask.size() * sizeof(cpu_set_t), mask.data()) == 0) return mask;
-    if (errno != EINVAL) break;  // which says that the mask is too small
+    if (errno != EINVAL) break;  // EINVAL: the mask is too small
   }
   return {};
 }
@@ -116,7 +116,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder of `group` below `mounted`, and those of all groups above it.
+/// Adds the directory of `group` below `mounted`, and those of all its parent groups.
 void add_with_those_above(std::vector<fs::path>& folders, const fs::path& mounted, fs::path group) {
   for (;; group = group.parent_path()) {
     folders.push_back(mounted / group.relative_path());
@@ -128,8 +128,8 @@ bool contains_word(const std::string& list, const std::string& word) {
   return ("," + list + ",").find("," + word + ",") != std::string::npos;
 }
 
-/// The folders whose limits for `controller` hold for this process. A container may show a group under another name
-/// than its host, so some may not exist.
+/// The directories whose limits for `controller` apply to this process. A container may show a group under a different
+/// name than its host, so some may not exist.
 std::vector<fs::path> folders_of_groups(const fs::path& root, const std::string& controller) {
   const fs::path mounted = root / "sys/fs/cgroup";
   std::vector<fs::path> folders = {mounted};
@@ -149,7 +149,7 @@ std::vector<fs::path> folders_of_groups(const fs::path& root, const std::string&
   return folders;
 }
 
-/// Processors that the limits of one folder grant; nothing for no limit.
+/// Processors granted by the limits in one directory; nullopt for no limit.
 std::optional<double> quota_in(const fs::path& folder) {
   std::ifstream limit(folder / "cpu.max");
   double quota = 0;

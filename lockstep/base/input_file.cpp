@@ -17,7 +17,7 @@ namespace {
 
 [[noreturn]] void throw_unreadable(const std::filesystem::path& path, int error,
                                    ErrorCategory category = ErrorCategory::data) {
-  throw Error(category, path.string(), "needed a file that can be read", std::generic_category().message(error));
+  throw Error(category, path.string(), "expected a file that can be read", std::generic_category().message(error));
 }
 
 std::string_view kind_of(const struct stat& status) {
@@ -39,7 +39,7 @@ FileStamp file_stamp(const std::filesystem::path& path) {
 }
 
 InputFile::InputFile(std::filesystem::path path, ErrorCategory category) : path_(std::move(path)), category_(category) {
-  // O_NONBLOCK: opening a FIFO would wait for a writer. It does nothing to a regular file.
+  // O_NONBLOCK: opening a FIFO would wait for a writer. It has no effect on a regular file.
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor_ < 0) throw_unreadable(path_, errno, category_);
   struct stat status = {};
@@ -47,7 +47,7 @@ InputFile::InputFile(std::filesystem::path path, ErrorCategory category) : path_
   if (error == 0 && S_ISREG(status.st_mode)) return;
   close();
   if (error != 0) throw_unreadable(path_, error, category_);
-  // Files are read by position, and their size is known before: a pipe can do neither.
+  // Reads are positional and the size must be known; a pipe supports neither.
   throw Error(category_, path_.string(), "expected a regular file", fmt::format("got {}", kind_of(status)));
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// Builds the document from the parser's events. The parser keeps its own stack on the heap, so depth costs no stack.
+// Builds the document from the parser's events. The parser keeps its state on the heap, so nesting uses no stack.
 class Builder : public json::json_sax_t {
  public:
   Builder(std::string_view text, const JsonLimits& limits) : text_(text), limits_(limits) {}
@@ -61,7 +61,7 @@ class Builder : public json::json_sax_t {
     return true;
   }
 
-  // An open container does not move while it is open: its parent only grows after it is closed.
+  // A container does not move while it is open, because its parent grows only after it is closed.
   json* place(json value) {
     if (++values_ > limits_.values) {
       refuse(fmt::format("more than {} values", limits_.values));
@@ -84,7 +84,7 @@ class Builder : public json::json_sax_t {
     return false;
   }
 
-  /// "line 2, column 5" of the byte that is the `position`-th.
+  /// "line 2, column 5" of byte number `position`.
   std::string place_of(std::size_t position) const {
     const std::string_view before = text_.substr(0, position);
     const std::size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0

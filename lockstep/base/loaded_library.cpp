@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// RTLD_LOCAL: what the library defines is found by asking it alone, never in the place of what others define.
+// RTLD_LOCAL: the symbols of the library are found through its handle only and never override other definitions.
 void* open(const std::string& file) { return dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL); }
 
 std::string loader_words() {
@@ -27,19 +27,20 @@ LoadedLibrary::LoadedLibrary(LibraryWanted wanted) : wanted_(std::move(wanted)),
     if (handle_ != nullptr) return;
     words += " and " + loader_words();
   }
-  throw Error(ErrorCategory::device, wanted_.name, fmt::format("needed {} for {}", wanted_.file, wanted_.use),
-              fmt::format("the loader said {}: {}, or name its folder in LD_LIBRARY_PATH", words, wanted_.advice));
+  throw Error(
+      ErrorCategory::device, wanted_.name, fmt::format("expected {} for {}", wanted_.file, wanted_.use),
+      fmt::format("the loader reported {}: {}, or add its directory to LD_LIBRARY_PATH", words, wanted_.advice));
 }
 
 void* LoadedLibrary::find(const char* name) const {
   if (void* found = dlsym(handle_, name)) return found;
-  throw Error(ErrorCategory::device, wanted_.name, fmt::format("needed {} of {}", name, wanted_.file),
-              fmt::format("the loader said {}: {}", loader_words(), wanted_.advice));
+  throw Error(ErrorCategory::device, wanted_.name, fmt::format("expected {} in {}", name, wanted_.file),
+              fmt::format("the loader reported {}: {}", loader_words(), wanted_.advice));
 }
 
 void LoadedLibrary::check_major_version(int loaded, int needed) const {
   if (loaded >= needed) return;
-  throw Error(ErrorCategory::device, wanted_.name, fmt::format("needed version {} for {}", needed, wanted_.use),
+  throw Error(ErrorCategory::device, wanted_.name, fmt::format("expected version {} for {}", needed, wanted_.use),
               fmt::format("{} is version {}: {}", wanted_.file, loaded, wanted_.advice));
 }
 

@@ -1,4 +1,4 @@
-// Messages for people, on standard error. A logger is passed to whoever speaks; there is no global one.
+// Human-readable messages on standard error. Loggers are passed explicitly; there is no global logger.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -8,19 +8,19 @@
 
 namespace lockstep {
 
-using Logger = spdlog::logger;  ///< What messages go to; any thread may use it.
+using Logger = spdlog::logger;  ///< thread-safe
 
-/// How messages are told.
+/// Options of make_logger().
 struct LogOptions {
   bool quiet = false;  ///< warnings and errors only
-  int rank = 0;        ///< shown before the message where the job has several ranks
-  int ranks = 1;       ///< of the job; messages of one of several say which
+  int rank = 0;        ///< printed before the message if the job has several ranks
+  int ranks = 1;       ///< number of ranks of the job
 };
 
-/// A logger to standard error: `lockstep: message`, or `lockstep: [rank 2] message`.
+/// A logger that writes to standard error: `lockstep: message`, or `lockstep: [rank 2] message`.
 std::shared_ptr<Logger> make_logger(const LogOptions& options = {});
 
-/// A logger that drops everything, for tests and library users who want silence.
+/// A logger that drops all messages, for tests and for library users that want no output.
 std::shared_ptr<Logger> make_silent_logger();
 
 }  // namespace lockstep

@@ -10,8 +10,8 @@ namespace lockstep {
 void pixels_to_features(std::span<const std::uint8_t> pixels, const ChannelNormalization& normalization,
                         std::span<float> features) {
   LOCKSTEP_CHECK_OP(pixels.size(), ==, features.size());
-  // In binary 1/255 is 2^-8 x 1.00000001 00000001 ..., cut here into two factors. The first product is exact, so the
-  // sum is the quotient rounded once, as a division would give it, at the price of two multiplications.
+  // In binary, 1/255 is 2^-8 x 1.00000001 00000001 ..., split here into two terms. The first product is exact, so the
+  // sum equals the correctly rounded quotient at the cost of two multiplications instead of a division.
   constexpr float kHigh = 0x1.01p-8f;
   constexpr float kLow = 0x1.010102p-24f;
   const std::size_t count = features.size();

@@ -37,18 +37,17 @@ const std::string& process_namespace() {
 bool is_process_gone(pid_t process) { return process > 0 && ::kill(process, 0) != 0 && errno == ESRCH; }
 
 void throw_no_thread(std::string_view purpose, const std::system_error& error) {
-  throw Error(
-      ErrorCategory::device, "threads", fmt::format("expected a thread for {}", purpose),
-      fmt::format("got none ({}); raise the limit of processes (ulimit -u, or pids.max of the container), or use "
-                  "fewer replicas and data threads",
-                  error.code().message()));
+  throw Error(ErrorCategory::device, "threads", fmt::format("expected a thread for {}", purpose),
+              fmt::format("got none ({}); raise the process limit (ulimit -u, or pids.max of the container), or use "
+                          "fewer replicas and data threads",
+                          error.code().message()));
 }
 
 void start_kernel_threads() {
   const int helpers = omp_get_max_threads() - 1;
   if (helpers <= 0) return;
   {
-    // As many at once as OpenMP is going to start.
+    // Probe with as many concurrent threads as OpenMP is going to start.
     std::latch all_started(1);
     std::vector<std::jthread> probes;
     try {

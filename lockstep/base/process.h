@@ -1,4 +1,4 @@
-// How processes of one host recognize one another, and what a process that died left behind.
+// Process identity on one host, detection of dead processes, and starting threads.
 #pragma once
 
 #include <sys/types.h>
@@ -11,19 +11,19 @@
 
 namespace lockstep {
 
-/// The boot of this host and the PID namespace of this process, as at most 33 characters of [0-9a-f-]: processes with
-/// the same text can refer to one another by process number. Empty where the kernel does not tell.
+/// Identifies the boot of this host and the PID namespace of this process, in at most 33 characters of [0-9a-f-].
+/// Processes with the same text can refer to each other by process ID. Empty if unknown.
 const std::string& process_namespace();
 
-/// Whether this PID namespace has no process `process` (any more).
+/// Whether this PID namespace has no process with the ID `process`.
 bool is_process_gone(pid_t process);
 
-// Threads that may not be had: their number is limited, for a user (ulimit -u) and for a container (pids.max).
+// Starting threads can fail: their number is limited per user (ulimit -u) and per container (pids.max).
 
-/// Throws Error (device): the system gives no thread for `purpose`, because of `error`.
+/// Throws Error (device): the system cannot start a thread for `purpose` because of `error`.
 [[noreturn]] void throw_no_thread(std::string_view purpose, const std::system_error& error);
 
-/// A thread that runs `body`, for `purpose` ("a replica"). Throws Error (device) where the system gives none.
+/// Starts a thread that runs `body`, for `purpose` ("a replica"). Throws Error (device) if the system cannot start it.
 template <typename Thread = std::thread, typename Body>
 Thread start_thread(std::string_view purpose, Body&& body) {
   try {
@@ -33,9 +33,9 @@ Thread start_thread(std::string_view purpose, Body&& body) {
   }
 }
 
-/// Starts the threads that the kernels of the calling thread share its work with (set_thread_budget), which otherwise
-/// start with the first kernel: the runtime of OpenMP ends the process where it gets none. Throws Error (device) then.
-/// One call at a time in a process.
+/// Starts the OpenMP threads of the calling thread's kernels (set_thread_budget), which otherwise start with the first
+/// kernel. Throws Error (device) if the system cannot start them; the OpenMP runtime would end the process instead. Not
+/// thread-safe.
 void start_kernel_threads();
 
 }  // namespace lockstep

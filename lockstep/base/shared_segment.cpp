@@ -22,11 +22,11 @@ namespace lockstep {
 
 namespace {
 
-// At the end of the memory. Who opens it compares this before the memory is mapped.
+// Stored at the end of the memory. open() compares it before mapping the memory.
 struct Label {
   std::array<std::uint64_t, 2> nonce{};
   std::uint64_t serial = 0;
-  std::uint64_t bytes = 0;  // in front of the label, without what aligns it
+  std::uint64_t bytes = 0;  // before the label, without padding
 };
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -43,7 +43,7 @@ SharedSegment::Owner make_owner() {
   return owner;
 }
 
-/// Why the open file is not the segment; empty where it is. Nothing of it is written, and nothing but its label read.
+/// Why the open file is not the segment; empty if it is. Reads only the label and writes nothing.
 std::string mismatch(int descriptor, const SharedSegment::Handle& handle, Label& label) {
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals) return "its file is not sealed memory";
@@ -54,14 +54,14 @@ std::string mismatch(int descriptor, const SharedSegment::Handle& handle, Label&
   if (::pread(descriptor, &label, sizeof(label), static_cast<off_t>(size - sizeof(label))) != sizeof(label))
     return "the memory cannot be read";
   if (label.nonce != handle.owner.nonce || label.serial != handle.serial)
-    return "that number means another process here";
-  if (label.bytes > size || mapped_bytes(label.bytes) != size) return "the memory has another size";
+    return "that process ID belongs to another process";
+  if (label.bytes > size || mapped_bytes(label.bytes) != size) return "the memory has a different size";
   return {};
 }
 
 [[noreturn]] void fail_to_open(const SharedSegment::Handle& handle, std::string_view why) {
   throw Error(ErrorCategory::communication, "shared-memory",
-              fmt::format("needed the memory of process {} of this host", handle.owner.process), why);
+              fmt::format("expected shared memory of process {} on this host", handle.owner.process), why);
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ std::string mismatch(int descriptor, const SharedSegment::Handle& handle, Label&
 SharedSegment::Owner SharedSegment::this_owner() {
   static const Owner first = make_owner();
   Owner owner = first;
-  owner.process = ::getpid();  // of a child that has the segments of its parent
+  owner.process = ::getpid();  // a forked child has the segments of its parent
   return owner;
 }
 
@@ -83,7 +83,7 @@ SharedSegment SharedSegment::create(std::size_t bytes) {
       ::fcntl(descriptor, F_ADD_SEALS, kSeals) != 0) {
     const int reason = errno;
     if (descriptor >= 0) ::close(descriptor);
-    throw Error(ErrorCategory::device, "memory", fmt::format("needed {} bytes of shared memory", bytes),
+    throw Error(ErrorCategory::device, "memory", fmt::format("expected {} bytes of shared memory", bytes),
                 std::strerror(reason));
   }
   return {descriptor, size, static_cast<std::uint32_t>(label.serial)};
@@ -91,7 +91,7 @@ SharedSegment SharedSegment::create(std::size_t bytes) {
 
 SharedSegment SharedSegment::open(const Handle& handle) {
   if (handle.owner.pid_namespace != this_owner().pid_namespace)
-    fail_to_open(handle, "it is in another PID namespace, as in a container of its own");
+    fail_to_open(handle, "it is in another PID namespace, such as another container");
   const std::string path = fmt::format("/proc/{}/fd/{}", handle.owner.process, handle.descriptor);
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor < 0) fail_to_open(handle, std::strerror(errno));
@@ -109,7 +109,7 @@ SharedSegment::SharedSegment(int descriptor, std::size_t bytes, std::uint32_t se
   if (data == MAP_FAILED) {
     const int reason = errno;
     ::close(descriptor);
-    throw Error(ErrorCategory::device, "memory", fmt::format("needed to map {} bytes of shared memory", bytes),
+    throw Error(ErrorCategory::device, "memory", fmt::format("expected to map {} bytes of shared memory", bytes),
                 std::strerror(reason));
   }
   data_ = static_cast<std::byte*>(data);
@@ -138,7 +138,7 @@ SharedSegment::~SharedSegment() {
 SharedSegment::Handle SharedSegment::handle() const { return {this_owner(), descriptor_, serial_}; }
 
 bool SharedSegment::contains(const std::byte* data, std::size_t bytes) const {
-  // Pointers into different arrays are compared by std::less alone.
+  // Only std::less may compare pointers into different arrays.
   return data_ != nullptr && !std::less<>{}(data, data_) && !std::less<>{}(data_ + bytes_, data + bytes);
 }
 

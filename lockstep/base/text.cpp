@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Insertions, removals and replacements that turn one name into the other (Levenshtein's distance), row by row.
+// Levenshtein distance, computed row by row.
 std::size_t edit_distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -34,7 +34,7 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
 std::string list_names(std::span<const std::string_view> names) { return fmt::format("{}", fmt::join(names, ", ")); }
 
 std::string got_name(std::string_view name, std::span<const std::string_view> known) {
-  constexpr std::size_t kLongestName = 64;  // beyond it nothing was mistyped, and the distance is quadratic
+  constexpr std::size_t kLongestName = 64;  // longer names are not typing errors, and the distance takes quadratic time
   std::string text = fmt::format("got \"{}\"", name);
   if (known.empty() || name.size() > kLongestName) return text;
   const auto closest = std::ranges::min_element(

@@ -1,4 +1,4 @@
-// Helpful refusals of a name: what is known, and what was probably meant.
+// Error texts for unknown names, with suggestions; and byte strings in JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,18 +11,18 @@ namespace lockstep {
 /// "a, b, c"
 std::string list_names(std::span<const std::string_view> names);
 
-/// `got "reluu" (did you mean relu?)`; without the question where no known name is near.
+/// `got "reluu" (did you mean relu?)`; without the suggestion if no known name is similar.
 std::string got_name(std::string_view name, std::span<const std::string_view> known);
 
-// Byte strings, such as paths, in JSON, which holds UTF-8 only.
+// Byte strings, such as paths, in JSON, which can represent UTF-8 only.
 
-/// `bytes` as valid UTF-8 from which decode_bytes() restores them. UTF-8 stays as it is; anything else becomes
-/// "percent-encoded:" and the bytes, of which those outside printable ASCII, and '%', are written as %XX.
+/// Encodes `bytes` as valid UTF-8; decode_bytes() restores them. UTF-8 is unchanged. Anything else becomes
+/// "percent-encoded:" followed by the bytes, with '%' and bytes outside printable ASCII written as %XX.
 std::string encode_bytes(std::string_view bytes);
 /// The reverse of encode_bytes().
 std::string decode_bytes(std::string_view text);
 
-/// A copy of `value` with every string value, at any depth, encoded. Keys stay as they are.
+/// A copy of `value` with every string value, at any depth, encoded. Keys are unchanged.
 nlohmann::json encode_strings(const nlohmann::json& value);
 /// The reverse of encode_strings().
 nlohmann::json decode_strings(const nlohmann::json& value);

@@ -7,27 +7,18 @@
 #include "lockstep/base/host.h"
 #include "lockstep/base/json.h"
 #include "lockstep/checkpoint/files.h"
+#include "lockstep/job/agreement.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
 using nlohmann::json;
 
-constexpr char kDone = '+';
-constexpr char kFailed = '-';
-
-std::vector<std::string> gather(const allreduce::Communicator& ranks, const std::string& mine) {
-  std::vector<std::string> texts;
-  for (const std::vector<std::byte>& bytes : ranks.all_gather(std::as_bytes(std::span(mine))))
-    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return texts;
-}
-
 std::vector<TensorView> tensors_of(const std::string& file, const ReplicaArrays& arrays) {
   return file == kModelFile ? model_tensors(arrays) : optimizer_tensors(arrays);
 }
 
-/// Finds, with all ranks, the first tensor of `file` in which `rank` differs from the chief; empty where none does.
+/// The first tensor of `file` in which `rank` differs from the chief; empty if none differs. Collective.
 std::string first_difference(const allreduce::Communicator& ranks, int rank, const std::string& file,
                              const ReplicaArrays& arrays) {
   json hashes = json::object();
@@ -37,7 +28,7 @@ std::string first_difference(const allreduce::Communicator& ranks, int rank, con
     hasher.add({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
     hashes[tensor.name] = model::to_string(tensor.shape) + " " + hex16(hasher.value());
   }
-  const std::vector<std::string> all = gather(ranks, dump_json(hashes));
+  const std::vector<std::string> all = job::Agreement(ranks).gather(dump_json(hashes));
   const json chief = json::parse(all.front());
   const json other = json::parse(all[static_cast<std::size_t>(rank)]);
   for (const auto& [name, hash] : chief.items())
@@ -48,27 +39,18 @@ std::string first_difference(const allreduce::Communicator& ranks, int rank, con
 }
 
 [[noreturn]] void refuse(const std::string& rank, const std::string& given) {
-  throw Error(ErrorCategory::checkpoint, "checkpoint", "needed identical replicas on all ranks", rank + " " + given);
+  throw Error(ErrorCategory::checkpoint, "checkpoint", "expected identical replicas on all ranks", rank + " " + given);
 }
 
 }  // namespace
 
 std::vector<std::string> on_every_rank(const allreduce::Communicator& ranks, const std::function<std::string()>& work) {
-  std::string mine;
-  try {
+  const auto on_files = [&] {
     const FileProgress progress(ranks.activity());
-    mine = kDone + work();
-  } catch (const std::exception& error) {
-    if (ranks.size() == 1) throw;
-    mine = fmt::format("{}rank {} on {} failed: {}", kFailed, ranks.rank(), host_name(), error.what());
-  }
-  std::vector<std::string> results = gather(ranks, mine);
-  for (std::string& result : results) {
-    const bool failed = result.front() == kFailed;
-    result.erase(0, 1);
-    if (failed) throw Error(ErrorCategory::checkpoint, "checkpoint", "needed every rank to do its part", result);
-  }
-  return results;
+    return work();
+  };
+  return job::Agreement(ranks).all_or_none(ErrorCategory::checkpoint, "checkpoint", "expected every rank to succeed",
+                                           on_files);
 }
 
 std::string describe_files(const TrainingState& state, std::span<const FileDigest> files) {
@@ -96,8 +78,8 @@ void check_identical(const allreduce::Communicator& ranks, std::span<const std::
       const std::string found = other["files"].value(file, "no such file");
       if (found == digest) continue;
       const std::string tensor = first_difference(ranks, static_cast<int>(rank), file, arrays);
-      refuse(who, fmt::format("has another {} in {} ({}; the chief's has {})", tensor.empty() ? "header" : tensor, file,
-                              found, digest));
+      refuse(who, fmt::format("has a different {} in {} ({}; the chief's has {})", tensor.empty() ? "header" : tensor,
+                              file, found, digest));
     }
   }
 }

@@ -37,7 +37,7 @@ std::string described(const std::string& name, const model::Shape& shape) {
   return name + " " + model::to_string(shape);
 }
 
-/// Both sides by name; throws at the first name where they are not the same.
+/// Compares both sides by name; throws at the first difference.
 void check_same_tensors(const std::filesystem::path& path, std::vector<TensorView> wanted) {
   const SafetensorsFile file(path);
   std::vector<SafetensorsFile::Entry> stored(file.tensors().begin(), file.tensors().end());
@@ -45,9 +45,9 @@ void check_same_tensors(const std::filesystem::path& path, std::vector<TensorVie
   std::sort(wanted.begin(), wanted.end(), by_name);
   std::sort(stored.begin(), stored.end(), by_name);
 
-  const auto refuse = [&](const std::string& needed, const std::string& given) {
-    throw Error(ErrorCategory::checkpoint, path.string(), "needed a checkpoint of this model with " + needed,
-                "the checkpoint has " + given);
+  const auto refuse = [&](const std::string& expected, const std::string& actual) {
+    throw Error(ErrorCategory::checkpoint, path.string(), "expected a checkpoint of this model with " + expected,
+                "the checkpoint has " + actual);
   };
   for (std::size_t i = 0; i < std::max(wanted.size(), stored.size()); ++i) {
     if (i == stored.size() || (i < wanted.size() && wanted[i].name < stored[i].name))
@@ -70,7 +70,7 @@ double number_or_nan(const json& value) {
 }  // namespace
 
 std::uint64_t checkpoint_bytes(const ReplicaArrays& arrays) {
-  // Names, shapes, the state and the manifest; every tensor takes a line of the header.
+  // Names, shapes, the state and the manifest; every tensor takes one entry of the header.
   constexpr std::uint64_t kFixedBytes = 64 << 10;
   constexpr std::uint64_t kBytesPerTensor = 512;
   std::uint64_t bytes = kFixedBytes + arrays.parameters.size_bytes() + arrays.buffers.size_bytes();
@@ -146,7 +146,7 @@ TrainingState parse_training_state(const std::string& text, const std::string& w
     *state.configuration = decode_strings(parsed.at("configuration"));
     return state;
   } catch (const json::exception& error) {
-    throw Error(ErrorCategory::checkpoint, where, "needed the state of a training run", error.what());
+    throw Error(ErrorCategory::checkpoint, where, "expected the state of a training run", error.what());
   }
 }
 

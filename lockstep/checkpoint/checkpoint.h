@@ -1,5 +1,5 @@
-// What one checkpoint holds, and its way into the files of one directory and back. Which directories there are is
-// checkpoint_directory.h.
+// The contents of one checkpoint, and reading and writing them as the files of one directory. See directory.h for the
+// checkpoints of a run.
 #pragma once
 
 #include <cstdint>
@@ -15,60 +15,59 @@
 
 namespace lockstep::checkpoint {
 
-/// Where training stands. The step says where in the data to go on: order and randomness are functions of it.
+/// The position of a training run. The data order and random numbers are functions of the step.
 struct TrainingState {
   std::int64_t step = 0;              ///< updates done
   std::int64_t epoch = 0;             ///< epochs completed
   std::uint64_t seed = 1;             ///< of the run
   std::int64_t global_batch = 0;      ///< samples
-  std::string precision = "float32";  ///< of the computation, as `--precision` knows it
-  double loss_scale = 1;              ///< what the next loss is multiplied by
-  std::map<std::string, double>
-      metrics;  ///< exact: written so that the same double is read back; what is not finite comes back as NaN
-  Configuration configuration;  ///< the run's options, as the program understands them
+  std::string precision = "float32";  ///< of the computation: a value of `--precision`
+  double loss_scale = 1;              ///< factor for the next loss
+  /// Written exactly: the same double is read back; values that are not finite are read back as NaN.
+  std::map<std::string, double> metrics;
+  Configuration configuration;  ///< the options of the run
 };
 
 /// One optimizer slot ("momentum", "m", "v"): a flat array in the layout of the parameters.
 struct Slot {
-  std::string name;         ///< as the optimizer calls it
+  std::string name;         ///< in the optimizer
   std::span<float> values;  ///< flat
 };
 
-/// The arrays of one replica, in the owner's memory: read by save, written by restore.
+/// Views of the arrays of one replica: read by save, written by restore.
 struct ReplicaArrays {
-  const model::ParameterTable* parameter_table = nullptr;  ///< names and places in `parameters`
+  const model::ParameterTable* parameter_table = nullptr;  ///< names and offsets in `parameters`
   std::span<float> parameters;                             ///< flat
-  const model::ParameterTable* buffer_table = nullptr;     ///< null where there are none
+  const model::ParameterTable* buffer_table = nullptr;     ///< null if there are none
   std::span<float> buffers;                                ///< flat
-  std::vector<Slot> slots;                                 ///< empty to restore a model alone, for evaluation
+  std::vector<Slot> slots;                                 ///< empty to restore only the model, for evaluation
 };
 
-/// Bytes that a checkpoint of `arrays` takes on the disk, rounded up.
+/// Upper bound of the disk space of a checkpoint of `arrays`, in bytes.
 std::uint64_t checkpoint_bytes(const ReplicaArrays& arrays);
 
-/// The tensors of model.safetensors: parameters and buffers under their names.
+/// The tensors of model.safetensors: parameters and buffers by name.
 std::vector<TensorView> model_tensors(const ReplicaArrays& arrays);
 /// The tensors of optimizer.safetensors: "SLOT/PARAMETER".
 std::vector<TensorView> optimizer_tensors(const ReplicaArrays& arrays);
 
-/// Writes model.safetensors, optimizer.safetensors and state.json into an existing directory, not the manifest; with
-/// Destination::nowhere it only says what they would be. Throws Error (checkpoint).
+/// Writes model.safetensors, optimizer.safetensors and state.json, but not the manifest, into an existing directory.
+/// With Destination::nowhere, only computes their digests. Throws Error (checkpoint).
 std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& directory, const ReplicaArrays& arrays,
                                                const TrainingState& state,
                                                Destination destination = Destination::synced);
 
-/// Throws Error (checkpoint) unless the checkpoint in `directory` is of this model and, where slots are given, of this
-/// optimizer: names the first parameter (in the order of names) that differs, what the model has and what the
-/// checkpoint has.
+/// Throws Error (checkpoint) unless the checkpoint in `directory` is of this model and, if slots are given, of this
+/// optimizer. The error names the first parameter (by name) that differs, in the model and in the checkpoint.
 void check_checkpoint_fits(const std::filesystem::path& directory, const ReplicaArrays& arrays);
 
-/// Reads a checkpoint whose contents were verified (check_contents) and fit. Throws Error (checkpoint).
+/// Reads a checkpoint that passed check_contents() and check_checkpoint_fits(). Throws Error (checkpoint).
 TrainingState read_checkpoint_files(const std::filesystem::path& directory, const ReplicaArrays& arrays);
 
-/// The text of state.json. Strings of the configuration that are not UTF-8, such as paths, are written by
+/// The text of state.json. Strings of the configuration that are not UTF-8, such as paths, are encoded by
 /// encode_bytes().
 std::string to_json_text(const TrainingState& state);
-/// `where` is for the message of Error (checkpoint).
+/// Parses state.json. Throws Error (checkpoint) with `where`.
 TrainingState parse_training_state(const std::string& text, const std::string& where);
 
 }  // namespace lockstep::checkpoint

@@ -50,7 +50,7 @@ CheckpointInfo inspect(const fs::path& path) {
     info.healthy = manifest.healthy;
     if (!named) info.step = manifest.step;
     if (manifest.step != info.step)
-      throw Error(ErrorCategory::checkpoint, path.string(), fmt::format("needed the manifest of step {}", info.step),
+      throw Error(ErrorCategory::checkpoint, path.string(), fmt::format("expected the manifest of step {}", info.step),
                   fmt::format("it is of step {}", manifest.step));
     check_sizes(path, manifest);
   } catch (const Error& error) {
@@ -59,7 +59,7 @@ CheckpointInfo inspect(const fs::path& path) {
   return info;
 }
 
-/// Writes a small file the way a checkpoint will be written.
+/// Writes a small file in the same way as a checkpoint.
 void check_writable(const fs::path& parent, const std::string& prefix) {
   const TemporaryDirectory directory(parent, prefix);
   HashedFile file(directory.path() / kStateFile);
@@ -67,7 +67,7 @@ void check_writable(const fs::path& parent, const std::string& prefix) {
   file.finish();
 }
 
-/// Bytes of the complete checkpoints in `directory` that may be removed to make room: all but the newest.
+/// Bytes of the complete checkpoints in `directory` that may be removed to free space: all but the newest.
 std::uint64_t removable_bytes(const fs::path& directory) {
   std::uint64_t bytes = 0;
   bool is_newest = true;
@@ -78,11 +78,11 @@ std::uint64_t removable_bytes(const fs::path& directory) {
   return bytes;
 }
 
-/// What a rank tells the others of the temporary directory of its node.
+/// The temporary directory of a rank on its node, exchanged between ranks.
 struct NodeSpace {
   std::string place;       ///< for messages
   std::uint64_t free = 0;  ///< bytes
-  std::string trouble;     ///< why the rank cannot write there; empty where it can
+  std::string trouble;     ///< why the rank cannot write there; empty if it can
 };
 
 std::string to_text(const NodeSpace& space) {
@@ -94,7 +94,7 @@ NodeSpace parse_node_space(const std::string& text) {
   return {decode_bytes(parsed["place"].get<std::string>()), parsed["free"], parsed["trouble"]};
 }
 
-/// The first reason why the ranks cannot all write `bytes` to their nodes; empty where they can.
+/// The first reason why some rank cannot write `bytes` on its node; empty if all can.
 std::string trouble_with_nodes(std::span<const std::string> texts, std::uint64_t bytes) {
   std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> ranks_and_free;
   for (std::size_t rank = 1; rank < texts.size(); ++rank) {
@@ -145,7 +145,7 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& directory) {
     if (step_of(entry->path()) && entry->is_directory()) found.push_back(inspect(entry->path()));
   }
   if (error && error != std::errc::no_such_file_or_directory)
-    throw Error(ErrorCategory::checkpoint, directory.string(), "needed a directory of checkpoints", error.message());
+    throw Error(ErrorCategory::checkpoint, directory.string(), "expected a directory of checkpoints", error.message());
   std::sort(found.begin(), found.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
     return std::tie(a.sequence, a.step) > std::tie(b.sequence, b.step);
   });
@@ -156,7 +156,7 @@ CheckpointDirectory::CheckpointDirectory(CheckpointOptions options, allreduce::C
                                          std::shared_ptr<Logger> log)
     : options_(std::move(options)), ranks_(std::move(ranks)), log_(std::move(log)) {
   if (options_.keep < 1)
-    throw Error(ErrorCategory::input, "--keep", "needed at least 1 checkpoint to keep",
+    throw Error(ErrorCategory::input, "--keep", "expected at least 1 checkpoint to keep",
                 fmt::format("got {}", options_.keep));
 }
 
@@ -171,10 +171,10 @@ void CheckpointDirectory::prepare(std::uint64_t bytes) {
     const std::uint64_t free = free_bytes(options_.directory);
     if (free < bytes && free + removable_bytes(options_.directory) < bytes)
       throw Error(ErrorCategory::checkpoint, options_.directory.string(),
-                  fmt::format("needed {} bytes free for a checkpoint", bytes), fmt::format("{} are free", free));
+                  fmt::format("expected {} bytes free for a checkpoint", bytes), fmt::format("{} are free", free));
     return dump_json(json{{"bytes", bytes}, {"verify", static_cast<int>(options_.verify)}});
   });
-  // Those of the chief, so that all ranks choose alike.
+  // Use the values of the chief, so that all ranks make the same choice.
   const json of_chief = parse_json(texts.front(), ErrorCategory::communication, "checkpoint");
   options_.verify = static_cast<VerifyCheckpoint>(of_chief["verify"].get<int>());
   choose_verification(of_chief["bytes"]);
@@ -184,16 +184,16 @@ void CheckpointDirectory::prepare(std::uint64_t bytes) {
 void CheckpointDirectory::prepare_chief() {
   const fs::path& directory = options_.directory;
   if (is_checkpoint(directory))
-    throw Error(ErrorCategory::checkpoint, directory.string(), "needed a directory for checkpoints",
+    throw Error(ErrorCategory::checkpoint, directory.string(), "expected a directory for checkpoints",
                 "it is a checkpoint itself");
   make_directories(directory);
   lock_ = std::make_unique<DirectoryLock>(directory, options_.lock_patience);
   if (lock_->is_lease())
-    log_->warn("{}: its file system has no locks ({}); a lease keeps other runs out", directory.string(),
-               lock_->why_lease());
+    log_->warn("{}: its file system does not support locks ({}); using a lease to keep other runs out",
+               directory.string(), lock_->why_lease());
   const Leftovers which = lock_->is_lease() ? Leftovers::abandoned : Leftovers::all;
   for (const fs::path& recovered : recover_checkpoints(directory, which))
-    log_->warn("{} was complete when an earlier run ended before it had its name; it is used", recovered.string());
+    log_->warn("{} was complete but not yet renamed when an earlier run ended; recovered it", recovered.string());
   remove_leftovers(directory, which);
   check_writable(directory, chief_temporary_prefix(0));
 }
@@ -211,8 +211,9 @@ void CheckpointDirectory::choose_verification(std::uint64_t bytes) {
       try {
         workspace_ = node_directory();
         if (workspace_.empty())
-          throw Error(ErrorCategory::checkpoint, "TMPDIR", "expected a directory on storage of this node",
-                      "got none that can be written, nor is /tmp one");
+          throw Error(ErrorCategory::checkpoint, "TMPDIR",
+                      "expected a writable directory on local storage of this node",
+                      "got none, and /tmp is not one either");
         if (!is_chief()) {
           remove_leftovers_of_the_dead(workspace_);
           check_writable(workspace_, worker_temporary_prefix(ranks_.rank()));
@@ -227,7 +228,7 @@ void CheckpointDirectory::choose_verification(std::uint64_t bytes) {
     if (!reason.empty() && !is_automatic)
       throw Error(
           ErrorCategory::checkpoint, "checkpoint",
-          fmt::format("expected room for {} bytes a rank on storage of each node (--verify-checkpoint full)", bytes),
+          fmt::format("expected {} bytes per rank on local storage of each node (--verify-checkpoint full)", bytes),
           "got " + reason);
     options_.verify = reason.empty() ? VerifyCheckpoint::full : VerifyCheckpoint::hash;
   }
@@ -235,11 +236,11 @@ void CheckpointDirectory::choose_verification(std::uint64_t bytes) {
   const double megabytes = static_cast<double>(bytes) / 1e6;
   if (options_.verify == VerifyCheckpoint::full)
     log_->info(
-        "--verify-checkpoint full: checkpoints have up to {:.1f} MB; the other ranks write theirs to {} of their "
-        "node, compare and remove",
+        "--verify-checkpoint full: a checkpoint takes up to {:.1f} MB; the other ranks write theirs to {} on their "
+        "node, compare it and remove it",
         megabytes, workspace_.string());
   else
-    log_->info("--verify-checkpoint hash: checkpoints have up to {:.1f} MB; the other ranks compare hashes ({})",
+    log_->info("--verify-checkpoint hash: a checkpoint takes up to {:.1f} MB; the other ranks compare hashes ({})",
                megabytes, reason);
 }
 
@@ -294,13 +295,13 @@ std::vector<FileDigest> CheckpointDirectory::write_on_chief(std::optional<Tempor
     return write_checkpoint_files(temporary->path(), arrays, state, Destination::synced);
   };
   const std::uint64_t bytes = checkpoint_bytes(arrays);
-  // Nothing makes way for a checkpoint that steps were skipped before.
+  // Never remove anything for a checkpoint that is not healthy.
   if (healthy && free_bytes(options_.directory) < bytes) make_room(bytes);
   try {
     return write();
   } catch (const Error& error) {
     temporary.reset();
-    // A quota, which the free space does not show.
+    // A quota may be exceeded, which the free space does not show.
     if (!healthy || !is_out_of_space(error) || !make_room(std::numeric_limits<std::uint64_t>::max())) throw;
   }
   return write();
@@ -313,7 +314,7 @@ void CheckpointDirectory::commit(const fs::path& temporary, const fs::path& path
     if (info.sequence != std::numeric_limits<std::uint64_t>::max()) sequence = std::max(sequence, info.sequence);
   const Manifest manifest{state.step, state.epoch, sequence + 1, std::move(files), healthy};
   write_manifest(temporary, manifest);
-  // No other one stays to fall back to.
+  // There is no other checkpoint to fall back to.
   if (options_.keep == 1) check_contents(temporary, manifest);
   lock_->check_held();
   replace_directory(temporary, path);
@@ -321,18 +322,18 @@ void CheckpointDirectory::commit(const fs::path& temporary, const fs::path& path
 
 void CheckpointDirectory::prune() const {
   if (!is_chief()) return;
-  const FileProgress progress(ranks_.activity());  // the other ranks may wait for this one
+  const FileProgress progress(ranks_.activity());  // the other ranks may be waiting for this one
   try {
     std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
     std::erase_if(found, [](const CheckpointInfo& info) { return !info.complete(); });
-    // Steps that are skipped after the newest healthy checkpoint may be its own fault: then one more stays.
+    // The newest healthy checkpoint may be the cause of steps skipped after it, so keep one more in that case.
     int healthy_to_keep = options_.keep + (found.empty() || found.front().healthy ? 0 : 1);
     for (const CheckpointInfo& info : found) {
       const bool stays = info.healthy ? healthy_to_keep-- > 0 : &info == &found.front();
       if (!stays) remove_checkpoint(info);
     }
   } catch (const Error& error) {
-    // The new one is saved; the next save tries again.
+    // The new checkpoint is saved; the next save retries the removal.
     log_->warn("cannot remove old checkpoints: {}", error.what());
   }
 }
@@ -351,8 +352,8 @@ void CheckpointDirectory::mark_unhealthy(const fs::path& checkpoint) {
   });
 }
 
-/// Removes the oldest checkpoints until `bytes` are free, but never the newest healthy one that verifies, nor anything
-/// where none does. Whether anything was removed.
+/// Removes the oldest checkpoints until `bytes` are free, but never the newest healthy one that verifies, and none if
+/// none verifies. Returns whether anything was removed.
 bool CheckpointDirectory::make_room(std::uint64_t bytes) const {
   std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
   std::erase_if(found, [](const CheckpointInfo& info) { return !info.complete(); });
@@ -370,7 +371,7 @@ bool CheckpointDirectory::make_room(std::uint64_t bytes) const {
   if (kept == found.end()) return false;
   bool removed = false;
   for (auto oldest = found.end() - 1; oldest > kept && free_bytes(options_.directory) < bytes; --oldest) {
-    log_->warn("{} is removed: {} has no room for the next checkpoint", oldest->path.string(),
+    log_->warn("removing {}: {} has no space for the next checkpoint", oldest->path.string(),
                options_.directory.string());
     remove_checkpoint(*oldest);
     removed = true;
@@ -379,7 +380,7 @@ bool CheckpointDirectory::make_room(std::uint64_t bytes) const {
 }
 
 void CheckpointDirectory::remove_checkpoint(const CheckpointInfo& info) const {
-  // Under a hidden name first, and that on the disk: half removed it must not look like a checkpoint.
+  // Rename it to a hidden name and sync first: a partly removed directory must not look like a checkpoint.
   const fs::path hidden = options_.directory / unforeseeable_name(removal_prefix(info.step));
   std::error_code error;
   fs::rename(info.path, hidden, error);
@@ -408,8 +409,8 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore(const ReplicaArra
   return RestoredCheckpoint{path, parse_training_state(news["state"], path)};
 }
 
-/// The newest complete checkpoint that each rank finds under the path: the chief may have moved to another host, whose
-/// disk has none of them, and would begin again.
+/// Compares the newest complete checkpoint that each rank finds under the path. The chief may have moved to another
+/// host whose disk has no checkpoints, and would silently start from the beginning.
 void CheckpointDirectory::check_chief_sees_newest() const {
   if (ranks_.size() == 1) return;
   const std::vector<std::string> texts = on_every_rank(ranks_, [&] {
@@ -422,7 +423,7 @@ void CheckpointDirectory::check_chief_sees_newest() const {
         found["sequence"] = info.sequence;
         break;
       }
-    } catch (const Error&) {  // what the chief cannot read it says when it restores
+    } catch (const Error&) {  // if the chief cannot read it, the restore reports the error
     }
     return dump_json(found);
   });
@@ -438,7 +439,7 @@ void CheckpointDirectory::check_chief_sees_newest() const {
         ErrorCategory::checkpoint, "resume",
         "expected rank 0, which reads checkpoints, to have the newest; start it on a host that has it, copy the "
         "checkpoint there, or begin again in another --checkpoint-dir",
-        fmt::format("got rank {} on {} has {} in {} and rank 0 on {} has {}", rank, other["host"].get<std::string>(),
+        fmt::format("rank {} on {} has {} in {} and rank 0 on {} has {}", rank, other["host"].get<std::string>(),
                     described(other), decode_bytes(other["directory"].get<std::string>()),
                     chief["host"].get<std::string>(), described(chief)));
   }
@@ -448,7 +449,7 @@ std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, R
   const std::optional<RestoredCheckpoint> restored = restore_newest(arrays);
   for (const std::string& reason : skipped_) log_->warn("skipped a checkpoint: {}", reason);
   if (!restored && resume == Resume::must)
-    throw Error(ErrorCategory::checkpoint, options_.directory.string(), "needed a complete checkpoint",
+    throw Error(ErrorCategory::checkpoint, options_.directory.string(), "expected a complete checkpoint",
                 skipped_.empty() ? "there is none"
                                  : fmt::format("{} damaged, the newest: {}", skipped_.size(), skipped_.front()));
   json skipped = json::array();
@@ -475,8 +476,8 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(const Repl
     check_checkpoint_fits(info.path, arrays);
     for (const CheckpointInfo& newer : found)
       if (info.healthy && !newer.healthy && newer.sequence > info.sequence)
-        skipped_.push_back(
-            fmt::format("[{}] expected a healthy checkpoint; got one of skipped steps", newer.path.string()));
+        skipped_.push_back(fmt::format("[{}] expected a healthy checkpoint, got one saved while steps were skipped",
+                                       newer.path.string()));
     if (!info.healthy) log_->warn("{} is not healthy, but there is no other checkpoint", info.path.string());
     return RestoredCheckpoint{info.path, read_checkpoint_files(info.path, arrays)};
   }

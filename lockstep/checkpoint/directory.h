@@ -2,8 +2,8 @@
 //
 //   DIR/step-00001000/model.safetensors  optimizer.safetensors  state.json  MANIFEST.json
 //
-// A directory under such a name is always complete: it is written under a hidden name, with the manifest last, synced,
-// then renamed.
+// A directory with such a name is always complete: it is written under a hidden name, with the manifest last, synced,
+// and then renamed.
 #pragma once
 
 #include <chrono>
@@ -24,126 +24,125 @@ namespace lockstep::checkpoint {
 
 class DirectoryLock;
 
-/// What the ranks that do not write the checkpoint do to show that their replicas are the chief's:
+/// How each save verifies that the replicas of the other ranks are identical to the chief's:
 /// `--verify-checkpoint auto|full|hash|none`.
 enum class VerifyCheckpoint {
-  automatic,  ///< full up to kMaxFullBytes a rank where the nodes have room, else hash
-  full,  ///< each writes its own to a temporary directory of its node, which is compared with the chief's and removed
-  hash,  ///< each hashes what it would write; no file is made
-  none,  ///< nothing is compared
+  automatic,  ///< full up to kMaxFullBytes per rank if the nodes have the space, otherwise hash
+  full,       ///< each rank writes a temporary directory on its node, compares it with the chief's, and removes it
+  hash,       ///< each rank hashes what it would write; no file is created
+  none,       ///< nothing is compared
 };
-/// Throws Error (input) that lists the names.
+/// Throws Error (input) that lists the valid names.
 VerifyCheckpoint parse_verify_checkpoint(std::string_view name);
 
 /// The largest checkpoint that `automatic` verifies in full, in bytes.
 inline constexpr std::uint64_t kMaxFullBytes = 256'000'000;
 
-/// Where checkpoints lie, and how many.
+/// Where checkpoints are stored, and how many.
 struct CheckpointOptions {
-  std::filesystem::path directory;  ///< made where it is missing
-  int keep = 3;                     ///< healthy checkpoints to keep; at least 1
-  /// How long prepare() waits for another run to leave the directory: one that was just killed may still be going.
+  std::filesystem::path directory;  ///< created if it does not exist
+  int keep = 3;                     ///< number of healthy checkpoints to keep; at least 1
+  /// How long prepare() waits for another run to release the directory: one that was just killed may still be running.
   std::chrono::milliseconds lock_patience{10'000};
   VerifyCheckpoint verify = VerifyCheckpoint::automatic;  ///< how replicas are compared at each save
 };
 
-/// What a checkpoint is saved as.
+/// Options of one save.
 struct SaveOptions {
-  bool healthy = true;  ///< false: steps are being skipped, so retention does not count it and restore() avoids it
-  bool prune = true;    ///< false: older checkpoints stay until the caller calls prune()
+  bool healthy = true;  ///< false: steps are being skipped; retention does not count it and restore() avoids it
+  bool prune = true;    ///< false: older checkpoints are kept until the caller calls prune()
 };
 
-/// A checkpoint that could not be written, on any rank: a full disk, a quota, a failing one. What was saved before is
-/// untouched, the next save may succeed.
+/// A checkpoint could not be written on some rank: the disk or a quota is full, or the disk failed. Earlier checkpoints
+/// are untouched, and the next save may succeed.
 class SaveError : public Error {
  public:
   explicit SaveError(const Error& reason) : Error(reason) {}  ///< the same category and text
 };
 
-/// `--resume auto|never|require`; "must" is an older name of "require".
+/// `--resume auto|never|require`; "must" is an alias of "require".
 enum class Resume { automatic, never, must };
-/// Throws Error (input) that lists the names.
+/// Throws Error (input) that lists the valid names.
 Resume parse_resume(std::string_view name);
 
-/// What was read.
+/// The result of restore().
 struct RestoredCheckpoint {
   std::filesystem::path path;  ///< of the checkpoint's own directory
-  TrainingState state;         ///< where training stood
+  TrainingState state;         ///< position of the training run
 };
 
-/// What stands under a name of a checkpoint.
+/// A directory entry with the name of a checkpoint.
 struct CheckpointInfo {
   std::filesystem::path path;  ///< of the checkpoint's own directory
   std::int64_t step = 0;       ///< updates done
   std::int64_t epoch = 0;      ///< epochs completed
-  std::uint64_t sequence = 0;  ///< grows with each checkpoint saved here: the newest has the largest
+  std::uint64_t sequence = 0;  ///< increases with each save in this directory: the newest has the largest
   std::uint64_t bytes = 0;     ///< of its files
-  std::string damage;  ///< why it is not complete (manifest, missing files, sizes; checksums are not read); empty where
-                       ///< it is complete
+  /// Why it is not complete (manifest, missing files, sizes; checksums are not read); empty if it is complete.
+  std::string damage;
 
   bool healthy = true;  ///< Manifest::healthy
 
   bool complete() const { return damage.empty(); }  ///< whether it can be used
 };
 
-/// Whether `path` is one checkpoint, sound or not, rather than a directory of them: it has a manifest, or a
-/// checkpoint's name.
+/// Whether `path` is a single checkpoint, intact or not, rather than a directory of checkpoints: it has a manifest, or
+/// the name of a checkpoint.
 bool is_checkpoint(const std::filesystem::path& path);
 
-/// Everything in `directory` that has a checkpoint's name, newest first; what has no readable manifest comes before all
-/// others, by step. `directory` alone where it is one checkpoint. Empty where there is no such directory. Throws Error
-/// (checkpoint) where it cannot be read.
+/// All entries of `directory` with the name of a checkpoint, newest first. Entries without a readable manifest come
+/// first, by step. Only `directory` itself if it is a checkpoint. Empty if there is no such directory. Throws Error
+/// (checkpoint) if it cannot be read.
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& directory);
 
-/// Saves and restores the checkpoints of a run. Every process of the job has one, and calls prepare, save and restore
-/// at the same step: `ranks` has one member per process (any replica of a process may speak for it), of which rank 0 is
-/// the chief. The other ranks need not see the directory. A failure on any rank is an Error (checkpoint) on all, and no
-/// earlier checkpoint is touched by it.
+/// Saves and restores the checkpoints of a run. Every process of the job has one and calls prepare, save and restore at
+/// the same step. `ranks` has one member per process; rank 0 is the chief. The other ranks do not need access to the
+/// directory. A failure on any rank is an Error (checkpoint) on all ranks and leaves earlier checkpoints untouched.
 class CheckpointDirectory {
  public:
-  /// Of the ranks of `ranks`, one of which writes. Collective.
+  /// Collective over `ranks`.
   CheckpointDirectory(CheckpointOptions options, allreduce::Communicator ranks,
                       std::shared_ptr<Logger> log = make_silent_logger());
   CheckpointDirectory(CheckpointDirectory&&) noexcept;
   CheckpointDirectory& operator=(CheckpointDirectory&&) noexcept;
   ~CheckpointDirectory();
 
-  /// Before training: makes the directory, keeps other runs out of it for the life of this object, brings back what a
-  /// crash of an earlier run left complete and removes the rest, and makes sure that it can be written and has room for
-  /// a checkpoint of `bytes` (checkpoint_bytes). Warns where the file system has no locks. Collective.
+  /// Call before training. Creates the directory and locks it for the lifetime of this object, recovers complete
+  /// checkpoints that a crashed run left and removes other leftovers, and checks that the directory is writable and has
+  /// space for a checkpoint of `bytes` (checkpoint_bytes). Warns if the file system has no locks. Collective.
   void prepare(std::uint64_t bytes);
 
-  /// Saves `state.step`'s checkpoint and, unless the options defer it, calls prune(). Collective. The chief writes to
-  /// the directory; the other ranks show that they hold the same, as verification() says: replicas must be identical,
-  /// and the error names rank, file and tensor where they are not. A checkpoint of the same step is replaced. Where the
-  /// disk is full, a healthy one makes room: older checkpoints are removed, down to the newest healthy one that
-  /// verifies, and writing is tried again. With `keep` 1 the new checkpoint is read back before the older one is
-  /// removed. Throws SaveError where it cannot be written.
+  /// Saves the checkpoint of `state.step` and, unless the options defer it, calls prune(). Collective. The chief writes
+  /// to the directory. The other ranks verify that their replicas are identical, as set by verification(); otherwise
+  /// the error names rank, file and tensor. A checkpoint of the same step is replaced. If the disk is full and the new
+  /// checkpoint is healthy, older checkpoints are removed, except the newest healthy one that verifies, and the write
+  /// is retried. With `keep` 1, the new checkpoint is read back before the older one is removed. Throws SaveError if it
+  /// cannot be written.
   std::filesystem::path save(const ReplicaArrays& arrays, const TrainingState& state, const SaveOptions& options = {});
 
-  /// Removes all but the newest `keep` healthy checkpoints. One that is not healthy stays only while it is the newest
-  /// of all; then one more healthy one stays too. The chief does it; what fails is a warning.
+  /// Removes all but the newest `keep` healthy checkpoints. A checkpoint that is not healthy is kept only while it is
+  /// the newest of all; then one more healthy one is kept too. Runs on the chief; failures are logged as warnings.
   void prune() const;
 
-  /// Marks a checkpoint of this directory as not healthy: no step after it was good. Collective; on the chief, where a
-  /// failure is a warning.
+  /// Marks a checkpoint of this directory as not healthy: no step after it was good. Collective; a failure is logged as
+  /// a warning on the chief.
   void mark_unhealthy(const std::filesystem::path& checkpoint);
 
-  /// Reads the newest checkpoint that is complete and undamaged, or the one that the directory itself is, into the
-  /// arrays of every rank (the chief reads, the others receive), and warns of those it skipped and why. A checkpoint
-  /// that is not healthy is read only where there is no healthy one. nullopt where
-  /// there is none, or where `resume` is `never`; with `must` that is an Error. A checkpoint of another model or
-  /// optimizer is an Error, not skipped, and so is a newer one that other ranks have under this path and the chief has
-  /// not. Collective; needs no prepare().
+  /// Reads the newest complete and undamaged checkpoint, or the directory itself if it is a checkpoint, into the arrays
+  /// of every rank: the chief reads and broadcasts. Logs skipped checkpoints with the reason. A checkpoint that is not
+  /// healthy is read only if there is no healthy one. Returns nullopt if there is none or if `resume` is `never`;
+  /// throws Error if there is none and `resume` is `must`. A checkpoint of a different model or optimizer is an Error
+  /// and is not skipped, as is a newer checkpoint that another rank has under this path and the chief does not.
+  /// Collective; does not require prepare().
   std::optional<RestoredCheckpoint> restore(const ReplicaArrays& arrays, Resume resume = Resume::automatic);
 
-  /// How replicas are compared: the choice of prepare() where the options leave it to `automatic`. Same on all ranks.
+  /// How replicas are compared: for `automatic`, the choice made by prepare(). Equal on all ranks.
   VerifyCheckpoint verification() const { return options_.verify; }
 
-  /// What the last restore() skipped and why, newest first; the same on every rank.
+  /// The checkpoints that the last restore() skipped, with the reason, newest first. Equal on all ranks.
   const std::vector<std::string>& skipped() const { return skipped_; }
 
-  const CheckpointOptions& options() const { return options_; }  ///< as it was made
+  const CheckpointOptions& options() const { return options_; }  ///< options in effect
 
  private:
   bool is_chief() const { return ranks_.rank() == 0; }
@@ -158,7 +157,7 @@ class CheckpointDirectory {
   bool make_room(std::uint64_t bytes) const;
   void remove_checkpoint(const CheckpointInfo& info) const;
   void check_chief_sees_newest() const;
-  /// What the other ranks need to know of it, as text.
+  /// Returns the information for the other ranks, as text.
   std::string restore_on_chief(const ReplicaArrays& arrays, Resume resume);
   std::optional<RestoredCheckpoint> restore_newest(const ReplicaArrays& arrays);
 
@@ -166,7 +165,7 @@ class CheckpointDirectory {
   allreduce::Communicator ranks_;
   std::shared_ptr<Logger> log_;
   std::unique_ptr<DirectoryLock> lock_;
-  std::filesystem::path workspace_;  ///< of this node, for the temporary directories of a rank that is not the chief
+  std::filesystem::path workspace_;  ///< on this node, for the temporary directories of ranks other than the chief
   bool prepared_ = false;
   std::vector<std::string> skipped_;
 };

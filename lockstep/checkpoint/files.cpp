@@ -65,7 +65,7 @@ class FileProgress::Ticker {
   allreduce::Activity& activity_;
   std::chrono::milliseconds patience_;
   std::atomic<Clock::rep> last_note_{0};
-  std::jthread thread_;  // the last member: it ends before the others
+  std::jthread thread_;  // last member: it is destroyed first
 };
 
 FileProgress::FileProgress(allreduce::Activity* activity, std::chrono::milliseconds patience)
@@ -86,8 +86,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kBufferBytes = kFileProgressBytes;
 constexpr std::uint64_t kSmallFileBytes = 64 << 20;
 
-[[noreturn]] void fail(const fs::path& path, std::string_view needed, int error) {
-  throw Error(ErrorCategory::checkpoint, path.string(), needed, std::generic_category().message(error));
+[[noreturn]] void fail(const fs::path& path, std::string_view expected, int error) {
+  throw Error(ErrorCategory::checkpoint, path.string(), expected, std::generic_category().message(error));
 }
 
 }  // namespace
@@ -159,7 +159,7 @@ FileDigest HashedFile::finish() {
 
 FileDigest digest_file(const fs::path& path) {
   const InputFile file(path, ErrorCategory::checkpoint);
-  // Else the sums of what was just written would be those of memory.
+  // Otherwise the checksum of a file that was just written would be that of the page cache.
   ::posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
   std::string buffer(kBufferBytes, '\0');
   Hasher hasher;
@@ -176,10 +176,10 @@ std::string read_small_file(const fs::path& path) {
   const InputFile file(path, ErrorCategory::checkpoint);
   std::error_code error;
   const std::uint64_t size = fs::file_size(path, error);
-  if (error) fail(path, "needed a file that can be read", error.value());
+  if (error) fail(path, "expected a file that can be read", error.value());
   if (size > kSmallFileBytes)
     throw Error(ErrorCategory::checkpoint, path.string(),
-                fmt::format("needed a file of at most {} bytes", kSmallFileBytes), fmt::format("it has {}", size));
+                fmt::format("expected a file of at most {} bytes", kSmallFileBytes), fmt::format("it has {}", size));
   std::string text(size, '\0');
   text.resize(file.read_at(0, text.data(), text.size()));
   return text;
@@ -187,11 +187,11 @@ std::string read_small_file(const fs::path& path) {
 
 void sync_directory(const fs::path& directory) {
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail(directory, "needed a directory", errno);
-  // Some network file systems have no such call for directories, and say so with EINVAL.
+  if (descriptor < 0) fail(directory, "expected a directory", errno);
+  // Some network file systems do not support fsync of directories and return EINVAL.
   const int error = ::fsync(descriptor) != 0 && errno != EINVAL ? errno : 0;
   ::close(descriptor);
-  if (error != 0) fail(directory, "needed to bring the directory to the disk", error);
+  if (error != 0) fail(directory, "expected to sync the directory", error);
   note_file_progress();
 }
 
@@ -200,40 +200,40 @@ void make_directories(const fs::path& directory) {
   for (const fs::path& part : directory) {
     const fs::path parent = made.empty() ? fs::path(".") : made;
     made /= part;
-    if (part.empty()) continue;  // behind a slash at the end
+    if (part.empty()) continue;  // after a trailing slash
     if (::mkdir(made.c_str(), 0777) != 0) {
       const int error = errno;
       struct stat status = {};
       const bool exists = ::stat(made.c_str(), &status) == 0;
       if (exists && S_ISDIR(status.st_mode)) continue;
-      fail(directory, "needed a directory for checkpoints that can be written", exists ? ENOTDIR : error);
+      fail(directory, "expected a directory for checkpoints that can be written", exists ? ENOTDIR : error);
     }
-    // A parent that may be written but not read cannot be opened for this: then its own file system decides.
+    // A parent without read permission cannot be opened for fsync; its durability is then up to the file system.
     if (::access(parent.c_str(), R_OK) == 0) sync_directory(parent);
   }
 }
 
 void replace_directory(const fs::path& from, const fs::path& to) {
-  const char* const needed = "needed to give the checkpoint its name";
+  const char* const expected = "expected to rename the checkpoint";
   fs::path replaced;
   if (::rename(from.c_str(), to.c_str()) != 0) {
-    if (errno != ENOTEMPTY && errno != EEXIST) fail(to, needed, errno);
+    if (errno != ENOTEMPTY && errno != EEXIST) fail(to, expected, errno);
     replaced = from;
     if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
-      // A file system without exchange. A crash between the two renames leaves both under hidden names, and
-      // recover_checkpoints() of the next run gives the new one its name.
+      // The file system has no atomic exchange. A crash between the two renames leaves both under hidden names, and
+      // recover_checkpoints() of the next run renames the new one.
       replaced += ".old";
-      if (::rename(to.c_str(), replaced.c_str()) != 0) fail(to, needed, errno);
+      if (::rename(to.c_str(), replaced.c_str()) != 0) fail(to, expected, errno);
       if (::rename(from.c_str(), to.c_str()) != 0) {
         const int error = errno;
         (void)::rename(replaced.c_str(), to.c_str());
-        fail(to, needed, error);
+        fail(to, expected, error);
       }
     }
   }
   sync_directory(to.parent_path());
   if (replaced.empty()) return;
-  // Only now: before the sync, a power loss could undo the renames but not the removal.
+  // After the sync only: a power loss before it could undo the renames but not the removal.
   std::error_code ignored;
   fs::remove_all(replaced, ignored);
   note_file_progress();
@@ -242,12 +242,12 @@ void replace_directory(const fs::path& from, const fs::path& to) {
 std::uint64_t free_bytes(const fs::path& directory) {
   std::error_code error;
   const fs::space_info space = fs::space(directory, error);
-  if (error) fail(directory, "needed to know its free space", error.value());
+  if (error) fail(directory, "expected to read the free space", error.value());
   return space.available;
 }
 
 bool is_on_shared_storage(const fs::path& directory) {
-  // From linux/magic.h and the sources of the file systems that it does not list.
+  // From linux/magic.h, and from the sources of the file systems that it does not list.
   constexpr std::array<std::uint32_t, 15> kShared{
       0x6969,      // NFS
       0x517B,      // SMB
@@ -256,7 +256,7 @@ bool is_on_shared_storage(const fs::path& directory) {
       0x0BD00BD0,  // Lustre
       0x47504653,  // GPFS
       0x00C36400,  // Ceph
-      0x65735546,  // FUSE: GlusterFS, BeeGFS' and JuiceFS' clients, sshfs
+      0x65735546,  // FUSE: clients of GlusterFS, BeeGFS and JuiceFS; sshfs
       0x19830326,  // BeeGFS
       0x5346414F,  // AFS
       0x6B414653,  // kAFS
@@ -288,13 +288,13 @@ std::string unforeseeable_name(std::string_view prefix) {
 }
 
 TemporaryDirectory::TemporaryDirectory(const fs::path& parent, const std::string& prefix, bool is_private) {
-  // As mkdtemp, which would make every directory private, also one that becomes a checkpoint.
+  // Not mkdtemp: it creates every directory with mode 0700, also one that becomes a checkpoint.
   int error = 0;
   do {
     path_ = parent / unforeseeable_name(prefix);
     error = ::mkdir(path_.c_str(), is_private ? 0700 : 0777) == 0 ? 0 : errno;
   } while (error == EEXIST);
-  if (error != 0) fail(std::exchange(path_, {}), "needed to make the directory", error);
+  if (error != 0) fail(std::exchange(path_, {}), "expected to create the directory", error);
 }
 
 TemporaryDirectory::~TemporaryDirectory() {

@@ -35,15 +35,15 @@ constexpr const char* kLeaseName = ".lease";
 constexpr milliseconds kPoll{50};
 constexpr std::size_t kMaxLeaseBytes = 1024;
 
-[[noreturn]] void fail(const fs::path& path, std::string_view needed, int error) {
-  throw Error(ErrorCategory::checkpoint, path.string(), needed, std::generic_category().message(error));
+[[noreturn]] void fail(const fs::path& path, std::string_view expected, int error) {
+  throw Error(ErrorCategory::checkpoint, path.string(), expected, std::generic_category().message(error));
 }
 
 std::int64_t nanoseconds(const struct stat& status) {
   return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
 }
 
-/// A lease as a run that waits for it sees it. Its text is "PROCESS HOST NAMESPACE RANDOM".
+/// A lease file as read by a waiting run. Its text is "PROCESS HOST NAMESPACE RANDOM".
 struct Seen {
   std::string text;
   std::int64_t renewed = 0;  ///< nanoseconds, by the clock of the file system
@@ -62,39 +62,39 @@ struct Seen {
   bool is_of_visible_process() const { return !process_namespace().empty() && field(2) == process_namespace(); }
 };
 
-/// nullopt where there is none.
+/// Reads the lease; nullopt if there is none.
 std::optional<Seen> look(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (descriptor < 0 && errno == ENOENT) return std::nullopt;
-  if (descriptor < 0) fail(path, "needed a lease that can be read", errno);
+  if (descriptor < 0) fail(path, "expected a lease that can be read", errno);
   struct stat status = {};
   std::array<char, kMaxLeaseBytes> bytes{};
   const bool is_file = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
   const ssize_t got = is_file ? ::read(descriptor, bytes.data(), bytes.size()) : -1;
   ::close(descriptor);
-  if (got < 0) fail(path, "expected the lease of a run", EINVAL);
+  if (got < 0) fail(path, "expected a lease file", EINVAL);
   return Seen{{bytes.data(), static_cast<std::size_t>(got)}, nanoseconds(status)};
 }
 
-/// Whether this process made the lease. An incomplete one does not stay.
+/// Creates the lease; false if it exists. Removes an incomplete one.
 bool create(const fs::path& path, const std::string& text) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (descriptor < 0 && errno == EEXIST) return false;
-  if (descriptor < 0) fail(path, "needed a directory that can be written", errno);
+  if (descriptor < 0) fail(path, "expected a directory that can be written", errno);
   const bool written = ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const int error = written ? 0 : errno;
   ::close(descriptor);
   if (written) return true;
   ::unlink(path.c_str());
-  fail(path, "needed to write the file", error);
+  fail(path, "expected to write the file", error);
 }
 
-/// The time now, as the file system that holds `directory` gives it to files.
+/// The clock of the file system of `directory`.
 class FileSystemClock {
  public:
   explicit FileSystemClock(const fs::path& directory) : path_(directory / unforeseeable_name(".lease.tmp-")) {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) fail(path_, "needed a directory that can be written", errno);
+    if (descriptor_ < 0) fail(path_, "expected a directory that can be written", errno);
   }
   FileSystemClock(const FileSystemClock&) = delete;
   FileSystemClock& operator=(const FileSystemClock&) = delete;
@@ -106,7 +106,7 @@ class FileSystemClock {
   std::int64_t now() const {
     struct stat status = {};
     if (::futimens(descriptor_, nullptr) != 0 || ::fstat(descriptor_, &status) != 0)
-      fail(path_, "needed the time of the file system", errno);
+      fail(path_, "expected the time of the file system", errno);
     return nanoseconds(status);
   }
 
@@ -115,12 +115,12 @@ class FileSystemClock {
   int descriptor_ = -1;
 };
 
-/// Removes the lease that was seen, unless another run was quicker to replace it.
+/// Removes the lease that was read, unless another run has already replaced it.
 void take_away(const fs::path& path, const Seen& seen) {
   const fs::path aside = path.parent_path() / unforeseeable_name(".lease.tmp-");
   if (::rename(path.c_str(), aside.c_str()) != 0) return;
   if (const std::optional<Seen> taken = look(aside); taken && taken->text != seen.text)
-    (void)::link(aside.c_str(), path.c_str());  // where that fails, its holder finds out by check_held()
+    (void)::link(aside.c_str(), path.c_str());  // if this fails, check_held() of its holder throws
   ::unlink(aside.c_str());
 }
 
@@ -137,7 +137,7 @@ class DirectoryLease::Renewal {
         }) {}
 
  private:
-  // Errors pass: a server that does not answer now may answer before the lease ends.
+  // Errors are ignored: a server that is not responding now may respond before the lease expires.
   static void renew(const fs::path& path, const std::string& text) {
     try {
       if (const std::optional<Seen> seen = look(path); seen && seen->text == text)
@@ -169,9 +169,9 @@ DirectoryLease::DirectoryLease(const fs::path& directory, milliseconds patience,
     const bool lives = seen->is_of_visible_process() || seen->renewed != first->renewed;
     if (lives && Clock::now() >= deadline)
       throw Error(
-          ErrorCategory::checkpoint, directory.string(), "needed the directory for this run alone",
-          fmt::format("process {} on {} writes there: it renewed {} {:.1f} s ago (which lasts {:g} s)", seen->process(),
-                      seen->field(1), path_.string(), std::chrono::duration<double>(age).count(),
+          ErrorCategory::checkpoint, directory.string(), "expected exclusive use of the directory",
+          fmt::format("process {} on {} writes there: it renewed {} {:.1f} s ago (a lease lasts {:g} s)",
+                      seen->process(), seen->field(1), path_.string(), std::chrono::duration<double>(age).count(),
                       std::chrono::duration<double>(times.lifetime).count()));
     std::this_thread::sleep_for(kPoll);
   }
@@ -182,15 +182,15 @@ DirectoryLease::~DirectoryLease() {
   renewal_.reset();
   try {
     if (const std::optional<Seen> seen = look(path_); seen && seen->text == text_) ::unlink(path_.c_str());
-  } catch (const Error&) {  // it ends by itself
+  } catch (const Error&) {  // the lease expires
   }
 }
 
 void DirectoryLease::check_held() const {
   const std::optional<Seen> seen = look(path_);
   if (seen && seen->text == text_) return;
-  throw Error(ErrorCategory::checkpoint, path_.parent_path().string(), "needed the directory for this run alone",
-              seen ? fmt::format("process {} on {} has taken it, because this one did not renew its lease in time",
+  throw Error(ErrorCategory::checkpoint, path_.parent_path().string(), "expected exclusive use of the directory",
+              seen ? fmt::format("process {} on {} has taken it over, because this one did not renew its lease in time",
                                  seen->process(), seen->field(1))
                    : "its lease is gone");
 }

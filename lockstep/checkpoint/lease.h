@@ -1,4 +1,4 @@
-// Keeps a directory for one run where its file system has no locks.
+// Exclusive use of a directory on a file system without locks.
 #pragma once
 
 #include <chrono>
@@ -8,26 +8,27 @@
 
 namespace lockstep::checkpoint {
 
-/// How a lease shows that its holder lives.
+/// Timing of lease renewals.
 struct LeaseTimes {
-  std::chrono::milliseconds renewal{10'000};   ///< between two renewals
-  std::chrono::milliseconds lifetime{60'000};  ///< without a renewal, after which another run takes the lease
+  std::chrono::milliseconds renewal{10'000};   ///< interval between renewals
+  std::chrono::milliseconds lifetime{60'000};  ///< time without renewal after which another run may take over the lease
 };
 
-/// DIR/.lease, which names its holder (host, boot, PID namespace, process) and whose time of modification a thread
-/// renews. A lease whose holder is known to have ended, or that was not renewed for `lifetime`, is taken over. Ages are
-/// differences of times that the file system gave, so the clocks of hosts need not agree.
+/// The file DIR/.lease names its holder (host, boot, PID namespace, process). A thread of the holder renews its
+/// modification time. A lease whose holder is known to have ended, or that was not renewed for `lifetime`, is taken
+/// over. Ages are differences of file system timestamps, so the clocks of hosts need not be synchronized.
 class DirectoryLease {
  public:
-  /// Waits until the lease is free. Throws Error (checkpoint) naming the holder where it is seen to live and `patience`
-  /// is over, and where the directory cannot be written.
+  /// Waits until the lease is free. Throws Error (checkpoint) naming the holder if it is still alive after `patience`,
+  /// or if the directory is not writable.
   DirectoryLease(const std::filesystem::path& directory, std::chrono::milliseconds patience,
                  const LeaseTimes& times = {});
   DirectoryLease(const DirectoryLease&) = delete;
   DirectoryLease& operator=(const DirectoryLease&) = delete;
   ~DirectoryLease();
 
-  /// Throws Error (checkpoint) where another run has taken the lease, because this process was stopped for too long.
+  /// Throws Error (checkpoint) if another run has taken over the lease, because this process was suspended for too
+  /// long.
   void check_held() const;
 
  private:

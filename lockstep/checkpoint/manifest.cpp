@@ -26,18 +26,18 @@ using nlohmann::json;
 
 constexpr int kFormat = 1;
 
-[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view needed, std::string_view given) {
-  throw Error(ErrorCategory::checkpoint, path.string(), needed, given);
+[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::checkpoint, path.string(), expected, actual);
 }
 
 FileDigest digest_from(const json& file) {
   FileDigest digest{file.at("name"), file.at("bytes"), 0};
   const std::string hash = file.at("xxh3_64");
   const auto value = parse_hex16(hash);
-  if (!value) throw std::invalid_argument(fmt::format("\"{}\" is no checksum", hash));
-  // Files lie beside the manifest: a name must not lead elsewhere.
+  if (!value) throw std::invalid_argument(fmt::format("\"{}\" is not a checksum", hash));
+  // Files are in the directory of the manifest: a name must not contain a path.
   if (std::filesystem::path(digest.name).filename() != digest.name)
-    throw std::invalid_argument(fmt::format("\"{}\" is no file name", digest.name));
+    throw std::invalid_argument(fmt::format("\"{}\" is not a file name", digest.name));
   digest.xxh3 = *value;
   return digest;
 }
@@ -67,19 +67,19 @@ Manifest read_manifest(const std::filesystem::path& directory) {
   const json parsed = parse_json(read_small_file(path), ErrorCategory::checkpoint, path.string());
   try {
     if (const int format = parsed.at("format"); format != kFormat)
-      refuse(path, fmt::format("needed format {}", kFormat),
-             fmt::format("it has {}, of another version of Lockstep", format));
+      refuse(path, fmt::format("expected format {}", kFormat),
+             fmt::format("got {}, which another version of Lockstep wrote", format));
     Manifest manifest{parsed.at("step"), parsed.at("epoch"), parsed.at("sequence"), {}, parsed.value("healthy", true)};
     for (const json& file : parsed.at("files")) manifest.files.push_back(digest_from(file));
     for (const char* name : {kModelFile, kOptimizerFile, kStateFile})
       if (std::none_of(manifest.files.begin(), manifest.files.end(),
                        [&](const FileDigest& file) { return file.name == name; }))
-        throw std::invalid_argument(fmt::format("it names no {}", name));
+        throw std::invalid_argument(fmt::format("it does not list {}", name));
     return manifest;
   } catch (const json::exception& error) {
-    refuse(path, "needed a manifest", error.what());
+    refuse(path, "expected a manifest", error.what());
   } catch (const std::invalid_argument& error) {
-    refuse(path, "needed a manifest", error.what());
+    refuse(path, "expected a manifest", error.what());
   }
 }
 
@@ -88,8 +88,9 @@ void check_sizes(const std::filesystem::path& directory, const Manifest& manifes
     const std::filesystem::path path = directory / file.name;
     std::error_code error;
     const std::uint64_t bytes = std::filesystem::file_size(path, error);
-    if (error) refuse(path, fmt::format("needed a file of {} bytes", file.bytes), error.message());
-    if (bytes != file.bytes) refuse(path, fmt::format("needed {} bytes", file.bytes), fmt::format("it has {}", bytes));
+    if (error) refuse(path, fmt::format("expected a file of {} bytes", file.bytes), error.message());
+    if (bytes != file.bytes)
+      refuse(path, fmt::format("expected {} bytes", file.bytes), fmt::format("it has {}", bytes));
   }
 }
 
@@ -98,7 +99,7 @@ void check_contents(const std::filesystem::path& directory, const Manifest& mani
   for (const FileDigest& file : manifest.files) {
     const FileDigest found = digest_file(directory / file.name);
     if (found != file)
-      refuse(directory / file.name, fmt::format("needed checksum {}", hex16(file.xxh3)),
+      refuse(directory / file.name, fmt::format("expected checksum {}", hex16(file.xxh3)),
              fmt::format("the {} bytes read have {}", found.bytes, hex16(found.xxh3)));
   }
 }

@@ -1,4 +1,4 @@
-// What a run was started with, as the program that started it understands it: one JSON object.
+// The manifest of a checkpoint, and the configuration of a run.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace lockstep::checkpoint {
 
-/// A JSON object as a value, empty at first. Who looks inside includes <nlohmann/json.hpp>, which takes a compiler
-/// longer than most of what includes this.
+/// The configuration of a run: a JSON object with value semantics, initially empty. Code that accesses members includes
+/// <nlohmann/json.hpp>, which this header avoids for shorter compile times.
 class Configuration {
  public:
   Configuration();
-  /// Takes a copy.
-  Configuration(const nlohmann::json& object);           // NOLINT(google-explicit-constructor): it is that object
-  Configuration(const Configuration& other);             ///< copies the object, not the place
-  Configuration& operator=(const Configuration& other);  ///< Likewise.
+  /// Copies `object`.
+  Configuration(const nlohmann::json& object);           // NOLINT(google-explicit-constructor): wraps it
+  Configuration(const Configuration& other);             ///< deep copy
+  Configuration& operator=(const Configuration& other);  ///< deep copy
   ~Configuration();
 
   nlohmann::json& operator*() { return *object_; }                    ///< the object
@@ -32,44 +32,41 @@ class Configuration {
   std::unique_ptr<nlohmann::json> object_;
 };
 
-// MANIFEST.json: what makes a directory of files one checkpoint. It is written last, so a directory without it is no
-// checkpoint.
-
-/// The file that makes a directory a complete checkpoint.
+/// Written last: a directory without it is not a complete checkpoint.
 inline constexpr const char* kManifestName = "MANIFEST.json";
 inline constexpr const char* kModelFile = "model.safetensors";          ///< parameters and buffers
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";  ///< slots
-inline constexpr const char* kStateFile = "state.json";                 ///< where training stands
+inline constexpr const char* kStateFile = "state.json";                 ///< TrainingState
 
-/// What a complete checkpoint consists of.
+/// The contents of MANIFEST.json.
 struct Manifest {
   std::int64_t step = 0;   ///< updates done
   std::int64_t epoch = 0;  ///< epochs completed
-  /// Counts the saves into a checkpoint directory: the newest checkpoint is the one with the largest, also where a new
-  /// run began again at a smaller step.
+  /// Number of the save within a checkpoint directory. The newest checkpoint has the largest, also if a new run started
+  /// again at a smaller step.
   std::uint64_t sequence = 0;
-  std::vector<FileDigest> files;  ///< every file but the manifest
-  /// False where steps were being skipped when it was saved, or no later step was good: it may be a diverged training.
-  /// True for manifests of version 0.1, which lack it.
+  std::vector<FileDigest> files;  ///< all files except the manifest
+  /// False if steps were being skipped when it was saved, or if no later step was good: training may have diverged.
+  /// True for manifests of version 0.1, which lack this field.
   bool healthy = true;
 
   std::uint64_t total_bytes() const;  ///< of all files
 };
 
-/// The name of its directory: "step-00001000".
+/// The directory name of a checkpoint: "step-00001000".
 std::string checkpoint_name(std::int64_t step);
 
 /// Writes the manifest into `directory` and syncs both. Throws Error (checkpoint).
 void write_manifest(const std::filesystem::path& directory, const Manifest& manifest);
 
-/// Throws Error (checkpoint) where it is missing, is no manifest, does not name the three files above, or is of a later
-/// version than this program knows.
+/// Throws Error (checkpoint) if the manifest is missing or malformed, does not list the three files above, or has a
+/// different format version.
 Manifest read_manifest(const std::filesystem::path& directory);
 
-/// Quick: every file is there and has its size. Throws Error (checkpoint) naming the first that is not.
+/// Quick check: every file exists and has the right size. Throws Error (checkpoint) naming the first that does not.
 void check_sizes(const std::filesystem::path& directory, const Manifest& manifest);
 
-/// Reads everything: sizes and checksums. Throws Error (checkpoint) naming the first file that differs.
+/// Full check: sizes and checksums. Throws Error (checkpoint) naming the first file that differs.
 void check_contents(const std::filesystem::path& directory, const Manifest& manifest);
 
 }  // namespace lockstep::checkpoint

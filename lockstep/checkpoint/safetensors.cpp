@@ -49,8 +49,8 @@ constexpr std::array<ElementType, 16> kElementTypes{{{"F64", 8},
                                                      {"U8", 1},
                                                      {"BOOL", 1}}};
 
-[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view needed, std::string_view given) {
-  throw Error(ErrorCategory::checkpoint, path.string(), needed, given);
+[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::checkpoint, path.string(), expected, actual);
 }
 
 // ---- writing
@@ -63,8 +63,8 @@ std::string_view bytes_of(const TensorView& tensor) {
       tensor.values);
 }
 
-/// Wide elements first, so that every tensor lies aligned to its element; then by name, so that the bytes depend on the
-/// contents alone.
+/// Wide elements first, so that every tensor is aligned to its element size; then by name, so that the bytes depend
+/// only on the contents.
 std::vector<const TensorView*> file_order(std::span<const TensorView> tensors) {
   std::vector<const TensorView*> order;
   for (const TensorView& tensor : tensors) order.push_back(&tensor);
@@ -94,8 +94,8 @@ std::string header_of(std::span<const TensorView* const> order, const TensorMeta
 
 // ---- reading
 
-/// The header's JSON. A tensor with four extents has ten values in about 80 bytes, so a header with many more values
-/// for its length is not one of tensors; without the limit it could take 25 times its length of memory.
+/// Parses the header. A tensor with four extents has ten values in about 80 bytes, so a header with many more values
+/// for its length is not valid; without this limit, parsing could take 25 times its length in memory.
 json parse_header(const std::filesystem::path& path, std::string_view text) {
   constexpr std::size_t kBytesPerValue = 6;
   constexpr std::size_t kFreeValues = 4096;
@@ -112,17 +112,18 @@ std::uint64_t element_bytes(const std::filesystem::path& path, const std::string
   const auto* found = std::find_if(kElementTypes.begin(), kElementTypes.end(),
                                    [&](const ElementType& known) { return known.name == type; });
   if (found == kElementTypes.end())
-    refuse(path, fmt::format("needed a known type of \"{}\"", name), fmt::format("it is \"{}\"", type));
+    refuse(path, fmt::format("expected a known type for \"{}\"", name), fmt::format("got \"{}\"", type));
   return found->bytes;
 }
 
-/// Product of the extents in bytes; refuses one that no file could hold.
+/// The size of a tensor in bytes; throws Error if it overflows.
 std::uint64_t shape_bytes(const std::filesystem::path& path, const SafetensorsFile::Entry& entry,
                           std::uint64_t element) {
   std::uint64_t bytes = element;
   for (const std::int64_t extent : entry.shape) {
     if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes))
-      refuse(path, fmt::format("needed a shape of \"{}\" that fits a file", entry.name), model::to_string(entry.shape));
+      refuse(path, fmt::format("expected a shape of \"{}\" that fits in a file", entry.name),
+             "got " + model::to_string(entry.shape));
   }
   return bytes;
 }
@@ -132,7 +133,7 @@ bool is_index(const json& value) {
          value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 }
 
-/// One member of the header as an entry whose offset still counts from the end of the header.
+/// Parses one member of the header. The offset of the entry is relative to the end of the header.
 SafetensorsFile::Entry parse_entry(const std::filesystem::path& path, const std::string& name, const json& value) {
   const auto is_list_of_indexes = [](const json& list) {
     return list.is_array() && std::all_of(list.begin(), list.end(), is_index);
@@ -142,13 +143,13 @@ SafetensorsFile::Entry parse_entry(const std::filesystem::path& path, const std:
                            is_list_of_indexes(value["shape"]) && is_list_of_indexes(value["data_offsets"]) &&
                            value["data_offsets"].size() == 2;
   if (!well_formed)
-    refuse(path, fmt::format("needed dtype, shape and data_offsets of \"{}\"", name), "got " + describe_json(value));
+    refuse(path, fmt::format("expected dtype, shape and data_offsets of \"{}\"", name), "got " + describe_json(value));
   SafetensorsFile::Entry entry{name, value["dtype"], value["shape"].get<model::Shape>(), value["data_offsets"][0], 0};
   const std::uint64_t end = value["data_offsets"][1];
   const std::uint64_t expected = shape_bytes(path, entry, element_bytes(path, name, entry.type));
   if (end < entry.offset || end - entry.offset != expected)
     refuse(path,
-           fmt::format("needed {} bytes of \"{}\", {} {}", expected, name, entry.type, model::to_string(entry.shape)),
+           fmt::format("expected {} bytes of \"{}\", {} {}", expected, name, entry.type, model::to_string(entry.shape)),
            fmt::format("its data_offsets are [{}, {}]", entry.offset, end));
   entry.bytes = expected;
   return entry;
@@ -157,23 +158,23 @@ SafetensorsFile::Entry parse_entry(const std::filesystem::path& path, const std:
 TensorMetadata parse_metadata(const std::filesystem::path& path, const json& value) {
   const bool texts =
       value.is_object() && std::all_of(value.begin(), value.end(), [](const json& text) { return text.is_string(); });
-  if (!texts) refuse(path, "needed texts by name in __metadata__", "got " + describe_json(value));
+  if (!texts) refuse(path, "expected strings by name in __metadata__", "got " + describe_json(value));
   return value.get<TensorMetadata>();
 }
 
-/// `entries` must follow one another without gap or overlap, up to `data_bytes`.
+/// Checks that `entries` follow one another without gap or overlap, up to `data_bytes`.
 void check_cover(const std::filesystem::path& path, std::span<const SafetensorsFile::Entry> entries,
                  std::uint64_t data_bytes) {
   std::uint64_t end = 0;
   for (const SafetensorsFile::Entry& entry : entries) {
     if (entry.offset != end)
       refuse(path,
-             fmt::format("needed \"{}\" at byte {} of the data, where the tensor before it ends", entry.name, end),
+             fmt::format("expected \"{}\" at byte {} of the data, where the tensor before it ends", entry.name, end),
              fmt::format("it begins at {}", entry.offset));
     end += entry.bytes;
   }
   if (end != data_bytes)
-    refuse(path, fmt::format("needed {} bytes of tensors", end), fmt::format("the file has {}", data_bytes));
+    refuse(path, fmt::format("expected {} bytes of tensors", end), fmt::format("the file has {}", data_bytes));
 }
 
 }  // namespace
@@ -200,19 +201,19 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path_given)
   std::uint64_t header_bytes = 0;
   std::array<char, kLengthBytes> length{};
   if (file_.read_at(0, length.data(), kLengthBytes) != kLengthBytes)
-    refuse(path(), "needed 8 bytes that tell the length of its header", fmt::format("the file has {}", file_bytes));
+    refuse(path(), "expected 8 bytes with the length of the header", fmt::format("the file has {}", file_bytes));
   std::memcpy(&header_bytes, length.data(), kLengthBytes);
   if (header_bytes > kMaxHeaderBytes)
-    refuse(path(), fmt::format("needed a header of at most {} bytes", kMaxHeaderBytes),
-           fmt::format("{} are announced", header_bytes));
+    refuse(path(), fmt::format("expected a header of at most {} bytes", kMaxHeaderBytes),
+           fmt::format("got {}", header_bytes));
   if (header_bytes > file_bytes - kLengthBytes)
-    refuse(path(), fmt::format("needed {} bytes of header", header_bytes),
+    refuse(path(), fmt::format("expected {} bytes of header", header_bytes),
            fmt::format("the file ends after {}", file_bytes - kLengthBytes));
 
   std::string header(header_bytes, '\0');
   header.resize(file_.read_at(kLengthBytes, header.data(), header.size()));
   if (!header.starts_with('{'))
-    refuse(path(), "needed a header that begins with {", fmt::format("\"{}\"", header.substr(0, 1)));
+    refuse(path(), "expected a header that begins with {", fmt::format("got \"{}\"", header.substr(0, 1)));
   const json parsed = parse_header(path(), header);
   header = {};
   for (const auto& [name, value] : parsed.items()) {
@@ -257,13 +258,13 @@ void SafetensorsFile::read_half(const Entry& entry, std::string_view type, std::
 
 void SafetensorsFile::read_bytes(const Entry& entry, std::string_view type, std::span<std::byte> into) const {
   if (entry.type != type || entry.bytes != into.size())
-    refuse(path(), fmt::format("needed {} bytes of {} under \"{}\"", into.size(), type, entry.name),
+    refuse(path(), fmt::format("expected {} bytes of {} under \"{}\"", into.size(), type, entry.name),
            fmt::format("it has {} of {}", entry.bytes, entry.type));
   for (std::size_t done = 0; done < into.size();) {
     const std::size_t wanted = std::min(into.size() - done, kFileProgressBytes);
     const std::size_t got = file_.read_at(entry.offset + done, reinterpret_cast<char*>(into.data()) + done, wanted);
     if (got != wanted)
-      refuse(path(), fmt::format("needed {} bytes of \"{}\"", into.size(), entry.name), "the file ended before");
+      refuse(path(), fmt::format("expected {} bytes of \"{}\"", into.size(), entry.name), "the file ended early");
     done += got;
     note_file_progress();
   }

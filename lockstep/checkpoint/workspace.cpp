@@ -40,7 +40,7 @@ constexpr std::chrono::hours kAbandoned{24};
 
 std::string this_process() { return fmt::format("{}-{}-{}-", host_name(), process_namespace(), ::getpid()); }
 
-/// A checkpoint on its way to its name, or out of its way.
+/// A checkpoint that is being written or replaced.
 bool is_unnamed_checkpoint(std::string_view name) {
   return name.starts_with(kStepPrefix) && name.find(kTemporaryMark) != std::string_view::npos;
 }
@@ -50,7 +50,7 @@ bool is_temporary(std::string_view name) {
          name.starts_with(kLeasePrefix);
 }
 
-/// The process of this boot and PID namespace that made `name`; 0 where it is of another, or does not tell.
+/// The process of this boot and PID namespace that created `name`; 0 if it is from another one or unknown.
 pid_t maker_of(std::string_view name) {
   const std::string mark = fmt::format("-{}-", process_namespace());
   const std::size_t place = name.rfind(mark);
@@ -61,7 +61,7 @@ pid_t maker_of(std::string_view name) {
   return error == std::errc() && end != digits.data() + digits.size() && *end == '-' ? process : 0;
 }
 
-/// Whether nothing in the directory has changed for that long. Clocks of hosts may differ: an hour is no precision.
+/// Whether nothing in the directory was modified for `time`, which must be long compared to clock differences of hosts.
 bool is_untouched_for(const fs::path& directory, std::chrono::seconds time) {
   std::error_code error;
   fs::file_time_type newest = fs::last_write_time(directory, error);
@@ -88,7 +88,7 @@ std::vector<fs::path> hidden_in(const fs::path& directory, const std::function<b
   return found;
 }
 
-/// What cannot be removed stays: it is hidden, and takes only space.
+/// Ignores errors: leftovers are hidden and only take space.
 void remove_if(const fs::path& directory, const std::function<bool(const fs::path&)>& wanted) {
   for (const fs::path& path : hidden_in(directory, is_temporary)) {
     std::error_code ignored;
@@ -105,9 +105,9 @@ int open_lock(const fs::path& directory) {
     return descriptor;
   if (descriptor >= 0) ::close(descriptor);
   if (descriptor >= 0 || error == ELOOP || error == ENXIO)
-    throw Error(ErrorCategory::checkpoint, path.string(), "expected a regular file with one name",
-                "got a link or a special file, which is left as it is");
-  throw Error(ErrorCategory::checkpoint, directory.string(), "needed a directory that can be written",
+    throw Error(ErrorCategory::checkpoint, path.string(), "expected a regular file with one hard link",
+                "got a link or a special file, which is left unchanged");
+  throw Error(ErrorCategory::checkpoint, directory.string(), "expected a directory that can be written",
               std::generic_category().message(error));
 }
 
@@ -133,13 +133,13 @@ DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::millisecond
     if (std::chrono::steady_clock::now() >= deadline) {
       const std::string owner = read_owner(descriptor_);
       ::close(std::exchange(descriptor_, -1));
-      throw Error(ErrorCategory::checkpoint, directory.string(), "needed the directory for this run alone",
+      throw Error(ErrorCategory::checkpoint, directory.string(), "expected exclusive use of the directory",
                   fmt::format("{} writes there", owner));
     }
     std::this_thread::sleep_for(kLockPoll);
   }
   const std::string owner = fmt::format("process {} on {}", ::getpid(), host_name());
-  // The text only serves the message above; the lock holds without it.
+  // The text is only for the message above; the lock works without it.
   [[maybe_unused]] const bool written =
       ::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, owner.data(), owner.size(), 0) > 0;
 }
@@ -163,7 +163,7 @@ std::string removal_prefix(std::int64_t step) {
 std::string worker_temporary_prefix(int rank) { return fmt::format("{}{}-{}", kWorkerPrefix, rank, this_process()); }
 
 std::vector<fs::path> recover_checkpoints(const fs::path& directory, Leftovers which) {
-  // By step, the newest first.
+  // By step, newest first.
   std::map<std::int64_t, std::multimap<std::uint64_t, fs::path, std::greater<>>> found;
   for (const fs::path& path : hidden_in(directory, is_unnamed_checkpoint)) {
     std::error_code ignored;
@@ -174,14 +174,14 @@ std::vector<fs::path> recover_checkpoints(const fs::path& directory, Leftovers w
         continue;
       check_contents(path, manifest);
       found[manifest.step].emplace(manifest.sequence, path);
-    } catch (const Error&) {  // it was never complete, or is half removed
+    } catch (const Error&) {  // incomplete, or partly removed
     }
   }
   std::vector<fs::path> recovered;
   for (const auto& [step, candidates] : found) {
     const fs::path name = directory / checkpoint_name(step);
     if (::rename(candidates.begin()->second.c_str(), name.c_str()) != 0)
-      throw Error(ErrorCategory::checkpoint, name.string(), "needed to give the checkpoint its name",
+      throw Error(ErrorCategory::checkpoint, name.string(), "expected to rename the checkpoint",
                   std::generic_category().message(errno));
     recovered.push_back(name);
   }

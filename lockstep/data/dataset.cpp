@@ -19,7 +19,6 @@
 #include "lockstep/data/source/image_folder_source.h"
 #include "lockstep/data/source/joined_source.h"
 #include "lockstep/data/source/memory_source.h"
-#include "lockstep/data/source/prepared_source.h"
 #include "lockstep/data/source/synthetic_source.h"
 #include "lockstep/data/source/tfrecord_source.h"
 #include "lockstep/data/source/wrapped_source.h"
@@ -73,14 +72,14 @@ Dataset Dataset::interleave(const std::vector<Dataset>& datasets, std::int64_t c
   return from_source(std::make_shared<InterleavedSource>(std::move(sources), cycle_length, block_length));
 }
 
-/// The records with all that is done to them so far, for a word that is about records.
+/// The records with all preceding operations applied, as the input of the record operation `word`.
 std::shared_ptr<const RecordSource> Dataset::records_for(std::string_view word) const {
   if (description_->shuffled || global_batch() > 0 || mixup_alpha() > 0)
     throw Error(ErrorCategory::input, word,
-                "needed a place before shuffle(), mixup() and batch(): it is about records by id",
-                fmt::format("it stands after {}()", description_->shuffled ? "shuffle"
-                                                    : mixup_alpha() > 0    ? "mixup"
-                                                                           : "batch"));
+                "expected a call before shuffle(), mixup() and batch(), because it selects records by id",
+                fmt::format("it was called after {}()", description_->shuffled ? "shuffle"
+                                                        : mixup_alpha() > 0    ? "mixup"
+                                                                               : "batch"));
   if (description_->is_plain()) return description_->source;
   return std::make_shared<PreparedSource>(*description_);
 }
@@ -97,8 +96,8 @@ Dataset Dataset::with_records(std::shared_ptr<const RecordSource> source) const 
 
 Dataset Dataset::take(std::int64_t count) const {
   if (count < -1)
-    throw Error(ErrorCategory::input, "take", "needed a number of records from 0, or -1 for all",
-                fmt::format("{} was given", count));
+    throw Error(ErrorCategory::input, "take", "expected 0 or more records, or -1 for all",
+                fmt::format("got {}", count));
   auto records = records_for("take");
   const std::int64_t end = count < 0 ? size() : std::min(count, size());
   return with_records(
@@ -107,8 +106,8 @@ Dataset Dataset::take(std::int64_t count) const {
 
 Dataset Dataset::skip(std::int64_t count) const {
   if (count < -1)
-    throw Error(ErrorCategory::input, "skip", "needed a number of records from 0, or -1 for all",
-                fmt::format("{} was given", count));
+    throw Error(ErrorCategory::input, "skip", "expected 0 or more records, or -1 for all",
+                fmt::format("got {}", count));
   auto records = records_for("skip");
   const std::int64_t begin = count < 0 ? size() : std::min(count, size());
   return with_records(std::make_shared<RangeSource>(std::move(records), Range{begin, size()},
@@ -126,8 +125,7 @@ Dataset Dataset::concatenate(const Dataset& other) const {
 
 Dataset Dataset::filter(const SamplePredicate& keep, int threads) const {
   if (threads < 0)
-    throw Error(ErrorCategory::input, "filter", "needed a number of threads from 0",
-                fmt::format("{} was given", threads));
+    throw Error(ErrorCategory::input, "filter", "expected 0 or more threads", fmt::format("got {}", threads));
   const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return with_records(std::make_shared<FilteredSource>(records_for("filter"), keep, threads == 0 ? all : threads));
 }
@@ -142,13 +140,13 @@ Dataset Dataset::cache(const std::filesystem::path& file) const {
 
 Dataset Dataset::images(const ImageRecipe& recipe) const {
   if (!source().has_images())
-    throw Error(ErrorCategory::input, "images", "needed records that are images",
-                "those of " + description() + " are not");
+    throw Error(ErrorCategory::input, "images", "expected image records",
+                "the records of " + description() + " are not images");
   const std::vector<std::int64_t>& stored = source().spec().shape;
   if (!source().has_encoded_images() && (stored.size() != 3 || stored.back() != recipe.channels))
     throw Error(ErrorCategory::input, "images",
-                fmt::format("needed images [H, W, {}] for the recipe {}", recipe.channels, recipe.name),
-                fmt::format("those of {} are [{}]", description(), fmt::join(stored, ", ")));
+                fmt::format("expected images [H, W, {}] for the recipe {}", recipe.channels, recipe.name),
+                fmt::format("the images of {} are [{}]", description(), fmt::join(stored, ", ")));
   Description changed = *description_;
   changed.images = std::make_shared<const ImageTransform>(recipe);
   changed.spec.shape = {recipe.height, recipe.width, recipe.channels};
@@ -165,11 +163,11 @@ Dataset Dataset::normalize(const ChannelNormalization& normalization) const {
   const std::int64_t channels = spec().shape.empty() ? 0 : spec().shape.back();
   const auto given =
       std::span(normalization.deviation)
-          .first(static_cast<std::size_t>(std::clamp(normalization.channels, 0, ChannelNormalization::kMostChannels)));
+          .first(static_cast<std::size_t>(std::clamp(normalization.channels, 0, ChannelNormalization::kMaxChannels)));
   if (normalization.channels != channels || !std::ranges::all_of(given, [](float d) { return d > 0; })) {
     throw Error(ErrorCategory::input, "normalize",
-                fmt::format("needed a mean and a deviation above 0 for each of the {} channels", channels),
-                fmt::format("{} deviations were given: {}", normalization.channels, fmt::join(given, ", ")));
+                fmt::format("expected a mean and a deviation above 0 for each of the {} channels", channels),
+                fmt::format("got {} deviations: {}", normalization.channels, fmt::join(given, ", ")));
   }
   Description changed = *description_;
   changed.normalization = normalization;
@@ -179,7 +177,7 @@ Dataset Dataset::normalize(const ChannelNormalization& normalization) const {
 Dataset Dataset::mixup(double alpha) const {
   if (alpha != 0) check_mixup(alpha);
   if (alpha != 0 && spec().classes == 0)
-    throw Error(ErrorCategory::input, "mixup", "needed a data set with classes", description() + " has none");
+    throw Error(ErrorCategory::input, "mixup", "expected a data set with classes", description() + " has no classes");
   Description changed = *description_;
   changed.mixup_alpha = alpha;
   return Dataset(std::make_shared<const Description>(std::move(changed)));
@@ -193,8 +191,8 @@ Dataset Dataset::shuffle() const {
 
 Dataset Dataset::batch(std::int64_t global_batch) const {
   if (global_batch < 1) {
-    throw Error(ErrorCategory::input, "batch", "needed a global batch of at least 1 sample",
-                fmt::format("{} was given", global_batch));
+    throw Error(ErrorCategory::input, "batch", "expected a global batch of at least 1 sample",
+                fmt::format("got {}", global_batch));
   }
   Description changed = *description_;
   changed.global_batch = global_batch;
@@ -209,7 +207,7 @@ Dataset Dataset::shard(ShardPolicy policy) const {
 
 Dataset Dataset::skip_bad_records(std::int64_t limit) const {
   if (limit < 0)
-    throw Error(ErrorCategory::input, "bad records", "needed a limit from 0", fmt::format("{} was given", limit));
+    throw Error(ErrorCategory::input, "bad records", "expected a limit of 0 or more", fmt::format("got {}", limit));
   Description changed = *description_;
   changed.bad_records = limit;
   return Dataset(std::make_shared<const Description>(std::move(changed)));
@@ -217,7 +215,7 @@ Dataset Dataset::skip_bad_records(std::int64_t limit) const {
 
 Dataset Dataset::prefetch(int batches) const {
   if (batches < 1)
-    throw Error(ErrorCategory::input, "prefetch", "needed at least 1 batch", fmt::format("{} was given", batches));
+    throw Error(ErrorCategory::input, "prefetch", "expected at least 1 batch", fmt::format("got {}", batches));
   Description changed = *description_;
   changed.prefetch = batches;
   return Dataset(std::make_shared<const Description>(std::move(changed)));
@@ -243,24 +241,24 @@ std::string Dataset::preparation() const { return source().preparation() + descr
 const RecordSource& Dataset::source() const { return *description_->source; }
 
 std::unique_ptr<BatchStream> Dataset::stream(const StreamOptions& options) const {
-  const auto require = [&](bool condition, std::string_view needed, std::int64_t given) {
-    if (!condition) throw Error(ErrorCategory::input, "stream", needed, fmt::format("{} was given", given));
+  const auto require = [&](bool condition, std::string_view expected, std::int64_t actual) {
+    if (!condition) throw Error(ErrorCategory::input, "stream", expected, fmt::format("got {}", actual));
   };
   if (global_batch() == 0) {
-    throw Error(ErrorCategory::input, "stream", "needed a data set grouped into batches; call batch() first",
-                "it is not");
+    throw Error(ErrorCategory::input, "stream", "expected a data set grouped into batches", "call batch() first");
   }
   if (size() == 0)
-    throw Error(ErrorCategory::data, description(), "needed at least one record", "the data set is empty");
-  require(options.first_step >= 0, "needed a first step from 0", options.first_step);
-  require(options.replicas >= 1, "needed at least 1 replica", options.replicas);
-  require(options.local_replicas >= 1, "needed at least 1 local replica", options.local_replicas);
+    throw Error(ErrorCategory::data, description(), "expected at least one record", "the data set is empty");
+  require(options.first_step >= 0, "expected a first step of 0 or more", options.first_step);
+  require(options.replicas >= 1, "expected at least 1 replica", options.replicas);
+  require(options.local_replicas >= 1, "expected at least 1 local replica", options.local_replicas);
   require(options.first_replica >= 0 && options.first_replica <= options.replicas - options.local_replicas,
-          fmt::format("needed {} local of {} replicas", options.local_replicas, options.replicas),
+          fmt::format("expected a first replica that leaves room for {} local replicas of {}", options.local_replicas,
+                      options.replicas),
           options.first_replica);
-  require(options.prefetch >= 1, "needed a prefetch of at least 1 batch", options.prefetch);
-  require(options.threads >= 1, "needed at least 1 thread", options.threads);
-  require(options.prefetch_bytes >= 1, "needed at least 1 byte for batches read ahead", options.prefetch_bytes);
+  require(options.prefetch >= 1, "expected a prefetch of at least 1 batch", options.prefetch);
+  require(options.threads >= 1, "expected at least 1 thread", options.threads);
+  require(options.prefetch_bytes >= 1, "expected at least 1 byte for batches read ahead", options.prefetch_bytes);
   StreamOptions chosen = options;
   if (description_->prefetch > 0) chosen.prefetch = description_->prefetch;
   return std::make_unique<PrefetchStream>(*description_, chosen);

@@ -1,4 +1,4 @@
-// What a `--data` text means.
+// Parses the text of a `--data` option.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -29,8 +29,8 @@ constexpr const char* kSpecs =
     "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], images:DIRECTORY or "
     "synthetic:HxWxC:CLASSES:COUNT[:train|:test] (synthetic-images: the same in uint8)";
 
-[[noreturn]] void fail_input(const std::string& spec, std::string_view needed, std::string_view given) {
-  throw Error(ErrorCategory::input, "--data " + spec, needed, given);
+[[noreturn]] void fail_input(const std::string& spec, std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::input, "--data " + spec, expected, actual);
 }
 
 std::string_view word_of(const std::string& spec) {
@@ -41,13 +41,13 @@ std::int64_t positive_number(const std::string& spec, const std::string& text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1) {
-    fail_input(spec, fmt::format("needed {}HxWxC:CLASSES:COUNT in positive numbers", word_of(spec)),
-               fmt::format("\"{}\" was given among them", text));
+    fail_input(spec, fmt::format("expected positive numbers in {}HxWxC:CLASSES:COUNT", word_of(spec)),
+               fmt::format("got \"{}\"", text));
   }
   return value;
 }
 
-/// Takes ":train" or ":test" off the end of `text`.
+/// Removes a trailing ":train" or ":test" from `text`.
 std::string take_part(std::string& text, const std::string& otherwise) {
   for (const char* part : {"train", "test"}) {
     const std::string ending = std::string(":") + part;
@@ -65,8 +65,8 @@ Dataset open_synthetic(const std::string& spec, const DataSpecOptions& options) 
   const std::string part = take_part(text, options.part);
   const auto pieces = pieces_of(text, ':');
   if (pieces.size() != 3) {
-    fail_input(spec, fmt::format("needed {}HxWxC:CLASSES:COUNT", word),
-               fmt::format("{} of the 3 values were given", text.empty() ? 0 : pieces.size()));
+    fail_input(spec, fmt::format("expected {}HxWxC:CLASSES:COUNT", word),
+               fmt::format("got {} of the 3 values", text.empty() ? 0 : pieces.size()));
   }
   std::vector<std::int64_t> shape;
   for (const std::string& extent : pieces_of(pieces[0], 'x')) shape.push_back(positive_number(spec, extent));
@@ -79,12 +79,13 @@ Dataset open_synthetic(const std::string& spec, const DataSpecOptions& options) 
                                                          .images = word == kSyntheticImages}));
 }
 
-/// Words of a test set that got numbers of their own would be compared with others of the training's.
+/// A test set that numbers its categorical values itself would not match the training set.
 Dataset open_csv(const std::string& spec, const DataSpecOptions& options) {
   const CsvSpec table = CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec);
   const auto source = std::make_shared<CsvSource>(table.file, table.options);
   if (options.part == "test" && source->has_words_of_its_own())
-    fail_input(spec, "needed like=FILE, the table that was trained on, whose words stand for numbers", "there is none");
+    fail_input(spec, "expected like=FILE, the training table that defines the numbers of categorical values",
+               "there is none");
   return Dataset::from_source(source);
 }
 
@@ -92,13 +93,16 @@ Dataset open_image_folder(const std::string& directory, const DataSpecOptions& o
   Dataset dataset = Dataset::from_images(directory, options.tfrecord.input_shape);
   const std::int64_t classes = options.tfrecord.classes;
   if (classes > 0 && dataset.spec().classes != classes)
-    throw Error(ErrorCategory::data, directory,
-                fmt::format("needed folders of {} classes, empty ones too, since their order numbers them", classes),
-                fmt::format("there are {}", dataset.spec().classes));
+    throw Error(
+        ErrorCategory::data, directory,
+        fmt::format(
+            "expected folders of {} classes, including empty ones, because their order defines the class numbers",
+            classes),
+        fmt::format("there are {}", dataset.spec().classes));
   return dataset;
 }
 
-/// Where the files of Fashion-MNIST are.
+/// The directory of the Fashion-MNIST files.
 std::filesystem::path find_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
   std::vector<std::filesystem::path> directories;
   if (!options.data_dir.empty()) directories = {options.data_dir, options.data_dir / kFashionMnist};
@@ -109,11 +113,10 @@ std::filesystem::path find_fashion_mnist(const std::string& part, const DataSpec
     searched += (searched.empty() ? "" : ", ") + directory.string();
   }
   throw Error(ErrorCategory::data, fmt::format("--data {}:{}", kFashionMnist, part),
-              fmt::format("needed the files of Fashion-MNIST in one of {}: install Debian's package "
-                          "dataset-fashion-mnist, or name their "
-                          "directory with --data-dir",
+              fmt::format("expected the Fashion-MNIST files in one of {}: install the Debian package "
+                          "dataset-fashion-mnist, or set their directory with --data-dir",
                           searched),
-              "they are in none");
+              "none of them has the files");
 }
 
 Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
@@ -121,7 +124,7 @@ Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& optio
       std::make_shared<IdxSource>(find_fashion_mnist(part, options), part, fmt::format("{} {}", kFashionMnist, part)));
 }
 
-/// The shards that the dataset.json of `directory` names for a part; nothing where there is no dataset.json.
+/// The shards that the dataset.json of `directory` lists for a part; nullopt if there is no dataset.json.
 std::optional<std::vector<std::filesystem::path>> described_files(const std::filesystem::path& directory,
                                                                   const std::string& named) {
   const auto parts = read_dataset_json(directory);
@@ -129,7 +132,7 @@ std::optional<std::vector<std::filesystem::path>> described_files(const std::fil
   const auto part = parts->find(named);
   if (part == parts->end() || part->second.files.empty()) {
     throw Error(ErrorCategory::data, (directory / kDatasetJson).string(),
-                fmt::format("needed files of the part {}", named), "it names none");
+                fmt::format("expected files for the part {}", named), "it lists none");
   }
   require_complete(directory, fmt::format("the part {}", named), part->second);
   std::vector<std::filesystem::path> files;
@@ -139,9 +142,9 @@ std::optional<std::vector<std::filesystem::path>> described_files(const std::fil
 
 [[noreturn]] void fail_without_data(const std::filesystem::path& directory) {
   throw Error(ErrorCategory::data, directory.string(),
-              "needed a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a dataset.json or "
+              "expected a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a dataset.json or "
               "with folders of images",
-              "it is a directory without them");
+              "the directory has none of these");
 }
 
 Dataset open_described(const std::filesystem::path& directory, const DataSpecOptions& options) {
@@ -152,20 +155,20 @@ Dataset open_described(const std::filesystem::path& directory, const DataSpecOpt
       *files, options.tfrecord, fmt::format("{} {} in {}", options.part, kDatasetJson, directory.string())));
 }
 
-/// Whether somebody who wrote this meant files rather than a name of ours that is misspelt.
+/// Whether the text is probably a file pattern rather than a misspelled data set name.
 bool looks_like_files(const std::string& spec) { return spec.find_first_of("*?[{/.~") != std::string::npos; }
 
 void require_files(const std::string& spec) {
   std::error_code ignored;
   if (!looks_like_files(spec) && !std::filesystem::exists(spec, ignored))
-    fail_input(spec, fmt::format("needed {}", kSpecs), "it is none of them");
+    fail_input(spec, fmt::format("expected {}", kSpecs), "it is none of these");
 }
 
 std::vector<std::filesystem::path> idx_files(const std::filesystem::path& directory, const std::string& part) {
   const auto files = find_idx_files(directory, part);
   if (!files)
-    throw Error(ErrorCategory::data, directory.string(), fmt::format("needed the IDX files of the part {}", part),
-                "they are not there");
+    throw Error(ErrorCategory::data, directory.string(), fmt::format("expected the IDX files of the part {}", part),
+                "they are missing");
   return {files->images, files->labels};
 }
 
@@ -187,7 +190,8 @@ Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
   if (text == kFashionMnist) return open_fashion_mnist(part, options);
   if (text.starts_with("idx:")) return Dataset::from_idx(text.substr(4), part);
   if (spec.starts_with(std::string(kFashionMnist) + ":"))
-    fail_input(spec, "needed the part train or test", "another was given");
+    fail_input(spec, "expected the part train or test",
+               "got " + spec.substr(std::string_view(kFashionMnist).size() + 1));
   return open_files(spec, options);
 }
 

@@ -1,4 +1,4 @@
-// The data set that the text of a `--data` option names.
+// Opens the data set of a `--data` option.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,25 @@
 
 namespace lockstep::data {
 
-/// What a `--data` option leaves open.
+/// Settings that the text of `--data` does not contain.
 struct DataSpecOptions {
-  std::filesystem::path data_dir;  ///< where `fashion-mnist` is looked for first; empty: in Debian's place alone
-  std::string part = "train";      ///< which part of it, where the specification does not say: train or test
-  TFRecordOptions tfrecord;        ///< for files of TFRecord
-  std::uint64_t seed = 1;          ///< of synthetic samples
-  std::filesystem::path system_dir = "/usr/share/datasets";  ///< where packages of the system put data sets
+  std::filesystem::path data_dir;  ///< first directory to search for `fashion-mnist`; empty: only `system_dir`
+  std::string part = "train";      ///< the part, train or test, if the text does not name one
+  TFRecordOptions tfrecord;        ///< options for TFRecord files
+  std::uint64_t seed = 1;          ///< seed of synthetic samples
+  std::filesystem::path system_dir = "/usr/share/datasets";  ///< where system packages install data sets
 };
-/// The data set of a `--data` option: a glob of TFRecord files; a directory with a dataset.json, or with
-/// folders of images (also as `images:DIRECTORY`);
-/// `fashion-mnist[:train|:test]`, looked for in `data_dir`, then where Debian's package puts it;
-/// `idx:DIRECTORY[:train|:test]`; `csv:FILE[?label=COLUMN&...]`
-/// (CsvOptions::parse); `synthetic:HxWxC:CLASSES:COUNT[:train|:test]`, and
-/// `synthetic-images:...` for images of uint8 (source/synthetic_source.h). `part` is used where the text names none.
-/// Throws Error (input) for a text that is none of these, Error (data) where files are missing or damaged; both say
-/// what to do.
+/// Opens the data set of a `--data` option: a glob of TFRecord files; a directory with a dataset.json or with folders
+/// of images (also as `images:DIRECTORY`); `fashion-mnist[:train|:test]`, searched in `data_dir`, then in the directory
+/// of Debian's package; `idx:DIRECTORY[:train|:test]`; `csv:FILE[?label=COLUMN&...]` (CsvOptions::parse);
+/// `synthetic:HxWxC:CLASSES:COUNT[:train|:test]`, and `synthetic-images:...` for uint8 images
+/// (source/synthetic_source.h). `part` is used if the text does not name one. Throws Error (input) for a text that is
+/// none of these, Error (data) if files are missing or damaged; both state what to do.
 Dataset open_data(const std::string& spec, const DataSpecOptions& options = {});
 
-/// The files that open_data would read records from, without reading any, in the order of their records; of a directory
-/// of images the folders of its classes. Empty for what is made up. A file that a dataset.json names is
-/// among them whether it is there or not. Throws Error as open_data does for a text that means nothing and for a glob,
-/// a set or a directory that has no files.
+/// The files from which open_data() would read records, in record order, without reading them; for a directory of
+/// images, its class folders. Empty for synthetic data. Includes a file that a dataset.json lists even if it does not
+/// exist. Throws Error as open_data() does for an invalid text, and for a glob, a set or a directory without files.
 std::vector<std::filesystem::path> data_files(const std::string& spec, const DataSpecOptions& options = {});
 
 }  // namespace lockstep::data

@@ -29,7 +29,7 @@ std::string_view fault_name(RecordFault fault) {
 }
 
 RecordError::RecordError(RecordFault fault, RecordLocation location, std::string_view details)
-    : Error(ErrorCategory::data, location.text(), "needed an intact record",
+    : Error(ErrorCategory::data, location.text(), "expected an intact record",
             fmt::format("{}: {}", fault_name(fault), details)),
       fault_(fault),
       location_(std::move(location)) {}
@@ -40,9 +40,10 @@ void throw_truncated_length(RecordLocation location, std::uint64_t left) {
 }
 
 void throw_truncated_data(RecordLocation location, std::uint64_t announced, std::uint64_t left) {
-  throw RecordError(RecordFault::truncated_data, std::move(location),
-                    fmt::format("{} data bytes and {} of their CRC announced, {} left in the file", announced,
-                                kRecordFooterBytes, left));
+  throw RecordError(
+      RecordFault::truncated_data, std::move(location),
+      fmt::format("the header announces {} data bytes and {} CRC bytes, but only {} bytes are left in the file",
+                  announced, kRecordFooterBytes, left));
 }
 
 void throw_length_crc(RecordLocation location) {
@@ -50,11 +51,11 @@ void throw_length_crc(RecordLocation location) {
 }
 
 void throw_data_crc(RecordLocation location) {
-  throw RecordError(RecordFault::data_crc, std::move(location), "the data do not match their checksum");
+  throw RecordError(RecordFault::data_crc, std::move(location), "the data does not match its checksum");
 }
 
 std::string DamagedFile::text() const {
-  return fmt::format("{}: {}; the last {} bytes are left out", location.text(), kind, bytes_left_out);
+  return fmt::format("{}: {}; the last {} bytes are skipped", location.text(), kind, bytes_left_out);
 }
 
 std::int64_t SampleSpec::feature_count() const {
@@ -73,15 +74,15 @@ void check_shape(std::span<const std::int64_t> shape, const std::string& where) 
     count *= extent;
   }
   if (!is_sensible)
-    throw Error(ErrorCategory::input, where, "needed a shape of extents above 0 and up to 2^28 elements",
+    throw Error(ErrorCategory::input, where, "expected a shape with positive extents and at most 2^28 elements",
                 fmt::format("got [{}]", fmt::join(shape, ", ")));
 }
 
 void check_spec(const SampleSpec& spec, const std::string& where) {
   check_shape(spec.shape, where);
   if (spec.classes < 0 || spec.targets < 0 || (spec.classes > 0) == (spec.targets > 0))
-    throw Error(ErrorCategory::input, where, "needed a number of classes, or one of targets",
-                fmt::format("{} classes and {} targets were given", spec.classes, spec.targets));
+    throw Error(ErrorCategory::input, where, "expected a number of classes or a number of targets",
+                fmt::format("got {} classes and {} targets", spec.classes, spec.targets));
 }
 
 void Sample::set_image(std::span<const std::uint8_t> image, const ChannelNormalization& normalization) {

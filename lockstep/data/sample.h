@@ -1,4 +1,4 @@
-// What can be wrong with a record file, and where.
+// Samples, their sources, and damage of record files.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,18 @@
 
 namespace lockstep::data {
 
-/// A place in a record file, for messages.
+/// A location in a record file, for messages.
 struct RecordLocation {
-  std::string file;         ///< its path
-  std::int64_t record = 0;  ///< number within the file, from 0
-  std::int64_t offset = 0;  ///< byte at which the record's header starts; in a compressed file, of the inflated stream
+  std::string file;         ///< path of the file
+  std::int64_t record = 0;  ///< index of the record in the file, from 0
+  /// byte offset of the record's header; in a compressed file, offset in the decompressed stream
+  std::int64_t offset = 0;
 
   /// "train-00000-of-00002.tfrecord: record 500 at byte 418000"
   std::string text() const;
 };
 
-/// What is wrong with a record: cut off, or a checksum that does not agree, in its length or in its data.
+/// Damage of a record: truncation, or a checksum mismatch, in its length or in its data.
 enum class RecordFault { truncated_length, length_crc, truncated_data, data_crc };
 
 /// "truncated length", "length CRC", "truncated data", "data CRC".
@@ -33,46 +34,43 @@ std::string_view fault_name(RecordFault fault);
 /// A damaged record, as an Error (data).
 class RecordError : public Error {
  public:
-  /// `details` goes on where the kind ends: "24 bytes announced, 10 left".
+  /// `details` follows the kind of damage in the message: "24 bytes announced, 10 left".
   RecordError(RecordFault fault, RecordLocation location, std::string_view details);
 
-  RecordFault fault() const noexcept { return fault_; }                  ///< what is wrong with the record
-  const RecordLocation& location() const noexcept { return location_; }  ///< where it stands
+  RecordFault fault() const noexcept { return fault_; }                  ///< kind of damage
+  const RecordLocation& location() const noexcept { return location_; }  ///< location of the record
 
  private:
   RecordFault fault_;
   RecordLocation location_;
 };
 
-/// Throws the RecordError for a file that ends `left` bytes after the start of a header, or inside the record's data.
+/// Throws the RecordError for a file that ends `left` bytes after the start of a header.
 [[noreturn]] void throw_truncated_length(RecordLocation location, std::uint64_t left);
-/// Throws RecordError for a record of `announced` bytes of which `left` are there.
+/// Throws the RecordError for a record of `announced` bytes of which only `left` are in the file.
 [[noreturn]] void throw_truncated_data(RecordLocation location, std::uint64_t announced, std::uint64_t left);
-/// Throws RecordError for a length whose checksum does not agree.
+/// Throws the RecordError for a length field that does not match its checksum.
 [[noreturn]] void throw_length_crc(RecordLocation location);
-/// Throws RecordError for data whose checksum does not agree.
+/// Throws the RecordError for data that does not match its checksum.
 [[noreturn]] void throw_data_crc(RecordLocation location);
 
-// A record file that is used up to where it is damaged.
-
-/// What is left out of a file, and why: behind a damaged length, or where the file ends within a record, nothing can be
-/// found.
+/// A record file that is used only up to a damage: after a damaged length, or if the file ends within a record, further
+/// records cannot be located.
 struct DamagedFile {
-  RecordLocation location;  ///< of the first record that is left out: file, number, byte
+  RecordLocation location;  ///< first skipped record: file, number, byte
   std::string kind;         ///< "length CRC", "truncated length", "truncated data", "gzip stream", "zlib stream"
-  std::int64_t bytes_left_out = 0;  ///< from there to the end; in a packed file, of what could be inflated
+  /// bytes from there to the end; in a compressed file, of those that could be decompressed
+  std::int64_t bytes_left_out = 0;
 
-  /// "a.tfrecord: record 7 at byte 5852: length CRC; the last 1204 bytes are left out"
+  /// "a.tfrecord: record 7 at byte 5852: length CRC; the last 1204 bytes are skipped"
   std::string text() const;
 };
 
-// What one record holds, and what all records of a data set have in common.
-
-/// What every record of a data set looks like once it is decoded.
+/// The shape and label type of a data set's decoded records.
 struct SampleSpec {
-  std::vector<std::int64_t> shape;  ///< of the features, without the batch: [H, W, C] or [F]
-  std::int64_t classes = 0;         ///< labels are 0 .. classes-1; 0 where the data set has targets instead of classes
-  std::int64_t targets = 0;  ///< floats to be predicted per sample (regression); 0 where the data set has classes
+  std::vector<std::int64_t> shape;  ///< shape of the features without the batch: [H, W, C] or [F]
+  std::int64_t classes = 0;         ///< labels are 0 .. classes-1; 0 if the data set has targets instead
+  std::int64_t targets = 0;         ///< number of float targets per sample (regression); 0 if the data set has classes
 
   std::int64_t feature_count() const;  ///< product of `shape`
   bool operator==(const SampleSpec&) const = default;
@@ -80,90 +78,90 @@ struct SampleSpec {
 
 struct Sample;
 
-/// Makes a sample's features, or its pixels where those are asked for, of an image. Throws Error (data) for one that it
-/// cannot take.
+/// Converts an image to a sample's features, or to its pixels if those are requested. Throws Error (data) for an image
+/// that it does not support.
 class ImageStep {
  public:
   virtual ~ImageStep() = default;
-  /// Pixels [shape...] of the data set as it is stored.
+  /// Takes stored pixels [shape...] of the data set.
   virtual void take_stored(std::span<const std::uint8_t> pixels, Sample& sample) = 0;
-  /// A JPEG or PNG file.
+  /// Takes a JPEG or PNG file.
   virtual void take_encoded(std::span<const std::uint8_t> file, Sample& sample) = 0;
 };
 
-/// Throws Error (input) unless there are extents, each above 0, whose product is at most 2^28.
+/// Throws Error (input) unless the shape has at least one extent, all extents are positive, and their product is at
+/// most 2^28.
 void check_shape(std::span<const std::int64_t> shape, const std::string& where);
 
-/// The same for its shape; also unless it has either classes or targets.
+/// Checks the shape as check_shape() does, and that the spec has either classes or targets.
 void check_spec(const SampleSpec& spec, const std::string& where);
 
-/// One decoded record, seen through the memory of the batch it becomes part of.
+/// One decoded record, as views of the memory of its batch.
 struct Sample {
-  std::span<float> features;  ///< [shape...], row-major; uint8 images arrive as value / 255
-  std::int32_t label = 0;     ///< where the data set has classes
-  std::span<float> targets;   ///< where it has targets
-  std::span<std::uint8_t> pixels =
-      {};                       ///< [shape...]; in the place of the features, which are empty then, where asked for
-  ImageStep* images = nullptr;  ///< who takes images; null: they become features or pixels as they are stored
-  std::uint64_t seed = 0;       ///< with the epoch, the pass that the record is read for: what sources that hold maps
-  std::int64_t epoch = 0;       ///< or recipes make a SampleKey of, with the record id that they are asked for
+  std::span<float> features;  ///< [shape...], row-major; uint8 images are stored as value / 255
+  std::int32_t label = 0;     ///< if the data set has classes
+  std::span<float> targets;   ///< if the data set has targets
+  /// [shape...], if pixels are requested; `features` is then empty.
+  std::span<std::uint8_t> pixels = {};
+  ImageStep* images = nullptr;  ///< receives images; null: they become features or pixels as stored
+  std::uint64_t seed = 0;       ///< seed and epoch of the pass; sources with maps or recipes
+  std::int64_t epoch = 0;       ///< build a SampleKey from them and the record id
 
-  /// Takes an image of uint8; `normalization` is for features alone.
+  /// Stores a uint8 image; `normalization` applies to features only.
   void set_image(std::span<const std::uint8_t> image, const ChannelNormalization& normalization = {});
 };
 
-/// What a map function may depend on, so that its result is the same on every rank and after a resume.
+/// The values that a map may depend on, so that its result is the same on every rank and after a resume.
 struct SampleKey {
-  std::uint64_t seed = 0;      ///< of the run
-  std::int64_t epoch = 0;      ///< from 0
-  std::int64_t record_id = 0;  ///< of the record, the same for every world size
+  std::uint64_t seed = 0;      ///< seed of the run
+  std::int64_t epoch = 0;      ///< counted from 0
+  std::int64_t record_id = 0;  ///< id of the record, the same for every world size
 };
 
-/// Changes one sample in place. Called from several threads at once.
+/// Modifies one sample in place. Called from several threads concurrently.
 using SampleMap = std::function<void(Sample&, const SampleKey&)>;
 
-/// Whether a sample is to be kept. Called from several threads at once.
+/// Returns whether to keep a sample. Called from several threads concurrently.
 using SamplePredicate = std::function<bool(const Sample&)>;
 
-/// Writes all of record `record_id` into the sample's features, and its label or targets. Called from several threads
-/// at once, in any order, perhaps more than once for a record: a pure function of the record id.
+/// Writes the whole record `record_id` to the sample's features and its label or targets. Called from several threads
+/// concurrently, in any order, possibly more than once per record. It must be a pure function of the record id.
 using SampleGenerator = std::function<void(std::int64_t record_id, Sample& sample)>;
 
-/// A file of records that follow each other.
+/// A file of consecutive records.
 struct StoredFile {
-  std::string name;          ///< its path
-  std::int64_t records = 0;  ///< in it
-  std::int64_t bytes = 0;    ///< on the disk
+  std::string name;          ///< path of the file
+  std::int64_t records = 0;  ///< number of records in the file
+  std::int64_t bytes = 0;    ///< size on disk
 };
 
-/// Records in a fixed order, each readable by its id. Implementations read files, memory, or make samples up.
+/// Records in a fixed order, each readable by its id. Implementations read files or memory, or generate samples.
 class RecordSource {
  public:
   virtual ~RecordSource() = default;
-  virtual const SampleSpec& spec() const = 0;  ///< what every sample looks like
+  virtual const SampleSpec& spec() const = 0;  ///< shape and labels of all samples
   /// Number of records; ids are 0 .. size()-1.
   virtual std::int64_t size() const = 0;
-  /// Whether the records are images of uint8, so that read() may be asked for pixels and given an ImageStep.
+  /// Whether the records are uint8 images, so that read() supports pixels and an ImageStep.
   virtual bool has_images() const { return false; }
-  /// Whether those images are JPEG or PNG files, which may have any size.
+  /// Whether these images are JPEG or PNG files, which may have any size.
   virtual bool has_encoded_images() const { return false; }
-  /// What makes features of its pixels, beyond value / 255; features come normalized already.
+  /// Normalization that converts its pixels to features, in addition to value / 255. Features are already normalized.
   virtual ChannelNormalization normalization() const { return {}; }
   /// Decodes record `record_id` into `sample`, whose spans have the spec's sizes. Thread-safe. Throws Error (data) with
   /// file, record, byte offset and kind of damage; also for a label outside 0 .. classes-1.
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;
-  /// The classes by number; empty where their names are not known.
+  /// Class names by class number; empty if unknown.
   virtual std::vector<std::string> class_names() const { return {}; }
-  /// The files that hold the records, in the order of ids; none where records are not read from files as they are
-  /// needed.
+  /// The files that hold the records, in id order; empty if records are not read from files on demand.
   virtual std::vector<StoredFile> files() const { return {}; }
-  /// Says that these records will be read soon. Thread-safe; does not block.
+  /// Announces that these records will be read soon. Thread-safe; does not block.
   virtual void will_need(Range /*record_ids*/) const {}
-  /// The files that are used up to a damage only, where opening them so was asked for.
+  /// Files that are used only up to a damage, if this was requested on opening.
   virtual std::vector<DamagedFile> damage() const { return {}; }
-  /// For people: "fashion-mnist train", "12 TFRecord files in data/", with all that preparation() tells.
+  /// Human-readable, including preparation(): "fashion-mnist train", "12 TFRecord files in data/".
   virtual std::string description() const = 0;
-  /// ", images cifar10-train, cached in memory": what is done to the records, without where they come from.
+  /// The processing of the records, without their origin: ", images cifar10-train, cached in memory".
   virtual std::string preparation() const { return ""; }
 };
 

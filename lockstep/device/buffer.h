@@ -1,4 +1,4 @@
-// Owned bytes on a device, and who hands them out.
+// Memory on a device, and its allocators.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@ namespace lockstep::device {
 /// Bytes on a device, freed with the object. Move-only. At least 64-byte aligned.
 class Buffer {
  public:
-  using Release = std::function<void(void*)>;  ///< Gives the memory back; called once, with what data() was.
+  using Release = std::function<void(void*)>;  ///< frees the memory; called once, with data()
 
   Buffer() = default;
-  /// Takes over `data`; `release(data)` is called once, when the buffer dies.
+  /// Takes ownership of `data`; the destructor calls `release(data)` once.
   Buffer(void* data, std::size_t bytes, Device device, Release release);
 
-  void* data() const noexcept { return data_.get(); }   ///< the first byte; null in an empty buffer
+  void* data() const noexcept { return data_.get(); }   ///< null in an empty buffer
   std::size_t size() const noexcept { return bytes_; }  ///< in bytes
-  Device device() const noexcept { return device_; }    ///< where the memory lies
+  Device device() const noexcept { return device_; }    ///< where the memory is
 
-  /// The buffer as elements of T; whole elements only.
+  /// The buffer as elements of T; a partial element at the end is left out.
   template <typename T>
   std::span<T> as() const noexcept {
     return {static_cast<T*>(data_.get()), bytes_ / sizeof(T)};
@@ -35,16 +35,16 @@ class Buffer {
   Device device_;
 };
 
-/// Where memory comes from. The model asks one for its flat gradient and does not know who answers: plain memory, a
-/// shared window, or memory registered with a network.
+/// A source of memory. The model allocates its flat gradient through this interface, so that it can be plain memory,
+/// shared memory, or memory registered with a network.
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  /// `bytes` zeroed bytes on this allocator's device. Throws Error (device) when there is not enough.
+  /// Allocates `bytes` zeroed bytes on this allocator's device. Throws Error (device) if there is not enough memory.
   virtual Buffer allocate(std::size_t bytes) = 0;
 };
 
-/// Host memory, 64-byte aligned, zeroed, on huge pages where the kernel grants them.
+/// Host memory, 64-byte aligned, zeroed, on huge pages if the kernel provides them.
 class HostAllocator final : public Allocator {
  public:
   Buffer allocate(std::size_t bytes) override;

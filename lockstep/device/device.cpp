@@ -14,7 +14,7 @@ std::string to_string(Device device) {
 Device parse_device(std::string_view text) {
   const auto refuse = [&]() {
     return Error(ErrorCategory::input, "devices",
-                 "needed devices such as cpu:0, gpu:1, gpu:all or auto, separated by commas",
+                 "expected devices such as cpu:0, gpu:1, gpu:all or auto, separated by commas",
                  fmt::format("got \"{}\"", text));
   };
   const std::size_t colon = text.find(':');

@@ -1,4 +1,4 @@
-// Names of the places where a replica computes.
+// Device names.
 #pragma once
 
 #include <compare>
@@ -8,20 +8,20 @@
 
 namespace lockstep::device {
 
-/// What a device computes with.
+/// The kind of a device.
 enum class DeviceKind { cpu, gpu };
 
 /// `cpu:0`, `gpu:1`. Several replicas may share one device (logical devices).
 struct Device {
-  DeviceKind kind = DeviceKind::cpu;  ///< what it computes with
-  int index = 0;                      ///< among those of its kind that this process sees
+  DeviceKind kind = DeviceKind::cpu;  ///< CPU or GPU
+  int index = 0;                      ///< among the devices of this kind that are visible to this process
 
-  auto operator<=>(const Device&) const = default;  ///< By kind, then by index.
+  auto operator<=>(const Device&) const = default;  ///< by kind, then by index
 };
 
-std::string to_string(Device device);  ///< "cpu:0", as parse_device() reads it
+std::string to_string(Device device);  ///< "cpu:0"; the reverse of parse_device()
 
-/// Reads `cpu:0` or `gpu:1`. Throws Error (input) that shows the text and the grammar.
+/// Parses `cpu:0` or `gpu:1`. Throws Error (input) with the text and the grammar.
 Device parse_device(std::string_view text);
 
 }  // namespace lockstep::device

@@ -24,16 +24,17 @@ std::vector<Device> parse_devices(std::string_view list) {
       if (gpus.empty()) devices.push_back({DeviceKind::cpu, 0});
       add_all_gpus();
     } else if (item == "gpu:all") {
-      if (gpus.empty()) throw Error(ErrorCategory::device, "devices", "gpu:all needs a GPU", gpu_unavailable_reason());
+      if (gpus.empty())
+        throw Error(ErrorCategory::device, "devices", "expected a GPU for gpu:all", gpu_unavailable_reason());
       add_all_gpus();
     } else {
       const Device device = parse_device(item);
       if (device.kind == DeviceKind::cpu && device.index != 0)
-        throw Error(ErrorCategory::device, "devices", "needed cpu:0, the one CPU device of a process",
+        throw Error(ErrorCategory::device, "devices", "expected cpu:0, the one CPU device of a process",
                     fmt::format("got {}", item));
       if (device.kind == DeviceKind::gpu && device.index >= static_cast<int>(gpus.size()))
-        throw Error(ErrorCategory::device, "devices", fmt::format("{} needs {} GPUs", item, device.index + 1),
-                    gpus.empty() ? gpu_unavailable_reason() : fmt::format("this process sees {}", gpus.size()));
+        throw Error(ErrorCategory::device, "devices", fmt::format("expected {}", item),
+                    gpus.empty() ? gpu_unavailable_reason() : fmt::format("this process sees {} GPUs", gpus.size()));
       devices.push_back(device);
     }
   }

@@ -1,4 +1,4 @@
-// The devices of a process, as users list them.
+// Parsing the list of devices of a process.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace lockstep::device {
 
-/// Reads the `--devices` option: a comma-separated list, `gpu:all`, or `auto` (every GPU; on a machine without one,
-/// cpu:0). Throws Error (input) on a malformed list and Error (device) for a device that this machine lacks.
+/// Parses the `--devices` option: a comma-separated list, `gpu:all`, or `auto` (all GPUs; cpu:0 on a machine without
+/// one). Throws Error (input) for a malformed list and Error (device) for a device that does not exist.
 std::vector<Device> parse_devices(std::string_view list);
 
 }  // namespace lockstep::device

@@ -10,8 +10,8 @@
 namespace lockstep::device {
 namespace {
 
-// What the library's reference documentation promises of its functions and numbers. Its header is not needed for these
-// few, so that a build without CUDA has them too.
+// From the reference documentation of NVML. Declared here instead of including its header, so that a build without CUDA
+// can use NVML too.
 using Handle = void*;
 constexpr int kSuccess = 0;
 constexpr int kUncorrected = 1;  // NVML_MEMORY_ERROR_TYPE_UNCORRECTED
@@ -26,7 +26,7 @@ struct MemoryBytes {
   unsigned long long used = 0;
 };
 
-/// The library, started; ends with this object.
+/// NVML, initialized; shut down by the destructor.
 class Management {
  public:
   Management()
@@ -36,7 +36,7 @@ class Management {
                   .use = "the health of GPUs",
                   .advice = "install NVIDIA's driver"}) {
     if (library_.function<int()>("nvmlInit_v2")() != kSuccess)
-      throw Error(ErrorCategory::device, "NVML", "needed NVIDIA's driver to answer", "it does not");
+      throw Error(ErrorCategory::device, "NVML", "expected nvmlInit_v2 to succeed", "it failed");
   }
   Management(const Management&) = delete;
   Management& operator=(const Management&) = delete;
@@ -44,7 +44,7 @@ class Management {
     try {
       library_.function<int()>("nvmlShutdown")();
     } catch (const Error&) {
-      // A library without the function has nothing to shut down.
+      // A library without this function has nothing to shut down.
       static_cast<void>(0);
     }
   }
@@ -62,7 +62,7 @@ class Management {
   }
 
  private:
-  // Drivers lack what is younger than they are, and GPUs what they were built without: then the answer stays as it was.
+  // Older drivers lack some functions, and some GPUs lack some features: the output argument then stays unchanged.
   template <typename... Parameters, typename... Arguments>
   bool ask(const char* name, Handle gpu, Arguments... arguments) const {
     try {

@@ -1,4 +1,4 @@
-// How GPUs of this host are, as NVIDIA's management library tells: also those that CUDA cannot use.
+// Health of the GPUs of this host, from NVIDIA's management library (NVML): also of GPUs that CUDA cannot use.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ struct GpuHealth {
   std::string uuid = {};  ///< "GPU-xxxxxxxx-xxxx-…"
   std::int64_t total_bytes = 0;
   std::int64_t used_bytes = 0;  ///< by all processes
-  std::int64_t uncorrected_errors =
-      -1;                         ///< of its memory (ECC), since the driver was loaded; -1: it has no ECC, or it is off
-  bool wants_reset = false;       ///< rows of memory wait to be replaced by spare ones
-  bool lacks_spare_rows = false;  ///< replacing a row has failed
-  bool is_slowed = false;         ///< by the hardware itself: too hot, or too little power
+  /// Uncorrected memory errors (ECC) since the driver was loaded; -1: no ECC, or ECC is disabled.
+  std::int64_t uncorrected_errors = -1;
+  bool wants_reset = false;       ///< a row remapping is pending
+  bool lacks_spare_rows = false;  ///< a row remapping has failed
+  bool is_slowed = false;         ///< throttled by the hardware: temperature or power
 };
 
-/// All GPUs of this host in the order of the management library; empty where the library, or a GPU, is absent. Loads
-/// the library; may take seconds where a GPU is ill. Never throws.
+/// All GPUs of this host in the order of NVML; empty if there is no NVML or no GPU. Loads the library; may take seconds
+/// if a GPU is faulty.
 std::vector<GpuHealth> list_gpu_health() noexcept;
 
 }  // namespace lockstep::device

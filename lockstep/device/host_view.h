@@ -1,4 +1,4 @@
-// Values of a device as the host sees them.
+// Host access to values in device memory.
 #pragma once
 
 #include <span>
@@ -9,17 +9,17 @@
 
 namespace lockstep::device {
 
-/// Host access to float32 values in the memory of a device: the memory itself where that is the host's, otherwise a
-/// copy of what it held when the view was made. `memory` must outlive the view. Move-only.
+/// Host access to float32 values in device memory: the memory itself if it is host memory, otherwise a copy made by the
+/// constructor. `memory` must outlive the view. Move-only.
 class HostView {
  public:
   HostView() = default;
-  /// Waits for the work on `stream`, which is one of the memory's device. Throws Error (device).
+  /// Waits for the work on `stream`, which is a stream of the memory's device. Throws Error (device).
   HostView(std::span<float> memory, Stream& stream);
 
-  /// The values on the host; what is written to them arrives as said above.
+  /// The values on the host. Changes to a copy take effect with write_back().
   std::span<float> values() { return is_copy_ ? std::span<float>(copy_) : memory_; }
-  /// Brings changed values to the device, and waits until they are there. Throws Error (device).
+  /// Copies the values back to the device and waits for completion. Throws Error (device).
   void write_back(Stream& stream);
 
  private:
@@ -28,8 +28,8 @@ class HostView {
   std::vector<float> copy_;
 };
 
-/// Copies bytes between host and device memory, or within a device, on `stream`; for the host's memory at once. Host
-/// memory must be page-locked for this not to wait. Throws Error (device).
+/// Copies bytes between host and device memory, or within a device, asynchronously on `stream`; synchronously on a CPU
+/// stream. Host memory must be page-locked for the copy to be asynchronous. Throws Error (device).
 void copy(void* to, const void* from, std::size_t bytes, Stream& stream);
 
 }  // namespace lockstep::device

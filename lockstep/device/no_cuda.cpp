@@ -1,4 +1,4 @@
-// The GPU layer of a build without CUDA: it has no GPU, and says why.
+// The GPU layer of a build without CUDA: no GPU is available.
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/stream_impl.h"
@@ -7,7 +7,7 @@ namespace lockstep::device {
 namespace {
 
 [[noreturn]] void refuse(int index) {
-  throw Error(ErrorCategory::device, "gpu", fmt::format("needed gpu:{}", index), gpu_unavailable_reason());
+  throw Error(ErrorCategory::device, "gpu", fmt::format("expected gpu:{}", index), gpu_unavailable_reason());
 }
 
 }  // namespace

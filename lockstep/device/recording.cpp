@@ -35,7 +35,7 @@ void Recorder::begin() {
 }
 
 void Recorder::end(std::function<void()> on_host) {
-  is_recording_ = false;  // whether it comes to a good end or not
+  is_recording_ = false;  // even if end_recording() throws
   recording_.pieces_.push_back({stream_.impl().end_recording(), std::move(on_host)});
   const Recording::Piece& piece = recording_.pieces_.back();
   piece.work->launch(stream_.impl());

@@ -1,4 +1,4 @@
-// Work of a stream that is recorded while it is done, and done again and again: on a GPU, CUDA graphs.
+// Stream work that is recorded once and launched repeatedly: CUDA graphs on a GPU.
 #pragma once
 
 #include <functional>
@@ -11,18 +11,18 @@ namespace lockstep::device {
 
 class RecordingImpl;
 
-/// Move-only. Reads and writes the memory that it met when it was recorded.
+/// Recorded work. Accesses the same memory as when it was recorded. Move-only.
 class Recording {
  public:
-  /// Whether work on `stream` can be recorded; the CPU's cannot, since it is done at once.
+  /// Whether work on `stream` can be recorded. False for CPU streams, which execute work immediately.
   static bool is_possible(const Stream& stream);
 
   Recording(Recording&&) noexcept;
   Recording& operator=(Recording&&) noexcept;
   ~Recording();
 
-  /// Puts the recorded work on `stream`, and does on the host what is to be done between its pieces. Throws Error
-  /// (device), and what the host's part throws.
+  /// Enqueues the recorded work on `stream` and calls the host functions between its pieces. Throws Error (device), and
+  /// whatever the host functions throw.
   void launch(Stream& stream);
 
  private:
@@ -37,21 +37,22 @@ class Recording {
   std::vector<Piece> pieces_;
 };
 
-/// Records what is put on a stream during its life. Memory must not be allocated meanwhile, and nothing waited for.
-/// What a Recorder has not finished when it goes is forgotten.
+/// Records the work enqueued on a stream during its lifetime. In that time, do not allocate memory or wait for the
+/// device. The destructor discards an unfinished recording.
 class Recorder {
  public:
-  /// Throws Error (device), as everything here does, also for what cannot be recorded.
+  /// Starts recording. All members throw Error (device), also for work that cannot be recorded.
   explicit Recorder(Stream& stream);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// Ends a piece of the recording, has it done, and calls `on_host`, now and at this place of every launch; then the
-  /// next piece begins. For what cannot be recorded: it may put work on this stream and others, allocate and wait.
+  /// Ends the current piece, launches it, calls `on_host`, and begins the next piece. Every launch calls `on_host` at
+  /// this point. For work that cannot be recorded: `on_host` may enqueue work on this and other streams, allocate and
+  /// wait.
   void pause(std::function<void()> on_host);
 
-  /// Ends the last piece and has it done.
+  /// Ends the last piece and launches it.
   Recording finish();
 
  private:

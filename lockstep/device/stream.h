@@ -1,5 +1,5 @@
-// Order of work on a device. On the CPU work is done when the call returns, so its streams and events are complete at
-// once.
+// Streams and events: the order of work on a device. CPU work is complete when the call returns, so CPU streams and
+// events are always complete.
 #pragma once
 
 #include <memory>
@@ -11,20 +11,20 @@ namespace lockstep::device {
 class EventImpl;
 class StreamImpl;
 
-/// A moment on a stream. Move-only.
+/// A point in the work of a stream. Move-only.
 class Event {
  public:
-  explicit Event(std::unique_ptr<EventImpl> impl);  ///< what a device hands out
+  explicit Event(std::unique_ptr<EventImpl> impl);  ///< for implementations of a device
   Event(Event&&) noexcept;
   Event& operator=(Event&&) noexcept;
   ~Event();
 
-  /// Whether everything before this moment is done; asked from the host, does not block.
+  /// Whether all work before this event is complete. Does not block.
   bool is_complete() const;
-  /// Blocks the host until everything before this moment is done. Throws Error (device) if it failed.
+  /// Blocks the host until all work before this event is complete. Throws Error (device) if it failed.
   void synchronize() const;
 
-  const EventImpl& impl() const { return *impl_; }  ///< device/stream_impl.h; for code of the device's own kind
+  const EventImpl& impl() const { return *impl_; }  ///< for code specific to the kind of device (stream_impl.h)
 
  private:
   std::unique_ptr<EventImpl> impl_;
@@ -33,22 +33,22 @@ class Event {
 /// A queue of work on one device, in order. Move-only.
 class Stream {
  public:
-  /// A new stream. Throws Error (device) for a GPU that is not available.
+  /// Throws Error (device) if the GPU is not available.
   explicit Stream(Device device);
   Stream(Stream&&) noexcept;
   Stream& operator=(Stream&&) noexcept;
   ~Stream();
 
   Device device() const;  ///< where the work runs
-  /// Marks this moment of the stream.
+  /// Records an event at the current end of the stream.
   Event record();
-  /// Everything later on this stream runs after `event`. The host does not block, but for a CPU stream that waits for a
-  /// GPU: there the host does the work.
+  /// Makes all later work on this stream wait for `event`. Blocks the host only if this is a CPU stream and `event` is
+  /// of a GPU.
   void wait(const Event& event);
-  /// Blocks the host until the stream is empty. Throws Error (device) if any of its work failed.
+  /// Blocks the host until all work on the stream is complete. Throws Error (device) if any of it failed.
   void synchronize();
 
-  StreamImpl& impl() { return *impl_; }  ///< device/stream_impl.h; for code of the device's own kind
+  StreamImpl& impl() { return *impl_; }  ///< for code specific to the kind of device (stream_impl.h)
 
  private:
   std::unique_ptr<StreamImpl> impl_;

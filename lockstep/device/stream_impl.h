@@ -1,4 +1,4 @@
-// What a kind of device supplies for streams and events: stream.cpp for the CPU, cuda/stream.cpp for GPUs.
+// Interfaces that a kind of device implements for streams and events: stream.cpp for the CPU, cuda/stream.cpp for GPUs.
 #pragma once
 
 #include <cstddef>
@@ -32,14 +32,14 @@ class StreamImpl {
   virtual void synchronize() = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
 
-  // Of a kind that Recording::is_possible for; the others are never asked.
+  // Called only if Recording::is_possible().
   virtual void begin_recording() {}
   virtual std::unique_ptr<RecordingImpl> end_recording() { return nullptr; }
-  /// Ends a recording that has failed, and forgets it.
+  /// Ends and discards a failed recording.
   virtual void drop_recording() noexcept {}
 };
 
-/// Throws Error (device) where the GPU is not available.
+/// Throws Error (device) if the GPU is not available.
 std::unique_ptr<StreamImpl> make_gpu_stream(int index);
 
 }  // namespace lockstep::device

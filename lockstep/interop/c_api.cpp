@@ -23,31 +23,31 @@ namespace allreduce = lockstep::allreduce;
 namespace interop = lockstep::interop;
 namespace job = lockstep::job;
 
-/// The caller's optimizer.
+/// Adapts the caller's update function to OptimizerWithParameters.
 class Callback {
  public:
   Callback(std::span<const lockstep_parameter> parameters, int (*update)(void*), void* state)
       : update_(update), state_(state) {
     for (const lockstep_parameter& parameter : parameters) {
-      if (parameter.name == nullptr) refuse("needed a name for each parameter");
+      if (parameter.name == nullptr) refuse("expected a name for each parameter");
       if (parameter.elements > 0 && (parameter.values == nullptr || parameter.gradient == nullptr))
-        refuse("needed values and a gradient for each parameter");
+        refuse("expected values and a gradient for each parameter");
       parameters_.push_back(
           {parameter.name, {parameter.values, parameter.elements}, {parameter.gradient, parameter.elements}});
     }
-    if (update == nullptr) refuse("needed a function that updates");
+    if (update == nullptr) refuse("expected an update function");
   }
   const std::vector<interop::Parameter>& parameters() const { return parameters_; }
   void step() {
     const int status = update_(state_);
     if (status != 0)
-      throw Error(ErrorCategory::input, "lockstep_step", "needed an update that returns 0",
+      throw Error(ErrorCategory::input, "lockstep_step", "expected the update function to return 0",
                   fmt::format("got {}", status));
   }
 
  private:
-  [[noreturn]] static void refuse(const char* needed) {
-    throw Error(ErrorCategory::input, "lockstep_optimizer_create", needed, "got NULL");
+  [[noreturn]] static void refuse(const char* expected) {
+    throw Error(ErrorCategory::input, "lockstep_optimizer_create", expected, "got NULL");
   }
 
   std::vector<interop::Parameter> parameters_;
@@ -60,7 +60,7 @@ std::string& last_error() {
   return error;
 }
 
-// Exceptions end here: other languages know nothing of them. Statuses are those of the program (strategy/failure.h).
+// Exceptions must not cross the C interface. Statuses are those of the program (job/failure.h).
 template <typename Body>
 int guarded(const Body& body) {
   try {
@@ -83,7 +83,7 @@ allreduce::WireType wire_type(int type) {
   if (type == LOCKSTEP_FLOAT16) return allreduce::WireType::float16;
   if (type == LOCKSTEP_BFLOAT16) return allreduce::WireType::bfloat16;
   throw Error(ErrorCategory::input, "lockstep_optimizer_create",
-              "needed compression LOCKSTEP_FLOAT32, LOCKSTEP_FLOAT16 or LOCKSTEP_BFLOAT16",
+              "expected compression LOCKSTEP_FLOAT32, LOCKSTEP_FLOAT16 or LOCKSTEP_BFLOAT16",
               fmt::format("got {}", type));
 }
 
@@ -105,7 +105,7 @@ allreduce::ReduceOp reduce_op(int op) {
   if (op == LOCKSTEP_SUM) return allreduce::ReduceOp::sum;
   if (op == LOCKSTEP_MAX) return allreduce::ReduceOp::max;
   if (op == LOCKSTEP_MIN) return allreduce::ReduceOp::min;
-  throw Error(ErrorCategory::input, "lockstep_all_reduce", "needed LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN",
+  throw Error(ErrorCategory::input, "lockstep_all_reduce", "expected LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN",
               fmt::format("got {}", op));
 }
 
@@ -135,10 +135,10 @@ lockstep_session_options lockstep_default_session_options(void) {
 
 int lockstep_init(const lockstep_session_options* options, lockstep_session** session) {
   return guarded([&] {
-    require(session != nullptr, "lockstep_init", "needed a place for the session");
+    require(session != nullptr, "lockstep_init", "expected a pointer for the session");
     *session = nullptr;
     const lockstep_session_options given = options == nullptr ? lockstep_default_session_options() : *options;
-    require(given.all_reduce != nullptr, "lockstep_init", "needed the name of an all-reduce");
+    require(given.all_reduce != nullptr, "lockstep_init", "expected the name of an all-reduce");
     *session = new lockstep_session(
         {.quiet = given.quiet != 0,
          .stall_timeout = given.stall_timeout,
@@ -161,7 +161,7 @@ int lockstep_node(const lockstep_session* session) { return session->session.nod
 int lockstep_all_reduce(lockstep_session* session, void* values, size_t count, int type, int op) {
   return guarded([&] {
     require(session != nullptr && (values != nullptr || count == 0), "lockstep_all_reduce",
-            "needed a session and values");
+            "expected a session and values");
     job::Workers& workers = session->session.workers();
     switch (type) {
       case LOCKSTEP_FLOAT32:
@@ -177,7 +177,7 @@ int lockstep_all_reduce(lockstep_session* session, void* values, size_t count, i
       case LOCKSTEP_BFLOAT16:
         return all_reduce<lockstep::BFloat16>(workers, values, count, reduce_op(op));
       default:
-        throw Error(ErrorCategory::input, "lockstep_all_reduce", "needed a type of enum lockstep_type",
+        throw Error(ErrorCategory::input, "lockstep_all_reduce", "expected a type of enum lockstep_type",
                     fmt::format("got {}", type));
     }
   });
@@ -186,7 +186,7 @@ int lockstep_all_reduce(lockstep_session* session, void* values, size_t count, i
 int lockstep_broadcast(lockstep_session* session, void* values, size_t bytes, int root) {
   return guarded([&] {
     require(session != nullptr && (values != nullptr || bytes == 0), "lockstep_broadcast",
-            "needed a session and values");
+            "expected a session and values");
     session->session.workers().broadcast(std::span(static_cast<std::byte*>(values), bytes), root);
   });
 }
@@ -194,13 +194,14 @@ int lockstep_broadcast(lockstep_session* session, void* values, size_t bytes, in
 int lockstep_all_gather(lockstep_session* session, const void* values, size_t bytes, void* all) {
   return guarded([&] {
     require(session != nullptr && ((values != nullptr && all != nullptr) || bytes == 0), "lockstep_all_gather",
-            "needed a session, values and a place for all of them");
+            "expected a session, values and a result buffer");
     auto* at = static_cast<std::byte*>(all);
     for (const auto& part :
          session->session.workers().all_gather(std::span(static_cast<const std::byte*>(values), bytes))) {
       if (part.size() != bytes)
-        throw Error(ErrorCategory::communication, "lockstep_all_gather", "needed as many bytes on all ranks",
-                    fmt::format("got {} here and {} on another", bytes, part.size()));
+        throw Error(ErrorCategory::communication, "lockstep_all_gather",
+                    "expected the same number of bytes on all ranks",
+                    fmt::format("got {} on this rank and {} on another", bytes, part.size()));
       if (bytes > 0) std::memcpy(at, part.data(), bytes);
       at += bytes;
     }
@@ -209,14 +210,14 @@ int lockstep_all_gather(lockstep_session* session, const void* values, size_t by
 
 int lockstep_barrier(lockstep_session* session) {
   return guarded([&] {
-    require(session != nullptr, "lockstep_barrier", "needed a session");
+    require(session != nullptr, "lockstep_barrier", "expected a session");
     session->session.workers().barrier();
   });
 }
 
 int lockstep_any(lockstep_session* session, int mine, int* result) {
   return guarded([&] {
-    require(session != nullptr && result != nullptr, "lockstep_any", "needed a session and a place for the result");
+    require(session != nullptr && result != nullptr, "lockstep_any", "expected a session and a pointer for the result");
     *result = session->session.workers().any(mine != 0) ? 1 : 0;
   });
 }
@@ -236,7 +237,7 @@ int lockstep_optimizer_create(lockstep_session* session, const lockstep_paramete
                               lockstep_optimizer** optimizer) {
   return guarded([&] {
     require(session != nullptr && optimizer != nullptr && (parameters != nullptr || count == 0),
-            "lockstep_optimizer_create", "needed a session, parameters and a place for the optimizer");
+            "lockstep_optimizer_create", "expected a session, parameters and a pointer for the optimizer");
     *optimizer = nullptr;
     *optimizer = new lockstep_optimizer(session->session, Callback({parameters, count}, update, state),
                                         to_options(options == nullptr ? lockstep_default_options() : *options));
@@ -247,42 +248,42 @@ void lockstep_optimizer_free(lockstep_optimizer* optimizer) { delete optimizer; 
 
 int lockstep_broadcast_parameters(lockstep_optimizer* optimizer, int root) {
   return guarded([&] {
-    require(optimizer != nullptr, "lockstep_broadcast_parameters", "needed an optimizer");
+    require(optimizer != nullptr, "lockstep_broadcast_parameters", "expected an optimizer");
     optimizer->distributed.broadcast_parameters(root);
   });
 }
 
 int lockstep_begin_backward(lockstep_optimizer* optimizer, double samples) {
   return guarded([&] {
-    require(optimizer != nullptr, "lockstep_begin_backward", "needed an optimizer");
+    require(optimizer != nullptr, "lockstep_begin_backward", "expected an optimizer");
     optimizer->distributed.begin_backward(samples);
   });
 }
 
 int lockstep_gradient_ready(lockstep_optimizer* optimizer, size_t parameter) {
   return guarded([&] {
-    require(optimizer != nullptr, "lockstep_gradient_ready", "needed an optimizer");
+    require(optimizer != nullptr, "lockstep_gradient_ready", "expected an optimizer");
     optimizer->distributed.gradient_ready(parameter);
   });
 }
 
 int lockstep_backward_done(lockstep_optimizer* optimizer, double samples) {
   return guarded([&] {
-    require(optimizer != nullptr, "lockstep_backward_done", "needed an optimizer");
+    require(optimizer != nullptr, "lockstep_backward_done", "expected an optimizer");
     optimizer->distributed.backward_done(samples);
   });
 }
 
 int lockstep_synchronize(lockstep_optimizer* optimizer) {
   return guarded([&] {
-    require(optimizer != nullptr, "lockstep_synchronize", "needed an optimizer");
+    require(optimizer != nullptr, "lockstep_synchronize", "expected an optimizer");
     optimizer->distributed.synchronize();
   });
 }
 
 int lockstep_step(lockstep_optimizer* optimizer, int* updated) {
   return guarded([&] {
-    require(optimizer != nullptr, "lockstep_step", "needed an optimizer");
+    require(optimizer != nullptr, "lockstep_step", "expected an optimizer");
     const bool done = optimizer->distributed.step();
     if (updated != nullptr) *updated = done ? 1 : 0;
   });
@@ -290,7 +291,7 @@ int lockstep_step(lockstep_optimizer* optimizer, int* updated) {
 
 int lockstep_flush(lockstep_optimizer* optimizer, int* updated) {
   return guarded([&] {
-    require(optimizer != nullptr, "lockstep_flush", "needed an optimizer");
+    require(optimizer != nullptr, "lockstep_flush", "expected an optimizer");
     const bool done = optimizer->distributed.flush();
     if (updated != nullptr) *updated = done ? 1 : 0;
   });

@@ -6,16 +6,16 @@
  *     lockstep_optimizer_create(session, parameters, count, NULL, update, &my_sgd, &optimizer);
  *     lockstep_broadcast_parameters(optimizer, 0);
  *     for (...) {
- *       backward(batch);                                // into the gradients of `parameters`
- *       lockstep_backward_done(optimizer, batch.size);  // they are means over as many samples
+ *       backward(batch);                                // writes the gradients of `parameters`
+ *       lockstep_backward_done(optimizer, batch.size);  // the gradients are means over this many samples
  *       lockstep_step(optimizer, NULL);                 // averages them over all ranks, then calls update(&my_sgd)
  *     }
  *     lockstep_optimizer_free(optimizer);
  *     lockstep_finalize(session);
  *
- * Functions return LOCKSTEP_OK or the exit status of an error's kind; lockstep_last_error() tells it in words. All
- * ranks call the same functions in the same order, on one thread at a time. A process that cannot go on leaves with a
- * status other than 0, so that the launcher ends the others. */
+ * Functions return LOCKSTEP_OK or the exit status for the kind of error; lockstep_last_error() returns the message. All
+ * ranks call the same functions in the same order, from one thread at a time. A process that cannot continue must exit
+ * with a nonzero status, so that the launcher ends the others. */
 #ifndef LOCKSTEP_C_API_H
 #define LOCKSTEP_C_API_H
 
@@ -26,17 +26,17 @@
 extern "C" {
 #endif
 
-/** What functions return. The numbers are the exit statuses of the program `lockstep`. */
+/** Return values. The numbers are the exit statuses of the program `lockstep`. */
 enum lockstep_status {
   LOCKSTEP_OK = 0,
-  LOCKSTEP_BUG = 1,           /**< an invariant is broken, or memory ran out */
-  LOCKSTEP_INPUT = 2,         /**< an argument, or a call at the wrong moment */
+  LOCKSTEP_BUG = 1,           /**< a broken invariant, or out of memory */
+  LOCKSTEP_INPUT = 2,         /**< an invalid argument, or a call out of order */
   LOCKSTEP_DATA = 3,          /**< data or a checkpoint */
-  LOCKSTEP_COMMUNICATION = 4, /**< ranks that differ, or one that was lost */
-  LOCKSTEP_DEVICE = 5         /**< a device that is missing or failed */
+  LOCKSTEP_COMMUNICATION = 4, /**< ranks differ, or a rank was lost */
+  LOCKSTEP_DEVICE = 5         /**< a device is missing or has failed */
 };
 
-/** Types of elements. */
+/** Element types. */
 enum lockstep_type {
   LOCKSTEP_FLOAT32 = 0,
   LOCKSTEP_FLOAT64 = 1,
@@ -46,43 +46,43 @@ enum lockstep_type {
   LOCKSTEP_BFLOAT16 = 5
 };
 
-/** How values of all ranks become one. */
+/** Reduction operations. */
 enum lockstep_op { LOCKSTEP_SUM = 0, LOCKSTEP_MAX = 1, LOCKSTEP_MIN = 2 };
 
-/** The process as one rank of a job. */
+/** This process as one rank of a job. */
 typedef struct lockstep_session lockstep_session;
-/** An optimizer of the caller's, whose gradients are averaged over all ranks. */
+/** A wrapper of the caller's optimizer that averages gradients over all ranks. */
 typedef struct lockstep_optimizer lockstep_optimizer;
 
-/** A parameter: where the caller keeps its values and its gradient, of `elements` floats each, which stay where they
- * are and the caller's own. */
+/** A parameter: its values and its gradient, of `elements` floats each. The caller owns the arrays and does not move
+ * them. */
 typedef struct lockstep_parameter {
-  const char* name; /**< its own among the parameters, the same on all ranks */
-  float* values;    /**< `elements` of them */
-  float* gradient;  /**< likewise */
-  size_t elements;  /**< of both */
+  const char* name; /**< unique among the parameters, the same on all ranks */
+  float* values;    /**< `elements` floats */
+  float* gradient;  /**< `elements` floats */
+  size_t elements;  /**< number of floats in each array */
 } lockstep_parameter;
 
-/** Options of an optimizer; lockstep_default_options() fills in what is not set. */
+/** Options of an optimizer. Start from lockstep_default_options(). */
 typedef struct lockstep_options {
-  int sum;                      /**< 0: gradients are averaged over samples; 1: added */
-  int backward_passes_per_step; /**< 1 */
-  int compression;         /**< LOCKSTEP_FLOAT32, LOCKSTEP_BFLOAT16 or LOCKSTEP_FLOAT16: what gradients travel as */
-  size_t bucket_bytes;     /**< 26214400: gradients that are reduced in one call, at least */
-  double predivide_factor; /**< 0: all of the division is done before the sum */
-  double clip_norm;        /**< 0: no clipping of the averaged gradient */
+  int sum;                      /**< 0: average gradients over samples; 1: sum them */
+  int backward_passes_per_step; /**< default 1 */
+  int compression;              /**< type for communication: LOCKSTEP_FLOAT32, LOCKSTEP_BFLOAT16 or LOCKSTEP_FLOAT16 */
+  size_t bucket_bytes;          /**< default 26214400: minimum size of the gradients that one call reduces */
+  double predivide_factor;      /**< 0: divide before the sum only */
+  double clip_norm;             /**< largest norm of the reduced gradient; 0: no clipping */
 } lockstep_options;
 
 /** The version, such as "0.1.0". Static. */
 const char* lockstep_version(void);
-/** The last error of the calling thread, in words: "[where] what was needed; what was given". Valid until its next
- * call of a function of this file; "" before any. */
+/** Message of the calling thread's last error: "[where] expected …, got …"; "" if there was none. Valid until the
+ * thread next calls a function of this file. */
 const char* lockstep_last_error(void);
 
-/** Options of a session; lockstep_default_session_options() fills in what is not set. */
+/** Options of a session. Start from lockstep_default_session_options(). */
 typedef struct lockstep_session_options {
-  double stall_timeout;   /**< 120 seconds: a rank that others wait for as long is taken for lost, and ends the job with
-                               status 4 and its name; 0 for never */
+  double stall_timeout;   /**< seconds, default 120: the job ends with status 4 and the rank's name when other ranks
+                               have waited this long for it; 0: never */
   const char* all_reduce; /**< "auto", "shared-memory", "ring", "hierarchical" or "mpi" */
   int quiet;              /**< 1: warnings and errors only */
 } lockstep_session_options;
@@ -90,61 +90,61 @@ typedef struct lockstep_session_options {
 /** The defaults. */
 lockstep_session_options lockstep_default_session_options(void);
 
-/** Makes this process a rank: under a launcher initialises MPI, or joins one that runs. Once a process. NULL options
- * are the defaults. Collective. */
+/** Makes this process a rank. Initializes MPI under a launcher, or uses MPI if it is already initialized. Once per
+ * process. NULL options are the defaults. Collective. */
 int lockstep_init(const lockstep_session_options* options, lockstep_session** session);
-/** Tells that this rank is at work, which others have to wait for longer than the stall timeout: from a long
- * evaluation, or while it saves. NULL is allowed. */
+/** Reports that this rank is still working. Call it during work that other ranks wait for longer than the stall
+ * timeout, such as a long evaluation or saving. NULL is allowed. */
 void lockstep_still_at_work(lockstep_session* session);
-/** Ends MPI, unless it was joined. Collective; optimizers are to be freed before. NULL is allowed. */
+/** Finalizes MPI if lockstep_init() initialized it. Free all optimizers first. Collective. NULL is allowed. */
 void lockstep_finalize(lockstep_session* session);
 
 int lockstep_rank(const lockstep_session* session);       /**< 0 .. world size - 1 */
-int lockstep_world_size(const lockstep_session* session); /**< ranks of the job */
-int lockstep_local_rank(const lockstep_session* session); /**< among the ranks of this node */
-int lockstep_local_size(const lockstep_session* session); /**< ranks of this node */
-int lockstep_node(const lockstep_session* session);       /**< number of this rank's node */
+int lockstep_world_size(const lockstep_session* session); /**< number of ranks */
+int lockstep_local_rank(const lockstep_session* session); /**< rank within this node */
+int lockstep_local_size(const lockstep_session* session); /**< number of ranks on this node */
+int lockstep_node(const lockstep_session* session);       /**< index of this rank's node */
 
-/** values[i] becomes the sum (maximum, minimum) over all ranks, in place. `count` in elements of `type`. Collective. */
+/** Replaces values[i] with the sum (maximum, minimum) over all ranks. `count` is in elements of `type`. Collective. */
 int lockstep_all_reduce(lockstep_session* session, void* values, size_t count, int type, int op);
-/** All ranks' `bytes` bytes become those of rank `root`. Collective. */
+/** Copies the `bytes` bytes of rank `root` to all ranks. Collective. */
 int lockstep_broadcast(lockstep_session* session, void* values, size_t bytes, int root);
-/** Every rank's `bytes` bytes, the same number on each, one after the other in `all` (world size x bytes) on each rank.
- * Collective. */
+/** Concatenates the `bytes` bytes of every rank in `all` (world size x bytes), on every rank. `bytes` is the same on
+ * all ranks. Collective. */
 int lockstep_all_gather(lockstep_session* session, const void* values, size_t bytes, void* all);
 /** Returns once every rank has called it. Collective. */
 int lockstep_barrier(lockstep_session* session);
-/** `*result` is 1 on all ranks if `mine` is not 0 on any: the way to stop or to save together. Collective. */
+/** Sets `*result` to 1 on all ranks if `mine` is nonzero on any, for example to stop or save together. Collective. */
 int lockstep_any(lockstep_session* session, int mine, int* result);
 
 /** The defaults. */
 lockstep_options lockstep_default_options(void);
 
-/** `parameters` in the order of the forward pass, copied (the arrays are not). `update(state)` is called by
- * lockstep_step() once gradients are those of all ranks; other than 0, it makes that fail. NULL options are the
- * defaults. Names and sizes are compared over all ranks. Collective. */
+/** `parameters` are in the order of the forward pass. They are copied; the arrays they point to are not.
+ * lockstep_step() calls `update(state)` after it has reduced the gradients, and fails if that returns nonzero. NULL
+ * options are the defaults. Names and sizes are compared across ranks. Collective. */
 int lockstep_optimizer_create(lockstep_session* session, const lockstep_parameter* parameters, size_t count,
                               const lockstep_options* options, int (*update)(void* state), void* state,
                               lockstep_optimizer** optimizer);
 /** NULL is allowed. */
 void lockstep_optimizer_free(lockstep_optimizer* optimizer);
 
-/** All ranks' parameters become those of rank `root`. Collective, between steps. */
+/** Copies the parameters of rank `root` to all ranks. Collective, between steps. */
 int lockstep_broadcast_parameters(lockstep_optimizer* optimizer, int root);
-/** Before a backward pass whose gradients are announced one by one; else it may be left out. */
+/** Call before a backward pass whose gradients are reported by lockstep_gradient_ready(); optional otherwise. */
 int lockstep_begin_backward(lockstep_optimizer* optimizer, double samples);
-/** The gradient of a parameter, by its number, is complete. */
+/** Reports that the gradient of parameter number `parameter` is complete. */
 int lockstep_gradient_ready(lockstep_optimizer* optimizer, size_t parameter);
-/** A backward pass over `samples` samples is done, whose gradients are means over them; 0 for a rank without any. */
+/** Ends a backward pass. Gradients are means over `samples` samples; 0 for a rank without samples. */
 int lockstep_backward_done(lockstep_optimizer* optimizer, double samples);
-/** Replaces gradients by those of all ranks, for code that reads or changes them before lockstep_step(). Collective. */
+/** Reduces the gradients in place, for code that reads or changes them before lockstep_step(). Collective. */
 int lockstep_synchronize(lockstep_optimizer* optimizer);
-/** Reduces unless lockstep_synchronize() has, then calls update. `updated`, where it is not NULL, becomes 0 where no
- * rank had a sample, and 1 otherwise. Collective. */
+/** Reduces the gradients unless lockstep_synchronize() has done so, then calls the update function. Sets `*updated`,
+ * unless it is NULL, to 0 if no rank had a sample, else to 1. Collective. */
 int lockstep_step(lockstep_optimizer* optimizer, int* updated);
-/** At the end of an epoch: a step from backward passes that are left over. `updated` as above. Collective. */
+/** Makes a step of the remaining backward passes at the end of an epoch. `updated` as above. Collective. */
 int lockstep_flush(lockstep_optimizer* optimizer, int* updated);
-/** Norm of the last step's gradient before clipping; 0 without it. */
+/** Norm of the last step's gradient before clipping; 0 if clipping is off. */
 double lockstep_gradient_norm(const lockstep_optimizer* optimizer);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// Checks whose failure on one rank is the failure of all.
+// Checks that fail on all ranks if they fail on one.
 #pragma once
 
 #include <functional>
@@ -9,9 +9,9 @@
 
 namespace lockstep::interop {
 
-/// Runs `check` on every rank. What it throws of type Error on one rank alone is thrown by all, so that none waits for
-/// it, and so is that ranks return other texts: what they were given and must have in common; errors name `where`.
-/// Collective.
+/// Runs `check` on every rank. If it throws Error on any rank, all ranks throw Error, so that none waits forever. All
+/// ranks also throw if the returned texts differ: they describe arguments that must be the same on all ranks. Errors
+/// name `where`. Collective.
 void check_together(job::Workers& workers, std::string_view where, const std::function<std::string()>& check);
 
 }  // namespace lockstep::interop

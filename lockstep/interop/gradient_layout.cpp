@@ -14,8 +14,8 @@
 namespace lockstep::interop {
 namespace {
 
-void require(bool fits, const char* needed, double given) {
-  if (!fits) throw Error(ErrorCategory::input, "distributed_optimizer", needed, fmt::format("got {}", given));
+void require(bool fits, const char* expected, double actual) {
+  if (!fits) throw Error(ErrorCategory::input, "distributed_optimizer", expected, fmt::format("got {}", actual));
 }
 
 }  // namespace
@@ -25,16 +25,16 @@ std::size_t ParameterLayout::elements() const {
 }
 
 void check_options(const ReducerOptions& options) {
-  require(options.backward_passes_per_step >= 1, "needed backward_passes_per_step of at least 1",
+  require(options.backward_passes_per_step >= 1, "expected backward_passes_per_step of at least 1",
           options.backward_passes_per_step);
   require(std::isfinite(options.predivide_factor) && options.predivide_factor >= 0,
-          "needed a predivide_factor above 0, or 0 for the world size", options.predivide_factor);
+          "expected a predivide_factor above 0, or 0 for the world size", options.predivide_factor);
   require(options.predivide_factor == 0 || options.reduction == Reduction::average,
-          "needed reduction average for a predivide_factor: a sum is not divided", options.predivide_factor);
-  require(std::isfinite(options.clip_norm) && options.clip_norm >= 0, "needed a clip_norm of at least 0",
+          "expected reduction average for a predivide_factor: a sum is not divided", options.predivide_factor);
+  require(std::isfinite(options.clip_norm) && options.clip_norm >= 0, "expected a clip_norm of at least 0",
           options.clip_norm);
-  require(options.group_count >= 0, "needed a group_count of at least 0", options.group_count);
-  require(options.group_count == 0 || options.groups.empty(), "needed either groups or group_count, not both",
+  require(options.group_count >= 0, "expected a group_count of at least 0", options.group_count);
+  require(options.group_count == 0 || options.groups.empty(), "expected either groups or group_count, not both",
           options.group_count);
 }
 
@@ -54,16 +54,16 @@ using IndexByName = std::unordered_map<std::string_view, std::size_t>;
 
 constexpr std::size_t kLine = 64 / sizeof(float);
 
-[[noreturn]] void refuse(const std::string& needed, const std::string& given) {
-  throw Error(ErrorCategory::input, "distributed_optimizer", needed, given);
+[[noreturn]] void refuse(const std::string& expected, const std::string& actual) {
+  throw Error(ErrorCategory::input, "distributed_optimizer", expected, actual);
 }
 
 IndexByName index_by_name(std::span<const ParameterLayout> parameters) {
   IndexByName index;
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (!index.emplace(parameters[i].name, i).second)
-      refuse("needed a name of its own for each parameter",
-             fmt::format("parameters {} and {} are both called {}", index[parameters[i].name], i, parameters[i].name));
+      refuse("expected a unique name for each parameter",
+             fmt::format("parameters {} and {} are both named {}", index[parameters[i].name], i, parameters[i].name));
   return index;
 }
 
@@ -80,8 +80,10 @@ std::vector<Indices> named_groups(const IndexByName& index, const std::vector<st
     Indices& members = groups.emplace_back();
     for (const std::string& name : group) {
       const auto found = index.find(name);
-      if (found == index.end()) refuse("needed groups of parameters", fmt::format("{} is none", name));
-      if (taken[found->second]) refuse("needed each parameter in one group at most", fmt::format("{} is in two", name));
+      if (found == index.end())
+        refuse("expected parameter names in groups", fmt::format("{} is not a parameter", name));
+      if (taken[found->second])
+        refuse("expected each parameter in at most one group", fmt::format("{} is in two", name));
       taken[found->second] = true;
       members.push_back(found->second);
     }
@@ -89,7 +91,7 @@ std::vector<Indices> named_groups(const IndexByName& index, const std::vector<st
   return groups;
 }
 
-/// The group of each parameter, by number; `none` for those that no group names.
+/// The group index of each parameter; `none` for parameters in no group.
 Indices group_of_each(std::size_t parameters, const std::vector<Indices>& groups, std::size_t none) {
   Indices of(parameters, none);
   for (std::size_t group = 0; group < groups.size(); ++group)

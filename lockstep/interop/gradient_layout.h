@@ -1,4 +1,4 @@
-// How gradients of a training loop of one's own are put together.
+// Layout of the flat gradient of an existing training loop, and options of its reduction.
 #pragma once
 
 #include <cstddef>
@@ -12,59 +12,59 @@
 
 namespace lockstep::interop {
 
-/// A parameter as all ranks must have it.
+/// Name and shape of a parameter, the same on all ranks.
 struct ParameterLayout {
-  std::string name;                      ///< its own among the parameters, the same on all ranks
-  std::vector<std::int64_t> shape = {};  ///< row-major; one element where it is empty
+  std::string name;                      ///< unique among the parameters
+  std::vector<std::int64_t> shape = {};  ///< row-major; empty: one element
   std::size_t elements() const;          ///< the product of the shape
 };
 
-/// average: every sample of the step counts the same, whichever rank and backward pass it was in. sum: gradients are
-/// added over ranks and passes as they are.
+/// average: every sample of the step has equal weight, in any rank and backward pass. sum: gradients are added over
+/// ranks and passes unchanged.
 enum class Reduction { average, sum };
 
-/// Options of a GradientReducer. All ranks give the same.
+/// Options of a GradientReducer, the same on all ranks.
 struct ReducerOptions {
-  Reduction reduction = Reduction::average;  ///< how gradients become one
-  /// Backward passes that make one step (gradient accumulation), reduced once.
+  Reduction reduction = Reduction::average;  ///< how gradients are combined
+  /// Backward passes per step (gradient accumulation); gradients are reduced once per step.
   int backward_passes_per_step = 1;
-  /// With Reduction::average, whether passes of a step are averaged as well. false: they add up, as a library that
-  /// accumulates gradients would have it: the average over all samples times the number of passes, of which ranks may
-  /// have had different numbers (flush()): then their mean.
+  /// With Reduction::average, whether the passes of a step are averaged too. false: they are summed, as in libraries
+  /// that accumulate gradients: the average over all samples times the number of passes. If ranks had different numbers
+  /// of passes (flush()), their mean is used.
   bool average_passes = true;
-  /// What gradients travel as. 16 bits halve the bytes; the sum is of values rounded to them.
+  /// Type of gradients in communication. 16-bit types halve the bytes and sum rounded values.
   allreduce::WireType compression = allreduce::WireType::float32;
   std::size_t first_bucket_bytes = std::size_t{1} << 20;  ///< small, so that communication starts early
-  std::size_t bucket_bytes = std::size_t{25} << 20;       ///< gradients that are reduced in one call, at least
-  /// Names of parameters that are to be reduced in one call. A parameter that no group names is its own.
+  std::size_t bucket_bytes = std::size_t{25} << 20;       ///< minimum size of the gradients that one call reduces
+  /// Names of parameters to reduce in one call. A parameter in no group is a group of its own.
   std::vector<std::vector<std::string>> groups = {};
-  int group_count = 0;  ///< instead of `groups`: as many groups of equally many neighbours; 0 for none
-  /// Of an average, the part of the division that is done before the sum: gradients are divided by this factor before
-  /// it and by world size / factor after it. 0 stands for the world size: all of it before, so that nothing overflows.
+  int group_count = 0;  ///< instead of `groups`: this many equal groups of consecutive parameters; 0: none
+  /// With Reduction::average, gradients are divided by this factor before the sum and by world size / factor after it.
+  /// 0 is the world size: divide only before the sum, so that nothing overflows.
   double predivide_factor = 0;
-  /// Largest norm of the reduced gradient, over all parameters together; 0 for no clipping.
+  /// Largest norm of the reduced gradient over all parameters; 0: no clipping.
   double clip_norm = 0;
 };
 
-/// Throws Error (input) that names the option which is out of its range.
+/// Throws Error (input) that names the option that is out of range.
 void check_options(const ReducerOptions& options);
 
-/// "average, 1 backward pass a step, float32, …": for people, and to see whether ranks have the same.
+/// A readable description of the options. Ranks compare it to check that they have the same options.
 std::string to_string(const ReducerOptions& options);
 
-// Where each parameter's gradient lies in the flat one.
+// Position of each parameter's gradient in the flat gradient.
 
-/// Backward completes parameters from the last to the first, so they lie in that order, each on a cache line of its
-/// own. An entry is what is complete together: a parameter, or a group of them.
+/// The backward pass completes parameters from the last to the first, so they are stored in that order, each starting
+/// on a cache line. An entry is completed as a whole: one parameter, or a group of them.
 struct GradientLayout {
   std::vector<std::size_t> offsets = {};  ///< of each parameter, in elements
-  std::vector<std::size_t> entries = {};  ///< of each parameter: the number of its entry
+  std::vector<std::size_t> entries = {};  ///< of each parameter: the index of its entry
   std::vector<std::size_t> begins = {};   ///< of each entry, in elements, ascending
-  std::vector<std::size_t> counts = {};   ///< of each entry: parameters in it
+  std::vector<std::size_t> counts = {};   ///< of each entry: its number of parameters
   std::size_t size = 0;                   ///< in elements, a whole number of cache lines
 };
 
-/// Throws Error (input) for two parameters of one name, and for groups that name what is no parameter or one twice.
+/// Throws Error (input) if names are not unique, or if groups contain unknown or repeated names.
 GradientLayout make_gradient_layout(std::span<const ParameterLayout> parameters, const ReducerOptions& options);
 
 /// What ranks compare before the first reduction: names with shapes, in order.

@@ -1,11 +1,11 @@
-// What is computed on gradients beside sums over ranks, wherever they lie.
+// Local arithmetic on gradients, on the host or a GPU.
 #pragma once
 
 #include <span>
 
 namespace lockstep::interop {
 
-/// Loops over float arrays on one device. Arrays of one call are of the same size and do not overlap.
+/// Elementwise operations on float arrays of one device. The arrays of a call have the same size and do not overlap.
 class GradientMath {
  public:
   virtual ~GradientMath() = default;
@@ -18,11 +18,11 @@ class GradientMath {
   virtual void scale(std::span<float> values, float factor) = 0;
   /// values = 0
   virtual void clear(std::span<float> values) = 0;
-  /// The sum of squares, in double.
+  /// The sum of squares, computed in double.
   virtual double squared_norm(std::span<const float> values) = 0;
-  /// Brings values of the host to the device.
+  /// Copies values from the host to the device.
   virtual void write(std::span<float> to, std::span<const float> from_host) = 0;
-  /// Brings values of the device to the host, after all work on them.
+  /// Copies values from the device to the host, after all pending work on them.
   virtual void read(std::span<float> to_host, std::span<const float> from) = 0;
 };
 

@@ -46,8 +46,8 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
     if (on_gpu && (compute == nullptr || !has_math))
       throw Error(
           ErrorCategory::input, where_,
-          "needed a stream and the mathematics of the GPU for gradients on " + device::to_string(workers_.device()),
-          "got those of the host: Workers of code in host memory are on the CPU");
+          "expected a stream and GradientMath of the GPU for gradients on " + device::to_string(workers_.device()),
+          "got those of the host: gradients in host memory need Workers on the CPU");
     return to_string(options_);
   });
   allreduce::check_layout(workers_.group(), describe(parameters_));
@@ -88,27 +88,27 @@ std::span<float> GradientReducer::gradient(std::size_t parameter) const {
   return memory_->as<float>().subspan(layout_.offsets[parameter], parameters_[parameter].elements());
 }
 
-void GradientReducer::misused(const std::string& needed, const std::string& given) {
-  const Error error(ErrorCategory::input, where_, needed, given);
+void GradientReducer::usage_error(const std::string& expected, const std::string& actual) {
+  const Error error(ErrorCategory::input, where_, expected, actual);
   workers_.group().abort(error.what());
   throw error;
 }
 
 void GradientReducer::require_between_steps(std::string_view call) {
   if (!in_pass_ && passes_ == 0 && !reduced_) return;
-  misused(fmt::format("needed step() before {}", call),
-          fmt::format("{} came after {}, whose gradients no step has used", call,
-                      reduced_ ? "synchronize()" : "a backward pass"));
+  usage_error(fmt::format("expected step() before {}", call),
+              fmt::format("{} was called after {}, whose gradients no step has used", call,
+                          reduced_ ? "synchronize()" : "a backward pass"));
 }
 
 void GradientReducer::begin_pass(double samples, std::optional<bool> is_last) {
   if (!std::isfinite(samples) || samples < 0)
-    misused("needed a number of samples of at least 0", fmt::format("got {}", samples));
-  if (in_pass_) misused("needed the end of one backward pass before the next", "two were begun");
-  if (reduced_) misused("needed step() after synchronize()", "another backward pass was begun");
+    usage_error("expected a number of samples of at least 0", fmt::format("got {}", samples));
+  if (in_pass_) usage_error("expected one backward pass to end before the next begins", "two are open");
+  if (reduced_) usage_error("expected step() after synchronize()", "another backward pass began");
   if (is_complete_)
-    misused(fmt::format("needed step() after {} (backward_passes_per_step)", passes_text(passes_)),
-            fmt::format("backward pass {} was begun before it", passes_ + 1));
+    usage_error(fmt::format("expected step() after {} (backward_passes_per_step)", passes_text(passes_)),
+                fmt::format("backward pass {} began before it", passes_ + 1));
   is_last_ = is_last.value_or(is_last_pass());
   in_pass_ = true;
   std::fill(pass_has_.begin(), pass_has_.end(), false);
@@ -117,8 +117,8 @@ void GradientReducer::begin_pass(double samples, std::optional<bool> is_last) {
   if (is_last_pass()) agree_on_samples();
 }
 
-// Gradients that lie here from earlier passes are means over another number of samples: they become shares of a mean
-// over this one's.
+// Stored gradients of earlier passes are means over another number of samples. Rescales them to the number of this
+// pass.
 void GradientReducer::weigh(double samples) {
   if (samples == 0) return;
   if (unit_ > 0 && unit_ != samples && options_.reduction == Reduction::average)
@@ -127,8 +127,8 @@ void GradientReducer::weigh(double samples) {
   weight_ += samples;
 }
 
-// Gradients are divided before they are added, by the samples that the step is expected to have: as many as the last
-// one. Only a step that had others is corrected afterwards.
+// Gradients are divided before the sum by the expected number of samples, which is that of the last step. The result is
+// corrected afterwards if the actual number differs.
 void GradientReducer::agree_on_samples() {
   if (expected_ > 0 || options_.reduction == Reduction::sum) return;
   auto total = static_cast<float>(weight_);
@@ -152,13 +152,14 @@ float GradientReducer::factor_after() const {
 void GradientReducer::take(std::size_t parameter, std::span<const float> values) {
   LOCKSTEP_CHECK_OP(parameter, <, parameters_.size());
   const std::string& name = parameters_[parameter].name;
-  if (!in_pass_) misused("needed an open backward pass for a gradient", fmt::format("{} came outside of one", name));
+  if (!in_pass_)
+    usage_error("expected an open backward pass for a gradient", fmt::format("got one for {} outside a pass", name));
   if (pass_has_[parameter])
-    misused("needed one gradient a parameter in a backward pass", fmt::format("{} came twice", name));
+    usage_error("expected one gradient per parameter in a backward pass", fmt::format("{} got two", name));
   if (values.size() != parameters_[parameter].elements())
-    misused(fmt::format("needed {} elements of {}", parameters_[parameter].elements(), name),
-            fmt::format("its gradient has {}", values.size()));
-  if (pass_samples_ == 0) {  // a mean over nothing, if it is a number at all
+    usage_error(fmt::format("expected {} elements of {}", parameters_[parameter].elements(), name),
+                fmt::format("its gradient has {}", values.size()));
+  if (pass_samples_ == 0) {  // a mean over no samples, possibly NaN
     pass_has_[parameter] = true;
     if (is_last_pass()) complete_without(parameter);
     return;
@@ -177,10 +178,12 @@ void GradientReducer::take(std::size_t parameter, std::span<const float> values)
 void GradientReducer::written(std::size_t parameter) {
   LOCKSTEP_CHECK_OP(parameter, <, parameters_.size());
   const std::string& name = parameters_[parameter].name;
-  if (!in_pass_) misused("needed an open backward pass for a gradient", fmt::format("{} came outside of one", name));
+  if (!in_pass_)
+    usage_error("expected an open backward pass for a gradient", fmt::format("got one for {} outside a pass", name));
   if (pass_has_[parameter])
-    misused("needed one gradient a parameter in a backward pass", fmt::format("{} came twice", name));
-  if (pass_samples_ == 0) misused("needed no gradient in a pass without samples", fmt::format("{} has one", name));
+    usage_error("expected one gradient per parameter in a backward pass", fmt::format("{} got two", name));
+  if (pass_samples_ == 0)
+    usage_error("expected no gradient in a backward pass without samples", fmt::format("{} has one", name));
   pass_has_[parameter] = step_has_[parameter] = true;
   if (!is_last_pass()) return;
   math_->scale(gradient(parameter), factor_before());
@@ -193,7 +196,7 @@ void GradientReducer::complete(std::size_t parameter) {
 }
 
 void GradientReducer::end_pass() {
-  if (!in_pass_) misused("needed an open backward pass to end one", "none was begun");
+  if (!in_pass_) usage_error("expected an open backward pass to end", "none is open");
   if (is_last_) complete_the_rest(/*is_last_pass=*/true);
   is_complete_ = is_last_;
   in_pass_ = false;
@@ -206,7 +209,7 @@ void GradientReducer::complete_the_rest(bool is_last_pass) {
   }
 }
 
-// Of a parameter that has no gradient in the last pass.
+// For a parameter that has no gradient in the last pass.
 void GradientReducer::complete_without(std::size_t parameter) {
   if (step_has_[parameter])
     math_->scale(gradient(parameter), factor_before());
@@ -216,22 +219,22 @@ void GradientReducer::complete_without(std::size_t parameter) {
 }
 
 void GradientReducer::reduce() {
-  if (in_pass_) misused("needed the end of the backward pass before step()", "it is still open");
-  if (reduced_) misused("needed step() once after synchronize()", "synchronize() was called twice");
-  if (passes_ == 0) misused("needed a backward pass before step()", "there was none since the last step");
+  if (in_pass_) usage_error("expected the end of the backward pass before step()", "it is still open");
+  if (reduced_) usage_error("expected step() once after synchronize()", "synchronize() was called twice");
+  if (passes_ == 0) usage_error("expected a backward pass before step()", "there was none since the last step");
   if (!is_complete_)
-    misused(fmt::format("needed {} before step() (backward_passes_per_step)",
-                        passes_text(options_.backward_passes_per_step)),
-            fmt::format("there were {}; at the end of an epoch flush() takes what there is", passes_));
+    usage_error(fmt::format("expected {} before step() (backward_passes_per_step)",
+                            passes_text(options_.backward_passes_per_step)),
+                fmt::format("there were {}; at the end of an epoch call flush() for a partial step", passes_));
   finish();
 }
 
 bool GradientReducer::reduce_rest() {
-  if (in_pass_) misused("needed the end of the backward pass before flush()", "it is still open");
-  if (reduced_) misused("needed step() after synchronize()", "flush() came before it");
+  if (in_pass_) usage_error("expected the end of the backward pass before flush()", "it is still open");
+  if (reduced_) usage_error("expected step() after synchronize()", "flush() was called before it");
   if (is_complete_)
-    misused(fmt::format("needed step() after {} (backward_passes_per_step)", passes_text(passes_)),
-            "flush() came, which is for fewer");
+    usage_error(fmt::format("expected step() after {} (backward_passes_per_step)", passes_text(passes_)),
+                "flush() was called, which is for fewer");
   if (!workers_.any(passes_ > 0)) return false;
   agree_on_samples();
   complete_the_rest(/*is_last_pass=*/false);
@@ -243,11 +246,11 @@ void GradientReducer::finish() {
   counts_[0] = static_cast<float>(weight_);
   counts_[1] = static_cast<float>(passes_);
   std::copy(step_has_.begin(), step_has_.end(), counts_.begin() + kFlags);
-  const std::span<float> passengers = memory_->as<float>().subspan(layout_.size, counts_.size());
-  math_->write(passengers, counts_);
+  const std::span<float> step_scalars = memory_->as<float>().subspan(layout_.size, counts_.size());
+  math_->write(step_scalars, counts_);
   buckets_->ready(layout_.begins.size());
   buckets_->finish();
-  math_->read(counts_, passengers);
+  math_->read(counts_, step_scalars);
   finish_average();
   missing_ = layout_.counts;
   reduced_ = true;
@@ -265,7 +268,7 @@ void GradientReducer::finish_average() {
 }
 
 void GradientReducer::applied() {
-  if (!reduced_) misused("needed a backward pass before step()", "there was none since the last step");
+  if (!reduced_) usage_error("expected a backward pass before step()", "there was none since the last step");
   reduced_ = is_complete_ = false;
   passes_ = 0;
   unit_ = weight_ = 0;
@@ -282,7 +285,7 @@ void GradientReducer::note_missing() {
   for (std::size_t parameter = 0; parameter < parameters_.size(); ++parameter)
     if (steps_ - last_gradient_[parameter] == kStepsUntilNamed) names.push_back(parameters_[parameter].name);
   if (!names.empty() && workers_.rank() == 0)
-    workers_.session().logger()->warn("no rank had a gradient of {} for {} steps: they are not trained",
+    workers_.session().logger()->warn("no rank had a gradient of {} for {} steps: these parameters are not trained",
                                       fmt::join(names, ", "), kStepsUntilNamed);
 }
 

@@ -1,4 +1,4 @@
-// One rank's gradients on their way to their average over all ranks.
+// Averages one rank's gradients over all ranks.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 
 namespace lockstep::interop {
 
-/// For whoever computes gradients outside of Lockstep: DistributedOptimizer and the interop with other libraries stand
-/// on it. A step is
+/// Reduces gradients that were computed outside of Lockstep. DistributedOptimizer and the LibTorch wrappers use it. A
+/// step is
 ///
 ///     for each of the backward_passes_per_step passes:
 ///       begin_pass(samples);
@@ -30,85 +30,85 @@ namespace lockstep::interop {
 ///     ... the update ...
 ///     applied();
 ///
-/// With Reduction::average the result is the sum over all samples of the step divided by their number, whatever rank
-/// and pass they were in: samples of a pass weigh its gradient, which is the mean over them. Where a wire lies between
-/// ranks, a bucket is reduced beside the last pass as soon as its parameters are complete.
+/// With Reduction::average the result is the mean over all samples of the step, in any rank and pass. The gradient of a
+/// pass is a mean over its samples, so it is weighted by their number. When ranks are on different nodes, the reduction
+/// of a bucket starts when its parameters are complete and overlaps with the last backward pass.
 ///
-/// Calls in another order are an Error (input) that says which call comes when; it ends the group, so that the other
-/// ranks throw it too. Parameters without a gradient on this rank count as zero. All ranks call reduce, reduce_rest and
-/// applied together. One thread at a time; gradients of a GPU are put in order by its stream `compute`.
+/// A call out of order throws an Error (input) that states the expected order. It also ends the group, so that the
+/// other ranks throw it too. Parameters without a gradient on this rank count as zero. All ranks call reduce,
+/// reduce_rest and applied together. Not thread-safe. Work on GPU gradients is ordered by the stream `compute`.
 class GradientReducer {
  public:
-  /// Collective. Parameters in the order of the forward pass; `workers` and `compute` (null for gradients on the host)
-  /// outlive this object. `math` computes where the gradients lie; null for the host. `where`: what errors name. Throws
-  /// Error (input) for options or names that cannot be, Error (communication) where ranks have other parameters; the
-  /// same on all ranks.
+  /// Collective. `parameters` are in the order of the forward pass. `workers` and `compute` (null for gradients on the
+  /// host) must outlive this object. `math` computes on the device of the gradients; null for the host. `where` is the
+  /// location in error messages. Throws, on all ranks, Error (input) for invalid options or names and Error
+  /// (communication) if parameters differ between ranks.
   GradientReducer(job::Workers& workers, std::vector<ParameterLayout> parameters, const ReducerOptions& options = {},
                   device::Stream* compute = nullptr, std::unique_ptr<GradientMath> math = nullptr,
                   std::string where = "distributed_optimizer");
 
-  const std::vector<ParameterLayout>& parameters() const { return parameters_; }  ///< as they were given
-  const ReducerOptions& options() const { return options_; }                      ///< as they were given
-  job::Workers& workers() const { return workers_; }                              ///< the ranks among which it reduces
-  /// Whether there is nothing to add up or to divide: one rank, one pass a step, no clipping. Then the results are the
-  /// gradients that were taken; they are not copied, and gradient(parameter) means nothing.
+  const std::vector<ParameterLayout>& parameters() const { return parameters_; }  ///< as passed to the constructor
+  const ReducerOptions& options() const { return options_; }                      ///< as passed to the constructor
+  job::Workers& workers() const { return workers_; }                              ///< the ranks that reduce
+  /// Whether there is nothing to sum or divide: one rank, one pass per step, no clipping. Then the input gradients are
+  /// the results. They are not copied, and gradient(parameter) is meaningless.
   bool is_alone() const;
 
-  /// Where the gradient of a parameter lies, as long as this object or its memory() lives. Between passes it is a mean
-  /// over the samples so far times their number over that of the latest pass; after reduce() the result.
+  /// The gradient of a parameter, valid as long as this object or its memory(). Between passes it is the mean over the
+  /// samples so far, times their number, divided by the number in the latest pass; after reduce() it is the result.
   std::span<float> gradient(std::size_t parameter) const;
-  /// Owns all gradients, for those who keep one.
+  /// Owns all gradients. Hold it to keep a gradient alive.
   std::shared_ptr<const void> memory() const { return memory_; }
 
-  /// Opens a backward pass over `samples` samples of this rank: 0 for a rank that takes part without any; all ranks 1
-  /// where passes weigh the same. Collective in the first step. To be called before gradients are computed where they
-  /// are accumulated in place. `is_last`: whether this pass completes the step, for code that decides so from pass to
-  /// pass, the same on all ranks; else backward_passes_per_step does.
+  /// Begins a backward pass over `samples` samples of this rank: 0 for a rank without samples; 1 on all ranks for equal
+  /// weights. Collective in the first step. If gradients are accumulated in place, call it before they are computed.
+  /// `is_last`: whether this pass completes the step, the same on all ranks; by default backward_passes_per_step
+  /// decides.
   void begin_pass(double samples, std::optional<bool> is_last = {});
   bool is_in_pass() const { return in_pass_; }  ///< whether a pass is open
-  /// Whether the pass that is open, or else the next one, completes the step.
+  /// Whether the open pass, or the next one if none is open, completes the step.
   bool is_last_pass() const { return in_pass_ ? is_last_ : passes_ + 1 >= options_.backward_passes_per_step; }
-  /// `values` is this pass's gradient of `parameter`; copied. Once a pass for each.
+  /// Copies `values`, the gradient of `parameter` in this pass. At most once per parameter and pass.
   void take(std::size_t parameter, std::span<const float> values);
-  /// The same for a gradient that was added to gradient(parameter) in place: to what earlier passes of this step left
-  /// there, or to zeros.
+  /// The same for a gradient that the caller has added to gradient(parameter) in place: to the value of earlier passes
+  /// of this step, or to zeros.
   void written(std::size_t parameter);
   /// Whether this rank has a gradient of the parameter in this step.
   bool has_gradient_so_far(std::size_t parameter) const { return step_has_[parameter]; }
-  /// Closes it. Parameters that were not taken had no gradient.
+  /// Ends the pass. Parameters that were not passed have no gradient.
   void end_pass();
-  int passes() const { return passes_; }  ///< closed in this step
+  int passes() const { return passes_; }  ///< passes that have ended in this step
 
-  /// Reduces what is left, divides and clips. Throws Error (input) unless all passes of the step are done.
+  /// Reduces the remaining buckets, divides and clips. Throws Error (input) unless all passes of the step have ended.
   void reduce();
-  /// The same for the passes there are, for the end of an epoch: fewer than a step needs on every rank, not
-  /// necessarily as many on each. False, and nothing to apply, where no rank has any.
+  /// The same for an incomplete step at the end of an epoch. The number of passes may differ between ranks. Returns
+  /// false, with nothing to apply, if no rank has any.
   bool reduce_rest();
-  /// Whether reduce() is done and applied() is due.
+  /// Whether reduce() has been called and applied() has not.
   bool is_reduced() const { return reduced_; }
-  /// The step is over. Throws Error (input) before reduce().
+  /// Ends the step. Throws Error (input) before reduce().
   void applied();
 
-  /// Throws Error (input) if a step has begun and is not over: what `call` would then lose are gradients.
+  /// Throws Error (input) if a step is in progress: `call` would then lose gradients.
   void require_between_steps(std::string_view call);
-  /// Ends the group and throws Error (input) "[where] needed; given".
-  [[noreturn]] void misused(const std::string& needed, const std::string& given);
+  /// Ends the group and throws Error (input) "[where] expected …, got …".
+  [[noreturn]] void usage_error(const std::string& expected, const std::string& actual);
 
-  // Of the step that was reduced last, the same on all ranks:
+  // Statistics of the last reduced step, the same on all ranks:
   /// Whether any rank had a gradient of the parameter.
   bool has_gradient(std::size_t parameter) const { return counts_[kFlags + parameter] > 0; }
-  double samples() const { return counts_[0]; }            ///< of all ranks; passes for Reduction::sum
-  double gradient_norm() const { return gradient_norm_; }  ///< before clipping; 0 without it
-  std::int64_t steps() const { return steps_; }            ///< applied
-  /// Parameters that had no gradient on any rank for the last `steps` steps or more.
+  double samples() const { return counts_[0]; }            ///< over all ranks; passes for Reduction::sum
+  double gradient_norm() const { return gradient_norm_; }  ///< before clipping; 0 if clipping is off
+  std::int64_t steps() const { return steps_; }            ///< steps applied
+  /// Names of parameters that had no gradient on any rank for at least `steps` steps.
   std::vector<std::string> parameters_without_gradient(std::int64_t steps) const;
 
-  const allreduce::GradientBuckets& buckets() const { return *buckets_; }  ///< the buckets in which gradients travel
-  /// Seconds since the start in which this rank stood still for communication.
+  const allreduce::GradientBuckets& buckets() const { return *buckets_; }  ///< the buckets of gradients
+  /// Seconds since the start in which computation on this rank waited for communication.
   const allreduce::CommunicationTimes& communication() const { return buckets_->times(); }
 
  private:
-  static constexpr std::size_t kFlags = 2;  // in counts_: behind samples and passes, a flag for each parameter
+  static constexpr std::size_t kFlags = 2;  // index in counts_: after samples and passes, one flag per parameter
 
   void describe_buckets();
   void weigh(double samples);
@@ -128,20 +128,20 @@ class GradientReducer {
   ReducerOptions options_;
   GradientLayout layout_;
   std::unique_ptr<GradientMath> math_;
-  std::shared_ptr<const device::Buffer> memory_;  // the flat gradient, and counts_ behind it
+  std::shared_ptr<const device::Buffer> memory_;  // the flat gradient, followed by counts_
   std::unique_ptr<allreduce::GradientBuckets> buckets_;
 
   bool in_pass_ = false;
-  bool is_last_ = false;      // the open pass completes the step
-  bool is_complete_ = false;  // a pass that does is closed
+  bool is_last_ = false;      // whether the open pass completes the step
+  bool is_complete_ = false;  // whether the last pass of the step has ended
   bool reduced_ = false;
   int passes_ = 0;
   double pass_samples_ = 0;
-  double unit_ = 0;             // what gradients are a mean over, as they lie: samples of the latest pass with any
-  double weight_ = 0;           // samples of this step so far
-  double expected_ = 0;         // samples of a step over all ranks, as of the last step; 0 before the first
-  std::vector<bool> pass_has_;  // for each parameter: a gradient in this pass
-  std::vector<bool> step_has_;  // and in this step
+  double unit_ = 0;                   // stored gradients are means over this many: samples of the latest pass with any
+  double weight_ = 0;                 // samples of this step so far
+  double expected_ = 0;               // samples of the last step over all ranks; 0 before the first
+  std::vector<bool> pass_has_;        // for each parameter: has a gradient in this pass
+  std::vector<bool> step_has_;        // for each parameter: has a gradient in this step
   std::vector<std::size_t> missing_;  // of each entry: parameters that are not complete
   std::vector<float> counts_;
   double gradient_norm_ = 0;

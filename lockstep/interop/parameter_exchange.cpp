@@ -11,8 +11,8 @@
 namespace lockstep::interop {
 namespace {
 
-// A loop that changes gradients at the wrong moment mostly does so in each step: looking now and then finds it, and
-// costs nothing.
+// A loop that changes gradients at the wrong time usually does so in every step: an occasional check finds it at little
+// cost.
 constexpr std::int64_t kFirstStepsWatched = 3;
 constexpr std::int64_t kStepsBetweenWatched = 100;
 
@@ -37,17 +37,18 @@ ParameterExchange::ParameterExchange(job::Workers& workers, std::span<const Para
   check(parameters);
 }
 
-// What is copied is as large as it was when ranks compared it.
+// Sizes must be those that ranks have compared.
 void ParameterExchange::check(std::span<const Parameter> parameters) {
   const std::vector<ParameterLayout>& layouts = reducer_.parameters();
   if (parameters.size() != layouts.size())
-    reducer_.misused(fmt::format("needed the {} parameters that there were at first", layouts.size()),
-                     fmt::format("got {}", parameters.size()));
+    reducer_.usage_error(fmt::format("expected {} parameters as in the first call", layouts.size()),
+                         fmt::format("got {}", parameters.size()));
   for (std::size_t i = 0; i < layouts.size(); ++i)
     if (const std::size_t elements = layouts[i].elements();
         parameters[i].values.size() != elements || parameters[i].gradient.size() != elements)
-      reducer_.misused(fmt::format("needed {} values of {} and as many of its gradient", elements, layouts[i].name),
-                       fmt::format("got {} and {}", parameters[i].values.size(), parameters[i].gradient.size()));
+      reducer_.usage_error(
+          fmt::format("expected {} values of {} and as many of its gradient", elements, layouts[i].name),
+          fmt::format("got {} and {}", parameters[i].values.size(), parameters[i].gradient.size()));
 }
 
 void ParameterExchange::broadcast_values(std::span<const Parameter> parameters, int root) {
@@ -71,25 +72,25 @@ void ParameterExchange::begin_backward(std::span<const Parameter> parameters, do
 
 void ParameterExchange::gradient_ready(std::span<const Parameter> parameters, std::size_t parameter) {
   if (parameter >= parameters.size())
-    reducer_.misused(fmt::format("needed the number of a parameter below {}", parameters.size()),
-                     fmt::format("got {}", parameter));
+    reducer_.usage_error(fmt::format("expected a parameter number below {}", parameters.size()),
+                         fmt::format("got {}", parameter));
   if (!reducer_.is_in_pass())
-    reducer_.misused("needed begin_backward() before gradient_ready()",
-                     fmt::format("{} was announced outside of a backward pass", parameters[parameter].name));
+    reducer_.usage_error("expected begin_backward() before gradient_ready()",
+                         fmt::format("{} was announced outside of a backward pass", parameters[parameter].name));
   if (taken_[parameter])
-    reducer_.misused("needed one gradient a parameter in a backward pass",
-                     fmt::format("{} was announced twice", parameters[parameter].name));
+    reducer_.usage_error("expected one gradient per parameter in a backward pass",
+                         fmt::format("{} was announced twice", parameters[parameter].name));
   taken_[parameter] = true;
   reducer_.take(parameter, parameters[parameter].gradient);
 }
 
-// Code that accumulates adds the next pass to what lies there; code that overwrites does not see the zeros.
+// Clears the gradients for code that accumulates; code that overwrites them is not affected.
 void ParameterExchange::backward_done(std::span<const Parameter> parameters, std::optional<double> samples) {
   if (!reducer_.is_in_pass())
     begin_backward(parameters, samples.value_or(1));
   else if (samples && *samples != samples_)
-    reducer_.misused(fmt::format("needed the samples that begin_backward() was told of, {}", samples_),
-                     fmt::format("backward_done() was told of {}", samples_text(*samples)));
+    reducer_.usage_error(fmt::format("expected the same number of samples as in begin_backward(), {}", samples_),
+                         fmt::format("backward_done() got {}", samples_text(*samples)));
   check(parameters);
   const bool is_last = reducer_.is_last_pass();
   for (std::size_t i = parameters.size(); i-- > 0;) {
@@ -114,14 +115,14 @@ bool ParameterExchange::watches_changes() const {
 void ParameterExchange::check_unchanged(std::span<const Parameter> parameters) {
   for (const Mark& mark : marks_)
     if (hash_of(parameters[mark.parameter].gradient) != mark.hash)
-      reducer_.misused(
-          "needed gradients to stay as the backward pass left them until step(): call synchronize() before "
-          "they are read or changed",
-          fmt::format("that of {} was changed", parameters[mark.parameter].name));
+      reducer_.usage_error(
+          "expected gradients to stay unchanged from the backward pass to step(): call synchronize() before "
+          "reading or changing them",
+          fmt::format("the gradient of {} was changed", parameters[mark.parameter].name));
   marks_.clear();
 }
 
-void ParameterExchange::put_back(std::span<const Parameter> parameters) {
+void ParameterExchange::write_back(std::span<const Parameter> parameters) {
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (!reducer_.has_gradient(i))
       std::ranges::fill(parameters[i].gradient, 0.0F);
@@ -133,14 +134,14 @@ void ParameterExchange::synchronize(std::span<const Parameter> parameters) {
   check(parameters);
   check_unchanged(parameters);
   reducer_.reduce();
-  put_back(parameters);
+  write_back(parameters);
 }
 
 bool ParameterExchange::synchronize_rest(std::span<const Parameter> parameters) {
   check(parameters);
   check_unchanged(parameters);
   if (!reducer_.reduce_rest()) return false;
-  put_back(parameters);
+  write_back(parameters);
   return true;
 }
 

@@ -1,5 +1,5 @@
-// LibTorch with data parallelism across processes: its own modules, optimizers and loaders, each rank on its part.
-// Link lockstep::torch. docs/libtorch.md is the guide.
+// Data parallelism across processes for LibTorch modules, optimizers and data loaders.
+// Link lockstep::torch. See docs/libtorch.md.
 #pragma once
 
 #include "lockstep/interop/torch/data_loader.h"

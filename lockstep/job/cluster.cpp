@@ -16,19 +16,19 @@ namespace {
 
 using nlohmann::json;
 
-// A cluster of a hundred thousand addresses.
+// Enough for a hundred thousand addresses.
 constexpr JsonLimits kLimits{.bytes = std::size_t{16} << 20, .depth = 8, .values = 200'000};
 
 constexpr std::array kTaskTypes{TaskType::chief, TaskType::worker, TaskType::ps, TaskType::evaluator};
 
-[[noreturn]] void refuse(std::string_view needed, std::string_view given) {
-  throw Error(ErrorCategory::input, "TF_CONFIG", needed, given);
+[[noreturn]] void refuse(std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::input, "TF_CONFIG", expected, actual);
 }
 
 TaskType parse_task_type(const std::string& name) {
   for (const TaskType type : kTaskTypes)
     if (to_string(type) == name) return type;
-  refuse("needed tasks of type chief, worker, ps or evaluator", "got " + describe_json(name));
+  refuse("expected tasks of type chief, worker, ps or evaluator", "got " + describe_json(name));
 }
 
 std::vector<std::string> parse_addresses(const std::string& type, const json& list) {
@@ -36,16 +36,16 @@ std::vector<std::string> parse_addresses(const std::string& type, const json& li
                        return address.is_string() && !address.get_ref<const std::string&>().empty();
                      });
   if (!texts)
-    refuse(fmt::format("needed a list of addresses \"host:port\" for {}", type), "got " + describe_json(list));
+    refuse(fmt::format("expected a list of addresses \"host:port\" for {}", type), "got " + describe_json(list));
   return list.get<std::vector<std::string>>();
 }
 
-/// An integer, or its decimal text, which launch scripts write as often.
+/// An integer or its decimal text; launch scripts use both.
 int parse_index(const json& index) {
   const std::string text = index.is_string() ? index.get<std::string>() : describe_json(index);
   constexpr std::size_t kMaxDigits = 9;
   if (text.empty() || text.size() > kMaxDigits || text.find_first_not_of("0123456789") != std::string::npos)
-    refuse("needed a task index from 0", "got " + describe_json(index));
+    refuse("expected a task index from 0", "got " + describe_json(index));
   return std::stoi(text);
 }
 
@@ -68,28 +68,28 @@ std::string to_string(TaskType type) {
 std::optional<Cluster> Cluster::parse(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return std::nullopt;
   const json config = parse_json(text, ErrorCategory::input, "TF_CONFIG", kLimits);
-  if (!config.is_object()) refuse("needed an object with \"cluster\" and \"task\"", "got " + describe_json(config));
+  if (!config.is_object()) refuse("expected an object with \"cluster\" and \"task\"", "got " + describe_json(config));
   const json jobs = config.value("cluster", json::object());
   if (!jobs.is_object())
-    refuse("needed a \"cluster\" that lists addresses by type of task", "got " + describe_json(jobs));
+    refuse("expected a \"cluster\" that lists addresses by type of task", "got " + describe_json(jobs));
   if (jobs.empty()) return std::nullopt;
 
   Cluster cluster;
   for (const auto& [name, list] : jobs.items()) cluster.tasks_[parse_task_type(name)] = parse_addresses(name, list);
   for (const TaskType single : {TaskType::chief, TaskType::evaluator})
     if (const std::size_t count = cluster.tasks(single).size(); count > 1)
-      refuse(fmt::format("needed at most one {}", to_string(single)), fmt::format("got {}", count));
+      refuse(fmt::format("expected at most one {}", to_string(single)), fmt::format("got {}", count));
 
   const json task = config.value("task", json());
   if (!task.is_object() || !task.contains("type") || !task["type"].is_string() || !task.contains("index"))
-    refuse("needed a \"task\" with \"type\" and \"index\" beside the cluster",
+    refuse("expected a \"task\" with \"type\" and \"index\" next to the cluster",
            task.is_null() ? "there is none" : "got " + describe_json(task));
   cluster.type_ = parse_task_type(task["type"]);
   cluster.index_ = parse_index(task["index"]);
   if (!cluster.tasks_.contains(cluster.type_))
-    refuse("needed a task of the cluster", fmt::format("the cluster has no {}", to_string(cluster.type_)));
+    refuse("expected a task of the cluster", fmt::format("the cluster has no {}", to_string(cluster.type_)));
   if (const std::size_t count = cluster.tasks(cluster.type_).size(); static_cast<std::size_t>(cluster.index_) >= count)
-    refuse(fmt::format("needed a {} index below {}", to_string(cluster.type_), count),
+    refuse(fmt::format("expected a {} index below {}", to_string(cluster.type_), count),
            fmt::format("got {}", cluster.index_));
   return cluster;
 }
@@ -151,16 +151,16 @@ std::vector<std::string> Cluster::worker_names() const {
 
 void Cluster::check_trains() const {
   if (type_ == TaskType::ps)
-    refuse("needed a chief, worker or evaluator: multi-worker training has no parameter servers",
+    refuse("expected a chief, worker or evaluator: multi-worker training has no parameter servers",
            "this task is " + task_name());
 }
 
 void Cluster::check_against_mpi(int rank, int size) const {
   if (worker_rank() == rank && worker_count() == size) return;
   refuse(
-      fmt::format("needed the same cluster as MPI's, where this is rank {} of {}", rank, size),
+      fmt::format("expected a cluster that matches MPI, where this is rank {} of {}", rank, size),
       fmt::format(
-          "it says {}, which is rank {} of {}{}", task_name(), worker_rank(), worker_count(),
+          "it names {}, which is rank {} of {}{}", task_name(), worker_rank(), worker_count(),
           size == 1 ? "; start all tasks with one mpirun, or put \"lockstep launch --\" in front of the command" : ""));
 }
 

@@ -1,5 +1,5 @@
-// TF_CONFIG: how tf.distribute describes a cluster and this process's place in it. MPI is what connects our ranks, so
-// it is only read to be checked against what MPI says.
+// TF_CONFIG: the description of a cluster, and of this process's task in it, as used by tf.distribute. Ranks are
+// connected by MPI, so under MPI it is only checked against MPI's view.
 #pragma once
 
 #include <map>
@@ -15,17 +15,17 @@ enum class TaskType { chief, worker, ps, evaluator };
 /// "chief", "worker", "ps", "evaluator".
 std::string to_string(TaskType type);
 
-/// What TF_CONFIG says.
+/// The contents of TF_CONFIG.
 ///
 ///     {"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}
 class Cluster {
  public:
-  /// Reads the text of TF_CONFIG. nullopt where it describes no cluster (empty, `{}`, an empty "cluster"). Throws Error
-  /// (input) `[TF_CONFIG] …` for text that is not of the form above, an unknown type of task, a task that is not in the
-  /// cluster, or several chiefs or evaluators.
+  /// Parses the text of TF_CONFIG. nullopt if it describes no cluster (empty, `{}`, an empty "cluster"). Throws Error
+  /// (input) `[TF_CONFIG] …` for text that does not have the form above, an unknown task type, a task that is not in
+  /// the cluster, or several chiefs or evaluators.
   static std::optional<Cluster> parse(std::string_view text);
 
-  /// The same for the environment variable TF_CONFIG; nullopt where it is not set.
+  /// Parses the environment variable TF_CONFIG; nullopt if it is not set.
   static std::optional<Cluster> from_environment();
 
   TaskType task_type() const { return type_; }
@@ -33,24 +33,24 @@ class Cluster {
   /// "worker:1"
   std::string task_name() const;
 
-  /// Addresses of the tasks of a type, as given; empty where there are none.
+  /// Addresses of the tasks of a type, as given; may be empty.
   const std::vector<std::string>& tasks(TaskType type) const;
 
-  /// Whether this task writes checkpoints and summaries: the chief; worker 0 where there is no chief; an evaluator, in
-  /// its own cluster of one.
+  /// Whether this task writes checkpoints and summaries: the chief; worker 0 if there is no chief; an evaluator, which
+  /// trains in a cluster of one.
   bool is_chief() const;
-  /// Tasks that train together: chief and workers; 1 for an evaluator. A parameter server has none of this: Error
-  /// (input).
+  /// Number of tasks that train together: chief and workers; 1 for an evaluator. This and the functions below throw
+  /// Error (input) for a parameter server.
   int worker_count() const;
-  /// This task's number among them: chief 0, then the workers in order.
+  /// This task's rank among them: the chief is 0, then the workers in order.
   int worker_rank() const;
-  /// The addresses of the tasks that train together, by their numbers; for an evaluator its own.
+  /// The addresses of the tasks that train together, by rank; for an evaluator, its own.
   std::vector<std::string> worker_addresses() const;
   /// Their names: chief:0, worker:0, worker:1.
   std::vector<std::string> worker_names() const;
 
-  /// Throws Error (input), with both views, unless this task is rank `rank` of `size` for MPI too. A rank may be alone
-  /// in seeing a difference, so the caller lets all ranks know.
+  /// Throws Error (input), with both views, unless this task is rank `rank` of `size`, as in MPI. Possibly only one
+  /// rank sees a difference, so the caller must report it to all ranks.
   void check_against_mpi(int rank, int size) const;
 
  private:

@@ -8,8 +8,7 @@ namespace {
 // Less than the second after which mpirun sends SIGKILL.
 constexpr timespec kDelay{.tv_sec = 0, .tv_nsec = 800'000'000};
 
-// On whatever thread the signal comes to, but never on the watchdog's, which blocks signals. It calls nothing that is
-// not async-signal-safe.
+// Runs on any thread except the watchdog's, which blocks signals. Calls only async-signal-safe functions.
 extern "C" void terminate_late(int signal) {
   timespec left = kDelay;
   while (nanosleep(&left, &left) != 0) continue;

@@ -1,4 +1,4 @@
-// How a program lets its watchdog name a lost rank before a launcher ends the others.
+// Delays SIGTERM so that the watchdog can report a lost rank before the launcher ends the others.
 #pragma once
 
 #include <csignal>
@@ -8,15 +8,15 @@
 
 namespace lockstep::job {
 
-/// Launchers such as mpirun send SIGTERM to all other ranks as soon as one is lost, which may be before these have
-/// printed who it was. While this object lives, SIGTERM ends the process 0.8 seconds late: the watchdog, which runs on
-/// a thread of its own, ends it earlier, with the name of the lost rank, where there is one.
+/// Launchers such as mpirun send SIGTERM to all other ranks as soon as one is lost, possibly before these have reported
+/// the lost rank. During the lifetime of this object, SIGTERM ends the process after a delay of 0.8 seconds. If a rank
+/// was lost, the watchdog, which runs on its own thread, reports it and ends the process earlier.
 ///
-/// For programs, in main: it installs a process-wide signal handler, which no other part of the library does on its own
-/// account. Does nothing in a job of one rank, nor where SIGTERM is handled or ignored already.
+/// For use in main: it installs a process-wide signal handler, which no other part of the library does implicitly. Does
+/// nothing in a job of one rank, or if SIGTERM is already handled or ignored.
 class DelayedTermination {
  public:
-  explicit DelayedTermination(const Session& session);  ///< after the session; on the main thread
+  explicit DelayedTermination(const Session& session);  ///< construct after the session, on the main thread
   ~DelayedTermination();
   DelayedTermination(const DelayedTermination&) = delete;
   DelayedTermination& operator=(const DelayedTermination&) = delete;

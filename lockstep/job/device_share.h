@@ -1,4 +1,4 @@
-// How many cores are a rank's own.
+// How the ranks of a node share its cores and GPUs.
 #pragma once
 
 #include <string>
@@ -11,44 +11,43 @@
 
 namespace lockstep::job {
 
-/// What a rank tells the others.
+/// The cores of a rank, exchanged between ranks.
 struct CoreClaim {
   int node = 0;                 ///< number of its host
-  std::string processors = {};  ///< one character a processor, '1' where the rank may run
-  double quota = 0;             ///< processors' worth of time that its control group is granted; 0: no limit
+  std::string processors = {};  ///< one character per processor, '1' if the rank may run on it
+  double quota = 0;             ///< CPU quota of its control group, in processors; 0: no limit
 };
 
-/// The cores of rank `rank`: its processors, divided by the ranks of the same node that were given exactly the same
-/// ones (as with `--bind-to none`); fewer where the ranks of the node, of which those with the same quota share it, get
-/// less time than that; at least 1.
+/// Number of cores for rank `rank`: its processors, divided by the number of ranks of the same node with the same
+/// processors (as with `--bind-to none`). Limited by the CPU quota, which the ranks of the node with the same quota
+/// share. At least 1.
 int share_of_cores(const std::vector<CoreClaim>& claims, int rank);
 
-/// The same, for the calling rank. Collective.
+/// Number of cores for the calling rank. Collective.
 int share_of_cores(const Session& session);
 
-// Which devices are a rank's own, where the command line leaves it open: `auto` and `gpu:all`.
-
-/// What a rank tells the others.
+/// The GPUs of a rank, exchanged between ranks, to resolve `auto` and `gpu:all`.
 struct DeviceClaim {
   int node = 0;                   ///< number of its host
   std::string host;               ///< its name
-  std::string devices;            ///< as its command line names them: "auto"
-  std::vector<std::string> gpus;  ///< UUIDs of the GPUs that it sees, in the driver's order
-  std::string no_gpu;             ///< why it sees none; empty where it sees some
+  std::string devices;            ///< value of --devices: "auto"
+  std::vector<std::string> gpus;  ///< UUIDs of the GPUs visible to it, in the driver's order
+  std::string no_gpu;             ///< why no GPU is visible; empty if some are
 
-  /// Whether ranks that claim the same divide it.
+  /// Ranks with equal claims divide their GPUs.
   bool operator==(const DeviceClaim&) const = default;
 };
 
 /// The devices of rank `rank`, whose claim is `auto` or `gpu:all`. Ranks of a node that see the same GPUs divide them
-/// in rank order: `auto` gives each rank one, `gpu:all` each an equal part; a rank that is alone in seeing its GPUs
-/// (one process, or a launcher that sets CUDA_VISIBLE_DEVICES for each rank) takes all of them. Without a GPU `auto` is
-/// cpu:0. With `share_gpus` more ranks than GPUs take them in turn. Throws Error (device) for more ranks than GPUs, for
-/// `gpu:all` of GPUs that the ranks do not divide evenly, and for `gpu:all` without a GPU.
+/// in rank order: `auto` gives one GPU to each rank, `gpu:all` an equal part. If no other rank sees the same GPUs (a
+/// single process, or a launcher that sets CUDA_VISIBLE_DEVICES for each rank), the rank gets all of them. Without a
+/// GPU, `auto` is cpu:0. With `share_gpus`, if there are more ranks than GPUs, they are assigned round-robin. Throws
+/// Error (device) if there are more ranks than GPUs, or if `gpu:all` finds no GPU or a number of GPUs that the ranks do
+/// not divide evenly.
 std::vector<device::Device> share_of_devices(const std::vector<DeviceClaim>& claims, int rank, bool share_gpus);
 
-/// The devices that `list` names to the calling rank (the grammar of device::parse_devices). What share_of_devices
-/// throws for any rank is thrown on all. Collective.
+/// The devices of the calling rank for `list` (see device::parse_devices). If share_of_devices throws for any rank, all
+/// ranks throw. Collective.
 std::vector<device::Device> choose_devices(const Session& session, std::string_view list, bool share_gpus = false);
 
 }  // namespace lockstep::job

@@ -17,15 +17,15 @@
 namespace lockstep::job {
 namespace {
 
-/// What travels between the ranks: enough to know equal failures from different ones.
+/// Exchanged between the ranks, to distinguish equal failures from different ones.
 struct Summary {
   std::uint64_t message_hash = 0;
   std::int32_t exit_status = 0;
   std::int32_t consequence = 0;
 };
 
-/// One exchange of summaries. It lives on the heap and is left behind where the others do not come: MPI may still write
-/// to it.
+/// One exchange of summaries. Allocated on the heap and leaked if the exchange does not complete, because MPI may still
+/// write to it.
 struct Exchange {
   Exchange(const Summary& mine, std::size_t ranks) : sent(mine), received(ranks) {}
 
@@ -63,17 +63,20 @@ Failure describe_current_exception() {
             exit_status(ErrorCategory::data), false};
   } catch (const std::system_error& error) {
     return {
-        Error(ErrorCategory::device, "system", "expected what this host has to grant; its limits (ulimit -a) may help",
+        Error(ErrorCategory::device, "system", "expected a system resource within the limits of this host (ulimit -a)",
               fmt::format("got {}", error.what()))
             .what(),
         exit_status(ErrorCategory::device), false};
   } catch (const std::bad_alloc&) {
-    return {"[memory] needed more memory than this host has to give; reduce the batch, or the replicas of one host",
-            exit_status(ErrorCategory::device), false};
+    return {
+        "[memory] expected more memory than this host has; reduce the batch size or the number of replicas per host",
+        exit_status(ErrorCategory::device), false};
   } catch (const std::exception& error) {
     return {error.what(), 1, false};
   } catch (...) {
-    return {"[program] something was thrown that is no std::exception; a bug in the calling program", 1, false};
+    return {
+        "[program] expected exceptions of type std::exception; the calling program threw another type, which is a bug",
+        1, false};
   }
 }
 

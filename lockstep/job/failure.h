@@ -1,5 +1,5 @@
-// How a job ends that cannot go on: one line, from one rank where all saw the same, and the same exit status
-// everywhere.
+// How a failed job ends: with one error line, printed by one rank if all have the same error, and the same exit status
+// on all ranks.
 #pragma once
 
 #include <mpi.h>
@@ -10,26 +10,26 @@
 
 namespace lockstep::job {
 
-/// What made a rank leave.
+/// Why a rank ends.
 struct Failure {
-  std::string message;       ///< "[where] need; given"
+  std::string message;       ///< "[where] expected …, got …"
   int exit_status = 1;       ///< of the program (lockstep/base/error.h)
-  bool consequence = false;  ///< a failed collective: probably what another rank's failure looks like from here
+  bool consequence = false;  ///< a failed collective: probably caused by another rank's failure
 };
 
-/// Reads the exception under way; to be called from a catch block.
+/// Describes the current exception. Call it from a catch block.
 Failure describe_current_exception();
 
-/// What a rank does after it compared its failure with those of the others.
+/// The decision of a rank after comparing its failure with those of the others.
 struct FailureVerdict {
-  bool everyone_failed = false;  ///< all ranks are leaving; none has to be ended by force
+  bool everyone_failed = false;  ///< all ranks are ending; none has to be aborted
   bool print = true;             ///< whether this rank prints its line
   int exit_status = 1;           ///< the job's
 };
 
-/// Waits up to `seconds` for the other ranks of `ranks` to fail as well, and compares. Ranks that are still at work do
-/// not take part, which is what the time limit is for. Of equal messages the lowest rank prints; consequences are
-/// printed only where nobody has a cause.
+/// Waits up to `seconds` for the other ranks of `ranks` to fail as well, and compares the failures. The time limit
+/// covers ranks that are still running. Of ranks with equal messages, the lowest prints; consequences are printed only
+/// if no rank has a cause.
 FailureVerdict compare_failures(const Failure& mine, MPI_Comm ranks, double seconds);
 
 }  // namespace lockstep::job

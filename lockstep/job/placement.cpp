@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "lockstep/base/host.h"
-#include "lockstep/base/json.h"
 #include "lockstep/base/numa.h"
 #include "lockstep/device/gpu.h"
 
@@ -38,7 +37,7 @@ std::string gpu_columns(const GpuPlace& gpu, std::size_t width) {
 }
 
 // "rank 3 on a", or "rank 0 on a and 3 more".
-std::string whom(const std::set<int>& ranks, const Placement& first) {
+std::string describe_ranks(const std::set<int>& ranks, const Placement& first) {
   const std::string who = fmt::format("rank {} on {}", first.rank, first.host);
   return ranks.size() == 1 ? who : fmt::format("{} and {} more", who, ranks.size() - 1);
 }
@@ -51,17 +50,17 @@ void warn_of(std::vector<std::string>& warnings, const std::vector<Placement>& p
   std::set<int> ranks;
   for (const Placement& one : placements)
     if (condition(one)) ranks.insert(one.rank);
-  warnings.push_back(sentence(whom(ranks, *first), *first));
+  warnings.push_back(sentence(describe_ranks(ranks, *first), *first));
 }
 
-/// Which cores: those of a node that a process may run on. Processes with the same share them.
+/// The node and processor list of a process. Processes with equal values share these cores.
 using Cores = std::pair<int, std::string>;
 Cores cores_of(const Placement& place) {
-  // Where the system does not tell, a process is taken to have its own.
+  // If the list is unknown, assume that the process has its own cores.
   return {place.node, place.processor_list.empty() ? fmt::format("rank {}", place.rank) : place.processor_list};
 }
 
-/// The threads of all kernels on each set of cores.
+/// Total kernel threads on each set of cores.
 std::map<Cores, int> kernel_threads(const std::vector<Placement>& placements) {
   std::map<Cores, int> threads;
   for (const Placement& one : placements)
@@ -90,33 +89,42 @@ Placement describe_place(device::Device device) {
   return place;
 }
 
-std::string to_text(const std::vector<Placement>& placements) {
-  nlohmann::json all = nlohmann::json::array();
-  for (const Placement& one : placements)
-    all.push_back({one.replica, one.rank, one.node, one.host, one.device, one.cores, one.gpu.name, one.gpu.uuid,
-                   one.gpu.numa_node, one.gpu.bytes, one.processors, one.numa_nodes, one.local_rank, one.processor_list,
-                   one.interface});
-  return dump_json(all);
+void to_json(nlohmann::json& json, const Placement& place) {
+  json = {{"replica", place.replica},
+          {"rank", place.rank},
+          {"local_rank", place.local_rank},
+          {"node", place.node},
+          {"host", place.host},
+          {"device", place.device},
+          {"cores", place.cores},
+          {"gpu",
+           {{"name", place.gpu.name},
+            {"uuid", place.gpu.uuid},
+            {"numa_node", place.gpu.numa_node},
+            {"bytes", place.gpu.bytes}}},
+          {"processors", place.processors},
+          {"processor_list", place.processor_list},
+          {"numa_nodes", place.numa_nodes},
+          {"interface", place.interface}};
 }
 
-std::vector<Placement> parse_placements(const std::string& text) {
-  std::vector<Placement> placements;
-  const nlohmann::json all = parse_json(text, ErrorCategory::communication, "placements");
-  for (const auto& one : all)
-    placements.push_back(
-        {.replica = one[0].get<int>(),
-         .rank = one[1].get<int>(),
-         .local_rank = one[12].get<int>(),
-         .node = one[2].get<int>(),
-         .host = one[3].get<std::string>(),
-         .device = one[4].get<std::string>(),
-         .cores = one[5].get<int>(),
-         .gpu = {one[6].get<std::string>(), one[7].get<std::string>(), one[8].get<int>(), one[9].get<std::size_t>()},
-         .processors = one[10].get<int>(),
-         .processor_list = one[13].get<std::string>(),
-         .numa_nodes = one[11].get<std::vector<int>>(),
-         .interface = one[14].get<std::string>()});
-  return placements;
+void from_json(const nlohmann::json& json, Placement& place) {
+  json.at("replica").get_to(place.replica);
+  json.at("rank").get_to(place.rank);
+  json.at("local_rank").get_to(place.local_rank);
+  json.at("node").get_to(place.node);
+  json.at("host").get_to(place.host);
+  json.at("device").get_to(place.device);
+  json.at("cores").get_to(place.cores);
+  const nlohmann::json& gpu = json.at("gpu");
+  gpu.at("name").get_to(place.gpu.name);
+  gpu.at("uuid").get_to(place.gpu.uuid);
+  gpu.at("numa_node").get_to(place.gpu.numa_node);
+  gpu.at("bytes").get_to(place.gpu.bytes);
+  json.at("processors").get_to(place.processors);
+  json.at("processor_list").get_to(place.processor_list);
+  json.at("numa_nodes").get_to(place.numa_nodes);
+  json.at("interface").get_to(place.interface);
 }
 
 std::string placement_table(const std::vector<Placement>& placements) {
@@ -155,14 +163,13 @@ std::vector<std::string> placement_warnings(const std::vector<Placement>& placem
       [&](const Placement& place) { return !place.is_on_gpu() && threads.at(cores_of(place)) > place.processors; },
       [&](const std::string& who, const Placement& place) {
         return fmt::format(
-            "the kernels of {} have {} threads on {} of the host's cores: start fewer ranks or replicas there, or, "
-            "where "
-            "they were bound, start mpirun with --bind-to none",
+            "the kernels of {} have {} threads on {} of the host's cores: start fewer ranks or replicas there, or, if "
+            "they are bound, start mpirun with --bind-to none",
             who, threads.at(cores_of(place)), place.processors);
       });
   warn_of(warnings, placements, is_far_from_its_gpu, [](const std::string& who, const Placement& place) {
     return fmt::format(
-        "the cores of {} are of NUMA node {}, and {} is near node {}: start mpirun with --bind-to none, or bind the "
+        "the cores of {} are on NUMA node {}, but {} is near node {}: start mpirun with --bind-to none, or bind the "
         "rank there with numactl --cpunodebind={}",
         who, fmt::join(place.numa_nodes, ", "), place.device, place.gpu.numa_node, place.gpu.numa_node);
   });

@@ -1,7 +1,8 @@
-// Where the replicas of a job compute, for people and for programs that read along.
+// The placement of the replicas of a job on hosts, cores and GPUs.
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -11,45 +12,44 @@ namespace lockstep::job {
 
 /// The GPU of a replica.
 struct GpuPlace {
-  std::string name;       ///< empty for a replica on the CPU
+  std::string name;       ///< empty if the replica is on the CPU
   std::string uuid;       ///< "GPU-xxxxxxxx-xxxx-…"
-  int numa_node = -1;     ///< -1 where the system does not tell
-  std::size_t bytes = 0;  ///< its memory, all in all
+  int numa_node = -1;     ///< -1 if unknown
+  std::size_t bytes = 0;  ///< total memory
 };
 
-/// One replica: where it computes.
+/// The placement of one replica.
 struct Placement {
   int replica = 0;                   ///< number among all replicas of the job
-  int rank = 0;                      ///< that drives the replica
+  int rank = 0;                      ///< of the process that drives the replica
   int local_rank = 0;                ///< among the ranks of its node
   int node = 0;                      ///< number of its host
   std::string host;                  ///< its name
   std::string device;                ///< "cpu:0"
   int cores = 1;                     ///< threads of its kernels
-  GpuPlace gpu = {};                 ///< where it has one
-  int processors = 1;                ///< that its process may run on
-  std::string processor_list = {};   ///< which those are: "0-3,8"
-  std::vector<int> numa_nodes = {};  ///< of these; empty where the system does not tell
-  std::string interface = {};        ///< by which its process reaches other nodes; empty where there are none
+  GpuPlace gpu = {};                 ///< if it has one
+  int processors = 1;                ///< number of processors that its process may run on
+  std::string processor_list = {};   ///< these processors: "0-3,8"
+  std::vector<int> numa_nodes = {};  ///< of these processors; empty if unknown
+  std::string interface = {};        ///< network interface to other nodes; empty if there are none
 
   bool is_on_gpu() const { return !gpu.uuid.empty(); }  ///< whether its device is a GPU
 };
 
-/// A replica of this process on `device`, without its numbers.
+/// The placement of a replica of this process on `device`; replica, rank and node numbers are not set.
 Placement describe_place(device::Device device);
 
-/// A line for sending; read by parse_placements.
-std::string to_text(const std::vector<Placement>& placements);
-/// What to_text() of placements gave, from another rank.
-std::vector<Placement> parse_placements(const std::string& text);
+// A placement as ranks send it to each other.
+void to_json(nlohmann::json& json, const Placement& place);
+void from_json(const nlohmann::json& json, Placement& place);
 
-/// A line per replica: where it is, the threads of its kernels, and the network interface to other nodes ("-" where
-/// there are none); where any is on a GPU, with its GPU's name, short UUID, NUMA node and memory.
+/// A table with one line per replica: its placement, kernel threads, and network interface to other nodes ("-" if there
+/// are none). If any replica is on a GPU, also the GPU's name, short UUID, NUMA node and memory.
 std::string placement_table(const std::vector<Placement>& placements);
 
-/// What is likely to make these replicas slow, a sentence each: processes with fewer cores than the `data_threads` that
-/// read for each, cores that are fewer than the threads of the kernels on them, and processes whose cores are all on
-/// another NUMA node than their GPU. One sentence for all ranks alike.
+/// Likely causes of slow replicas, one sentence each: processes with fewer cores than `data_threads`, cores with more
+/// kernel threads than cores, and processes whose cores are all on a different NUMA node than their GPU. One sentence
+/// per cause, for all affected ranks.
 std::vector<std::string> placement_warnings(const std::vector<Placement>& placements, int data_threads);
 
 }  // namespace lockstep::job

@@ -30,11 +30,11 @@
 namespace lockstep::job {
 namespace {
 
-// Between GPUs the route follows from where they are; there is nothing to measure.
+// Between GPUs the route depends only on their placement; there is nothing to measure.
 allreduce::Selection select(const Session& session, const WorkersOptions& options) {
   check_tf_config(session);
   if (session.size() == 1) return {};
-  if (options.route != allreduce::Route::automatic) return {options.route, "as asked for"};
+  if (options.route != allreduce::Route::automatic) return {options.route, "as requested"};
   if (options.device.kind == device::DeviceKind::gpu)
     return {allreduce::Route::automatic, fmt::format("GPUs of {} ranks", session.size())};
   return allreduce::select_route(session.ranks());
@@ -57,7 +57,7 @@ Workers::Workers(Session& session, const WorkersOptions& options)
       is_watched_(true) {
   activity_->set_phase(allreduce::Phase::idle);
   session.watch({activity_},
-                {.stall_timeout = options.stall_timeout, .advice = "start it again from what it saved last"});
+                {.stall_timeout = options.stall_timeout, .advice = "restart it from its last saved state"});
 }
 
 Workers::Workers(Session& session, const allreduce::Communicator& group, device::Device device)
@@ -87,9 +87,9 @@ bool Workers::any(bool mine) {
 void Workers::broadcast_bytes(std::span<std::byte> values, int root) {
   settle();
   if (root < 0 || root >= size()) {
-    const Error error(ErrorCategory::input, "broadcast", fmt::format("needed a root from 0 to {}", size() - 1),
+    const Error error(ErrorCategory::input, "broadcast", fmt::format("expected a root from 0 to {}", size() - 1),
                       fmt::format("got {}", root));
-    group_.abort(error.what());  // the others may have a root that can be
+    group_.abort(error.what());  // the others may have a valid root
     throw error;
   }
   group_.broadcast(values, root);
@@ -111,20 +111,20 @@ void check_tf_config(const Session& session) {
   for (std::size_t rank = 0; rank < problems.size(); ++rank)
     if (!problems[rank].empty())
       throw Error(ErrorCategory::input, "strategy",
-                  "needed a TF_CONFIG that agrees with the launcher on every rank, or none",
+                  "expected a TF_CONFIG that agrees with the launcher on every rank, or none",
                   fmt::format("rank {}: {}", rank, problems[rank]));
 }
 
 namespace {
 
-/// How long a failed rank waits for the others to fail alike. Long enough for ranks that check the same options, short
-/// for a job to end.
+/// How long a failed rank waits for the same failure on the others: long enough for ranks that check the same options,
+/// short enough for the end of a job.
 constexpr double kFailureWaitSeconds = 1.0;
-constexpr std::chrono::milliseconds kPrintLimit(1000);  // for a reader of standard output or error that does not read
-/// More collectives than any rank enters before its end: who has not come to its end is behind.
+constexpr std::chrono::milliseconds kPrintLimit(1000);  // if the reader of standard output or error does not read
+/// More collectives than any rank enters before its end, so that ranks that have not reached their end count as late.
 constexpr std::uint64_t kCollectivesBeforeTheEnd = std::uint64_t{1} << 62;
 
-/// What standard output still holds, and other files; not for longer than the limit.
+/// Flushes standard output and all other streams, for at most `limit`.
 void flush_within(std::chrono::milliseconds limit) {
   try {
     const auto flushed = std::make_shared<std::promise<void>>();
@@ -135,11 +135,11 @@ void flush_within(std::chrono::milliseconds limit) {
     }).detach();
     done.wait_for(limit);
   } catch (const std::system_error&) {
-    // No thread to be had: what is not written yet is lost, and the job ends.
+    // No thread available: unwritten output is lost, and the job ends.
   }
 }
 
-/// With fewer, MPI may wait for ever for what it cannot open.
+/// With fewer file descriptors, MPI may hang.
 void require_descriptors() {
   constexpr rlim_t kLeast = 24;
   rlimit limit{};
@@ -156,7 +156,7 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   const Launch launch = detect_launch();
   int runs = 0;
   MPI_Initialized(&runs);
-  // Before MPI is asked, which would end a process of a plain srun with words of its own.
+  // Before MPI_Init, which would end a process of a plain srun with its own message.
   if (runs == 0 && (!launch.launched || !launch.connects)) require_no_task(process_environment());
   if (launch.launched || runs != 0) initialize_mpi(argc, argv, launch);
   logger_ = make_logger({.quiet = options.quiet, .rank = rank_, .ranks = size_});
@@ -178,7 +178,7 @@ void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
   MPI_Initialized(&runs);
   MPI_Finalized(&has_ended);
   if (has_ended != 0)
-    throw Error(ErrorCategory::communication, "session", "needed MPI for its ranks", "MPI_Finalize has been called");
+    throw Error(ErrorCategory::communication, "session", "expected MPI to be usable", "MPI_Finalize has been called");
   owns_mpi_ = runs == 0;
   int provided = MPI_THREAD_SINGLE;
   if (owns_mpi_) {
@@ -190,17 +190,19 @@ void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
   try {
     if (provided < MPI_THREAD_SERIALIZED)
       throw Error(ErrorCategory::communication, "session",
-                  "needed an MPI that several threads may call in turn (MPI_THREAD_SERIALIZED)",
-                  owns_mpi_ ? "this MPI serves the main thread only"
-                            : "the program initialised MPI for less: call MPI_Init_thread with that level");
+                  "expected an MPI that several threads can call, one at a time (MPI_THREAD_SERIALIZED)",
+                  owns_mpi_
+                      ? "this MPI supports calls from the main thread only"
+                      : "the program initialized MPI with a lower thread level: call MPI_Init_thread with that level");
     MPI_Comm_dup(MPI_COMM_WORLD, &ranks_);
     MPI_Comm_dup(MPI_COMM_WORLD, &failures_);
     MPI_Comm_rank(ranks_, &rank_);
     MPI_Comm_size(ranks_, &size_);
     if (size_ == 1 && launch.ranks > 1)
       throw Error(ErrorCategory::communication, "session",
-                  fmt::format("needed the {} ranks that {} started in one job", launch.ranks, launch.launcher),
-                  "MPI shows each of them alone: start them with the mpirun of the MPI this program was built with, or "
+                  fmt::format("expected the {} ranks that {} started in one job", launch.ranks, launch.launcher),
+                  "MPI treats each of them as a separate job: start them with the mpirun of the MPI this program was "
+                  "built with, or "
                   "srun --mpi=pmix, or put \"lockstep launch --\" in front of the command");
     find_nodes();
   } catch (...) {
@@ -214,7 +216,7 @@ void Session::find_nodes() {
   MPI_Comm_split_type(ranks_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node);
   MPI_Comm_rank(node, &local_rank_);
   MPI_Comm_size(node, &local_size_);
-  // A node's number is that of its first rank among the first ranks of all nodes.
+  // Nodes are numbered in the order of their first ranks.
   const int leads = local_rank_ == 0 ? 1 : 0;
   int leaders_to_here = 0;
   MPI_Scan(&leads, &leaders_to_here, 1, MPI_INT, MPI_SUM, ranks_);
@@ -233,7 +235,7 @@ void Session::watch(const std::vector<std::shared_ptr<allreduce::Activity>>& rep
   const allreduce::CollectiveScope scope(activity_.get(), "the start of the watchdog");
   auto next = ranks_ == MPI_COMM_NULL ? std::make_unique<allreduce::Watchdog>(watched, options)
                                       : std::make_unique<allreduce::Watchdog>(ranks_, watched, options);
-  // Held by the watchdog, which may outlive who asked for it.
+  // The watchdog shares ownership, because it may outlive the caller.
   next->watch({replicas.begin(), replicas.end()});
   watchdog_ = std::move(next);
   watches_process_ = false;
@@ -245,7 +247,7 @@ void Session::watch_process(allreduce::Phase phase) {
   if (watchdog_) watchdog_->watch({activity_});
 }
 
-// Whatever collectives this rank was in are over; the next one is the end of the job.
+// The previous collectives of this rank are over; the next one is the end of the job.
 void Session::begin_end() {
   activity_ = std::make_shared<allreduce::Activity>(kCollectivesBeforeTheEnd);
   watch_process(allreduce::Phase::ending);
@@ -255,7 +257,7 @@ Session::~Session() {
   const bool after_exception = std::uncaught_exceptions() > exceptions_at_start_;
   if (after_exception && watchdog_) watchdog_->announce_error();
   if (after_exception && ranks_ != MPI_COMM_NULL) {
-    allreduce::print_error(fmt::format("lockstep: rank {} leaves because of an exception; the job ends\n", rank_),
+    allreduce::print_error(fmt::format("lockstep: rank {} exits because of an exception; the job ends\n", rank_),
                            kPrintLimit);
     MPI_Abort(ranks_, 1);
   }
@@ -265,19 +267,19 @@ Session::~Session() {
   int has_ended = 0;
   MPI_Finalized(&has_ended);
   if (has_ended != 0) {
-    logger_->error("MPI was finalized before the session that stands on it ended");
+    logger_->error("MPI was finalized before the session that uses it ended");
     return;
   }
   wait_for_others();
-  // A launcher that was told to end the job may kill ranks that are in MPI_Finalize: that is no loss.
+  // A launcher that ends the job may kill ranks in MPI_Finalize; the watchdog must not report them as lost.
   watchdog_.reset();
   MPI_Comm_free(&failures_);
   MPI_Comm_free(&ranks_);
   if (owns_mpi_) MPI_Finalize();
 }
 
-// Where a rank dies while another waits for it in MPI_Finalize, the mpirun of Open MPI 4 (its PMIx server, 4.2) crashes
-// or hangs for ever. So all come here first.
+// If a rank dies while another waits for it in MPI_Finalize, the mpirun of Open MPI 4 (with PMIx 4.2) crashes or hangs.
+// So all ranks synchronize here first.
 void Session::wait_for_others() const {
   const allreduce::CollectiveScope scope(activity_.get(), "the end of the job");
   MPI_Request everyone = MPI_REQUEST_NULL;
@@ -298,9 +300,9 @@ std::vector<std::string> Session::all_gather(const std::string& mine) const {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(size_));
   MPI_Allgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, ranks_);
   const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-  if (total > INT_MAX)  // MPI counts in int; all ranks know the total, so all throw
+  if (total > INT_MAX)  // MPI counts are int; all ranks know the total, so all throw
     throw Error(ErrorCategory::input, "session",
-                fmt::format("expected at most {} bytes to gather over all ranks together", INT_MAX),
+                fmt::format("expected at most {} bytes in total to gather from all ranks", INT_MAX),
                 fmt::format("got {}", total));
   const std::vector<int> lengths(sizes.begin(), sizes.end());
   std::vector<int> offsets(lengths.size());
@@ -321,13 +323,13 @@ void Session::barrier() const {
   MPI_Barrier(ranks_);
 }
 
-// A reduction that is in flight for an optimizer outside of the body would be in MPI at the same time as what follows.
+// A reduction in flight for an optimizer outside the body would call MPI concurrently with the code that follows.
 void Session::settle_workers() {
   if (!workers_) return;
   try {
     workers_->settle();
   } catch (const std::exception&) {
-    return;  // it failed for that reason
+    return;  // it failed for the same reason
   }
 }
 
@@ -336,8 +338,8 @@ Workers& Session::workers() {
   return *workers_;
 }
 
-// Other threads may still be in MPI for groups that have just been told of the failure. One that stays there, such as
-// in a reduction of the MPI library itself, keeps this rank from comparing.
+// Other threads may still be in MPI for groups that have just been notified of the failure. If one does not return,
+// such as from a reduction of the MPI library itself, this rank cannot compare failures.
 FailureVerdict Session::settle(const Failure& failure) {
   if (size_ == 1) return {.everyone_failed = true, .print = true, .exit_status = failure.exit_status};
   const std::unique_lock turn(allreduce::mpi_turn(), std::chrono::duration<double>(kFailureWaitSeconds));
@@ -348,7 +350,7 @@ FailureVerdict Session::settle(const Failure& failure) {
 void Session::report(const Failure& failure) {
   if (!is_guarding_ || (reported_ && reported_->message == failure.message)) return;
   if (watchdog_) watchdog_->announce_error();
-  // What fails after a first failure is this rank's alone.
+  // Failures after the first are local to this rank.
   if (reported_)
     verdict_.print = true;
   else

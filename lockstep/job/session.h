@@ -1,4 +1,4 @@
-// The ranks of a job as one group, a replica each: what code with a training loop of its own reduces with.
+// The session of a process in a job, and its ranks as one group for collectives in custom training loops.
 #pragma once
 
 #include <mpi.h>
@@ -28,53 +28,53 @@ namespace lockstep::job {
 
 class Session;
 
-/// How ranks reduce with each other.
+/// How ranks communicate.
 struct WorkersOptions {
-  device::Device device = {};                            ///< where this rank's gradients lie
-  allreduce::Route route = allreduce::Route::automatic;  ///< how gradients travel; automatic: by where the ranks are
-  /// Seconds without progress after which the job ends with exit status 4 and the name of the culprit (Watchdog); 0 for
+  device::Device device = {};                            ///< device of this rank's gradients
+  allreduce::Route route = allreduce::Route::automatic;  ///< for gradients; automatic: by where the ranks are
+  /// Seconds without progress after which the watchdog ends the job with exit status 4 and reports the stalled rank; 0:
   /// never.
   double stall_timeout = 120;
-  bool share_gpus = false;  ///< whether ranks may have the same GPU
+  bool share_gpus = false;  ///< whether ranks may share a GPU
 };
 
-/// One member a rank, used on the thread that made this object. Every rank calls the same functions in the same order
-/// with the same counts; where they differ, all ranks throw the same Error (communication).
+/// The ranks of a job as one group with one member per rank. Used on the thread that created it. Every rank must call
+/// the same functions in the same order with the same counts; otherwise all ranks throw the same Error (communication).
 class Workers {
  public:
-  /// Collective over the ranks of `session`, which outlives this object. Throws Error (input) for a route that does not
-  /// connect these ranks and for a TF_CONFIG that disagrees with the launcher.
+  /// Collective over the ranks of `session`, which must outlive this object. Throws Error (input) for a route that
+  /// cannot connect these ranks, and for a TF_CONFIG that does not match the launcher.
   explicit Workers(Session& session, const WorkersOptions& options = {});
-  /// Over a group that exists, one member a rank of it, which no watchdog watches.
+  /// Wraps an existing group with one member per rank. It is not watched by a watchdog.
   Workers(Session& session, const allreduce::Communicator& group, device::Device device = {});
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
   ~Workers();
 
-  int rank() const { return group_.rank(); }         ///< of this process among all, from 0
+  int rank() const { return group_.rank(); }         ///< of this process, from 0
   int size() const { return group_.size(); }         ///< ranks of the job
-  Session& session() const { return session_; }      ///< whose ranks these are
-  device::Device device() const { return device_; }  ///< where this rank's gradients lie
-  /// What moves the bytes, and why: "shared-memory (2 ranks on one node)".
+  Session& session() const { return session_; }      ///< of these ranks
+  device::Device device() const { return device_; }  ///< device of this rank's gradients
+  /// The route and the reason for it: "shared-memory (2 ranks on one node)".
   std::string route() const;
 
-  /// values[i] becomes the sum (or maximum, minimum) over all ranks of their values[i]: the same bits on each. In
-  /// place; `values.size()` in elements, may be 0. Throws Error (communication).
+  /// Replaces values[i] with the sum (or maximum, minimum) of values[i] over all ranks, bitwise identical on all ranks.
+  /// In place; `values` may be empty. Throws Error (communication).
   template <allreduce::Reducible T>
   void all_reduce(std::span<T> values, allreduce::ReduceOp op = allreduce::ReduceOp::sum) {
     settle();
     group_.all_reduce(values, op).wait();
   }
 
-  /// Every rank's `values` become those of rank `root`. Same size everywhere. Throws Error (communication), and Error
-  /// (input) for a root that is no rank.
+  /// Copies `values` of rank `root` to all ranks. The size is the same on all ranks. Throws Error (communication), and
+  /// Error (input) if `root` is not a rank.
   template <typename T>
   void broadcast(std::span<T> values, int root = 0) {
     broadcast_bytes(std::as_writable_bytes(values), root);
   }
 
-  /// Every rank's `values`, in rank order, on every rank; sizes may differ. 2 GiB in all at most. Throws Error
-  /// (communication).
+  /// Returns the `values` of all ranks, in rank order, on every rank; sizes may differ. At most 2 GiB in total. Throws
+  /// Error (communication).
   template <typename T>
   std::vector<std::vector<T>> all_gather(std::span<const T> values) {
     std::vector<std::vector<T>> all;
@@ -87,17 +87,18 @@ class Workers {
 
   /// Returns once every rank has called it. Throws Error (communication).
   void barrier();
-  /// True on every rank if `mine` is true on any: the one way to stop, skip, save or leave. Throws Error
-  /// (communication).
+  /// Returns true on every rank if `mine` is true on any. Use it for every decision to stop, skip or save, so that all
+  /// ranks agree. Throws Error (communication).
   bool any(bool mine);
 
-  /// The group itself, shown to the watchdog. Before it is used beside a GradientReducer, call settle().
+  /// The underlying group, watched by the watchdog. Call settle() before using it while a GradientReducer exists.
   const allreduce::Communicator& group() const { return group_; }
-  /// Where gradients are reduced beside the computation. Of all threads of this process one at a time is in the group.
+  /// The thread that reduces gradients, overlapped with the backward pass. Only one thread of this process may use the
+  /// group at a time.
   const std::shared_ptr<allreduce::CommunicationThread>& lane() const { return lane_; }
-  /// Waits for the reductions that were begun beside the computation. Throws what they threw.
+  /// Waits for all reductions in flight. Rethrows their exceptions.
   void settle() { lane_->wait(); }
-  /// What this rank is doing, for the watchdog.
+  /// The current activity of this rank, for the watchdog.
   allreduce::Activity& activity() { return *activity_; }
 
  private:
@@ -113,50 +114,49 @@ class Workers {
   bool is_watched_ = false;
 };
 
-/// Where TF_CONFIG is set on any rank it must agree with the launcher: as many workers as ranks, and that task's number
-/// its rank. Throws the same Error (input) on all ranks otherwise: each of the workers that somebody meant would train
-/// alone. Collective.
+/// If TF_CONFIG is set on any rank, it must match the launcher: as many workers as ranks, and the task's rank equal to
+/// the MPI rank. Throws the same Error (input) on all ranks otherwise, because the workers would train separately.
+/// Collective.
 void check_tf_config(const Session& session);
 
-// The one object of a process that owns what is outside it: MPI, messages, the way out.
-
-/// How a session speaks.
+/// Options of a session.
 struct SessionOptions {
   bool quiet = false;  ///< warnings and errors only
-  /// Seconds without progress after which the job ends with exit status 4 and the name of the culprit (Watchdog), from
-  /// the start of the session until a strategy or workers bring their own; 0: nothing watches until then. That of rank
-  /// 0 holds for all.
+  /// Seconds without progress after which the watchdog ends the job with exit status 4 and reports the stalled rank.
+  /// Used from the start of the session until a strategy or workers set their own; 0: no watchdog until then. The value
+  /// of rank 0 applies to all ranks.
   double stall_timeout = 120;
-  WorkersOptions workers = {};  ///< how its ranks reduce with each other, where they do so through workers()
+  WorkersOptions workers = {};  ///< options of workers()
 };
 
-/// Made first in main, destroyed last; one per process. Under a launcher it initialises MPI (MPI_THREAD_SERIALIZED) and
-/// is a rank among others; without one it is a job of one rank and MPI is never touched. Where the program has
-/// initialised MPI itself, the session joins it, on a communicator of its own, and leaves its end to the program, which
-/// finalizes MPI after the session's end and calls it from no other thread while a reduction is under way.
+/// Owns the process-wide resources: MPI, the logger, the watchdog and the exit of the job. Create it first in main and
+/// destroy it last; one per process. Under a launcher it initializes MPI (MPI_THREAD_SERIALIZED) and is one of several
+/// ranks; without a launcher it is a job of one rank and does not use MPI. If the program has already initialized MPI,
+/// the session uses a duplicate of MPI_COMM_WORLD. The program must then finalize MPI after the end of the session, and
+/// must not call MPI from other threads while a reduction is in flight.
 ///
 ///     int main(int argc, char** argv) {
-///       lockstep::strategy::Session session(argc, argv);
+///       lockstep::Session session(argc, argv);
 ///       return session.guard([&] { … return 0; });
 ///     }
 class Session {
  public:
-  /// Throws Error (communication) where MPI cannot serve several threads in turn or has ended already, or where a
-  /// launcher started several ranks and MPI shows one: then every process would train alone. Error (input) where this
-  /// is one of several tasks that were started without MPI (strategy/task.h), for the same reason.
+  /// Throws Error (communication) if MPI does not support MPI_THREAD_SERIALIZED or was already finalized, or if a
+  /// launcher started several ranks but MPI has only one: every process would train alone. Throws Error (input) if this
+  /// is one of several tasks that were started without MPI (job/task.h), for the same reason.
   Session(int argc, char** argv, const SessionOptions& options = {});
-  /// The same for code that has no command line at hand.
+  /// For code without access to the command line.
   explicit Session(const SessionOptions& options = {}) : Session(0, nullptr, options) {}
-  /// Ends MPI. During the unwinding of an exception it ends the whole job instead, so that the other ranks do not wait
-  /// for this one.
+  /// Finalizes MPI. During stack unwinding it aborts the whole job instead, so that the other ranks do not wait for
+  /// this one.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  int rank() const { return rank_; }              ///< of this process among all, from 0
+  int rank() const { return rank_; }              ///< of this process, from 0
   int size() const { return size_; }              ///< ranks of the job
-  int world_size() const { return size_; }        ///< the same, as code around one replica a rank calls it
-  bool is_chief() const { return rank_ == 0; }    ///< whether it is rank 0, which writes
+  int world_size() const { return size_; }        ///< same as size()
+  bool is_chief() const { return rank_ == 0; }    ///< whether this is rank 0, which writes files
   int node() const { return node_; }              ///< number of this rank's host
   int nodes() const { return nodes_; }            ///< hosts of the job
   int local_rank() const { return local_rank_; }  ///< among the ranks of this node
@@ -164,39 +164,39 @@ class Session {
 
   /// The group of all ranks; MPI_COMM_NULL without a launcher.
   MPI_Comm ranks() const { return ranks_; }
-  /// Where messages go, for those who add some.
+  /// The logger of this process.
   const std::shared_ptr<Logger>& logger() const { return logger_; }
-  /// Seconds since this object was made.
+  /// Seconds since this object was created.
   double seconds() const;
 
-  /// Every rank's `mine`, in rank order, on every rank. Collective, for set-up; not while a strategy's replicas are at
-  /// work.
+  /// Returns `mine` of all ranks, in rank order, on every rank. Collective. For setup; must not be called while
+  /// replicas of a strategy are running.
   std::vector<std::string> all_gather(const std::string& mine) const;
   /// Returns once every rank has called it.
   void barrier() const;
 
-  /// The ranks as one group, a replica each: for reductions in a training loop of one's own. Made when first asked for,
-  /// which is collective.
+  /// The ranks as one group with one replica per rank, for custom training loops. Created by the first call, which is
+  /// collective.
   Workers& workers();
 
-  /// Runs `body` and returns its exit status. What it throws becomes one line `lockstep: error: [where] need; given`
-  /// and the exit status of its category (lockstep/base/error.h). Where the other ranks do not fail within a second as
-  /// well, the whole job is ended.
+  /// Runs `body` and returns its exit status. An exception is printed as one line,
+  /// `lockstep: error: [where] expected …, got …`, and gives the exit status of its category (lockstep/base/error.h).
+  /// If the other ranks do not fail within one second as well, the whole job is aborted.
   int guard(const std::function<int()>& body);
 
-  /// Within guard(): compares the failure of this rank with those of the others and prints its line, where it is this
-  /// rank's to print, before the destructors that the exception is about to run, which may take long. Does nothing
-  /// outside of guard(), where exceptions are the program's, and nothing for a failure that was reported before.
+  /// Within guard(): compares the failure of this rank with those of the others and prints it if this rank is the one
+  /// to print. Called before stack unwinding, because destructors may take long. Does nothing outside guard(), where
+  /// exceptions belong to the program, and nothing for a failure that was already reported.
   void report(const Failure& failure);
 
-  /// What this process is doing, for the watchdog, which watches from the start of the session to its end. A program
-  /// that waits for something for longer than the stall timeout, without computing, reading or writing, ticks it.
+  /// The current activity of this process, for the watchdog, which runs from the start of the session to its end. A
+  /// program that waits for longer than the stall timeout without computing, reading or writing must call its tick().
   allreduce::Activity& activity() const { return *activity_; }
-  /// The same, for who keeps it.
+  /// activity(), with shared ownership.
   const std::shared_ptr<allreduce::Activity>& shared_activity() const { return activity_; }
-  /// From here on watches `replicas`, the first of which is shared_activity(), as `options` say. Collective.
+  /// Watches `replicas` from now on with `options`. The first replica is shared_activity(). Collective.
   void watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas, allreduce::WatchdogOptions options);
-  /// From here on watches this process alone, until its end, as the last options said.
+  /// Watches this process only from now on, until its end, with the previous options.
   void watch_process(allreduce::Phase phase);
 
  private:
@@ -224,11 +224,11 @@ class Session {
   std::unique_ptr<Workers> workers_;
   std::shared_ptr<allreduce::Activity> activity_ = std::make_shared<allreduce::Activity>();
   std::atomic<bool> watches_process_{true};
-  std::exception_ptr start_error_;  // of the watchdog, for guard() to throw: whoever makes a session may not expect any
+  std::exception_ptr start_error_;  // of the watchdog; thrown by guard(), not by the constructor
   bool is_guarding_ = false;
   std::optional<Failure> reported_;
-  FailureVerdict verdict_;                         // on what was reported
-  std::unique_ptr<allreduce::Watchdog> watchdog_;  // last: it looks at the others
+  FailureVerdict verdict_;                         // on the reported failure
+  std::unique_ptr<allreduce::Watchdog> watchdog_;  // last member: it uses the others
 };
 
 }  // namespace lockstep::job

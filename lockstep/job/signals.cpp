@@ -8,13 +8,13 @@
 namespace lockstep::job {
 namespace {
 
-// A signal handler is given nothing but the signal's number, so what it notes has to be reachable without an object.
+// A signal handler receives only the signal number, so its state must be global.
 std::atomic<int> noted_signal{0};
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch lock-free atomics only");
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may use lock-free atomics only");
 
 extern "C" void note_signal(int signal) { noted_signal.store(signal, std::memory_order_relaxed); }
 
-/// What handled `signal` before.
+/// Installs the handler for `signal` and returns the previous action.
 struct sigaction install(int signal) {
   struct sigaction action = {};
   action.sa_handler = note_signal;
@@ -30,7 +30,7 @@ bool is_ignored(int signal) {
   return sigaction(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_IGN;
 }
 
-/// Processors with wide registers need several KiB for a signal.
+/// Processors with wide registers need several KiB for a signal frame.
 std::size_t stack_bytes() {
   const long least = ::sysconf(_SC_SIGSTKSZ);
   return std::max<std::size_t>(std::size_t{64} << 10, least > 0 ? static_cast<std::size_t>(least) : 0);

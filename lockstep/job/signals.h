@@ -1,4 +1,4 @@
-// SIGTERM, SIGINT and SIGHUP as a request to leave, to be read at step boundaries.
+// SIGTERM, SIGINT and SIGHUP as a request to stop, checked at step boundaries.
 #pragma once
 
 #include <csignal>
@@ -11,10 +11,10 @@
 
 namespace lockstep::job {
 
-/// While it lives, handlers with SA_ONSTACK have a stack of their own on the thread that made it, unless the thread has
-/// one already. A handler that may run while a network is computed needs that: matrix products of oneDNN use the stack
-/// pointer for their workspace on the heap, and what the kernel writes below it for a handler would destroy other data.
-/// Signals to the process go to the main thread where that does not block them.
+/// During its lifetime, handlers with SA_ONSTACK run on an alternate stack on the thread that created it, unless the
+/// thread already has one. Handlers that may run during computation need this: matrix products of oneDNN point the
+/// stack pointer to a workspace on the heap, and the signal frame that the kernel writes below it would corrupt other
+/// data. Signals to the process are delivered to the main thread unless it blocks them.
 class SignalStack {
  public:
   SignalStack();
@@ -23,25 +23,25 @@ class SignalStack {
   SignalStack& operator=(const SignalStack&) = delete;
 
  private:
-  std::unique_ptr<std::byte[]> memory_;  // empty: the thread has one
+  std::unique_ptr<std::byte[]> memory_;  // null: the thread has its own
 };
 
-/// While it lives, chosen signals are noted instead of ending the process; before and after it they do what they did.
-/// One at a time in a process.
+/// During its lifetime, the given signals are recorded instead of ending the process; the destructor restores the
+/// previous handlers. At most one per process.
 ///
-/// A second SIGINT ends the process at once, so that a terminal is never held. A second SIGTERM or SIGHUP does not:
-/// schedulers and mpirun both send them to a rank, which then hears one request twice. SIGHUP stays ignored where the
-/// process was started so, as by nohup. To be made and destroyed on the main thread.
+/// A second SIGINT ends the process immediately, so that a terminal is never blocked. A second SIGTERM or SIGHUP does
+/// not: schedulers and mpirun both send them to a rank, which then receives one request twice. SIGHUP stays ignored if
+/// the process was started that way, as by nohup. Create and destroy it on the main thread.
 class SignalWatch {
  public:
-  explicit SignalWatch(std::span<const int> signals);  ///< from here on notes `signals`
-  /// The same.
+  explicit SignalWatch(std::span<const int> signals);  ///< starts recording `signals`
+  /// Same, for a list.
   SignalWatch(std::initializer_list<int> signals) : SignalWatch(std::span(signals.begin(), signals.size())) {}
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  /// The last signal noted; 0 before any.
+  /// The last signal received; 0 if none.
   int received() const noexcept;
 
  private:

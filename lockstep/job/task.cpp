@@ -14,19 +14,19 @@
 namespace lockstep::job {
 namespace {
 
-// More in one list is a slip of the pen. Brackets multiply, so the whole of the list is counted.
-constexpr std::size_t kMostHosts = 100000;
+// A longer list is a mistake. Brackets multiply, so the expanded list is counted.
+constexpr std::size_t kMaxHosts = 100000;
 constexpr std::size_t kLongestName = 255;
-constexpr std::size_t kMostDigits = 9;
+constexpr std::size_t kMaxDigits = 9;
 
-[[noreturn]] void refuse_list(std::string_view needed, std::string_view list) {
+[[noreturn]] void refuse_list(std::string_view expected, std::string_view list) {
   constexpr std::size_t kShown = 200;
-  throw Error(ErrorCategory::input, "launch", needed,
+  throw Error(ErrorCategory::input, "launch", expected,
               fmt::format("got \"{}{}\"", list.substr(0, kShown), list.size() > kShown ? "…" : ""));
 }
 
 [[noreturn]] void refuse_hosts(std::string_view list) {
-  refuse_list("needed hosts as Slurm lists them: node[01-03],gpu1", list);
+  refuse_list("expected a Slurm host list such as node[01-03],gpu1", list);
 }
 
 std::optional<int> number(std::string_view text) {
@@ -36,7 +36,7 @@ std::optional<int> number(std::string_view text) {
   return value;
 }
 
-/// Cuts `list` at the commas that no bracket encloses.
+/// Splits `list` at commas outside brackets.
 std::vector<std::string_view> parts_of(std::string_view list) {
   std::vector<std::string_view> parts;
   int depth = 0;
@@ -60,14 +60,14 @@ std::vector<std::string> range_of(std::string_view range, std::string_view list)
   const std::string_view last = dash == std::string_view::npos ? first : range.substr(dash + 1);
   const auto from = number(first);
   const auto to = number(last);
-  if (!from || !to || *to < *from || first.size() > kMostDigits || static_cast<std::size_t>(*to - *from) >= kMostHosts)
+  if (!from || !to || *to < *from || first.size() > kMaxDigits || static_cast<std::size_t>(*to - *from) >= kMaxHosts)
     refuse_hosts(list);
   std::vector<std::string> numbers;
   for (int value = *from; value <= *to; ++value) numbers.push_back(fmt::format("{:0{}}", value, first.size()));
   return numbers;
 }
 
-/// What one part stands for: text with any number of brackets in it. At most `most` names.
+/// Expands one part, which may contain any number of brackets, to at most `most` names.
 std::vector<std::string> expand(std::string_view part, std::string_view list, std::size_t most) {
   std::vector<std::string> names = {""};
   const auto append = [&](const std::vector<std::string>& ends) {
@@ -98,14 +98,14 @@ std::vector<std::string> expand(std::string_view part, std::string_view list, st
 std::vector<std::string> expand_slurm_hosts(std::string_view list) {
   std::vector<std::string> hosts;
   for (const std::string_view part : parts_of(list)) {
-    if (part.empty() || hosts.size() >= kMostHosts) refuse_hosts(list);
-    for (std::string& host : expand(part, list, kMostHosts - hosts.size())) hosts.push_back(std::move(host));
+    if (part.empty() || hosts.size() >= kMaxHosts) refuse_hosts(list);
+    for (std::string& host : expand(part, list, kMaxHosts - hosts.size())) hosts.push_back(std::move(host));
   }
   return hosts;
 }
 
 std::vector<int> expand_slurm_counts(std::string_view list) {
-  constexpr std::string_view kNeeded = "needed numbers as Slurm lists them: 2(x3),1";
+  constexpr std::string_view kNeeded = "expected a Slurm list of counts such as 2(x3),1";
   std::vector<int> counts;
   for (std::string_view part : parts_of(list)) {
     int times = 1;
@@ -116,7 +116,7 @@ std::vector<int> expand_slurm_counts(std::string_view list) {
       part = part.substr(0, open);
     }
     const auto count = number(part);
-    if (!count || counts.size() + static_cast<std::size_t>(times) > kMostHosts) refuse_list(kNeeded, list);
+    if (!count || counts.size() + static_cast<std::size_t>(times) > kMaxHosts) refuse_list(kNeeded, list);
     counts.insert(counts.end(), static_cast<std::size_t>(times), *count);
   }
   return counts;
@@ -124,14 +124,14 @@ std::vector<int> expand_slurm_counts(std::string_view list) {
 
 namespace {
 
-// Below the ports that systems give to outgoing connections.
+// Below the ephemeral port range.
 constexpr int kFirstPort = 15000;
 constexpr int kPorts = 15000;
 constexpr unsigned char kDelete = 0x7f;
-constexpr int kMostTasks = 1'000'000;  // more is a slip of the pen, and would take all memory
+constexpr int kMaxTasks = 1'000'000;  // a larger number is a mistake, and would exhaust the memory
 
-[[noreturn]] void refuse(std::string_view needed, std::string_view given) {
-  throw Error(ErrorCategory::input, "launch", needed, given);
+[[noreturn]] void refuse(std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::input, "launch", expected, actual);
 }
 
 std::string text(const Environment& environment, const char* name) {
@@ -141,35 +141,35 @@ std::string text(const Environment& environment, const char* name) {
 
 bool is_set(const Environment& environment, const char* name) { return !text(environment, name).empty(); }
 
-/// The number that a variable holds, from `least` to `most`.
+/// The value of a variable, from `least` to `most`.
 int number(const Environment& environment, const char* name, int least, int most = std::numeric_limits<int>::max()) {
   const std::string given = text(environment, name);
   int value = 0;
   const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), value);
   if (error != std::errc{} || end != given.data() + given.size() || value < least || value > most)
     refuse(most == std::numeric_limits<int>::max()
-               ? fmt::format("needed a number from {} in {}", least, name)
-               : fmt::format("needed a number from {} to {} in {}", least, most, name),
+               ? fmt::format("expected a number from {} in {}", least, name)
+               : fmt::format("expected a number from {} to {} in {}", least, most, name),
            fmt::format("got \"{}\"", given));
   return value;
 }
 
 std::optional<Task> of_plain_variables(const Environment& environment) {
-  // One of them alone has other meanings elsewhere.
+  // Other programs use one of them with a different meaning.
   if (!is_set(environment, "RANK") || !is_set(environment, "WORLD_SIZE")) return std::nullopt;
   Task task{.source = "RANK and WORLD_SIZE"};
-  task.ranks = number(environment, "WORLD_SIZE", 1, kMostTasks);
+  task.ranks = number(environment, "WORLD_SIZE", 1, kMaxTasks);
   task.rank = number(environment, "RANK", 0, task.ranks - 1);
   if (is_set(environment, "LOCAL_WORLD_SIZE"))
     task.local_ranks = number(environment, "LOCAL_WORLD_SIZE", 1, task.ranks);
   if (is_set(environment, "LOCAL_RANK"))
     number(environment, "LOCAL_RANK", 0, (task.local_ranks > 0 ? task.local_ranks : task.ranks) - 1);
-  task.meeting.host = text(environment, "MASTER_ADDR");
+  task.rendezvous.host = text(environment, "MASTER_ADDR");
   if (is_set(environment, "MASTER_PORT"))
-    task.meeting.port = static_cast<std::uint16_t>(number(environment, "MASTER_PORT", 1, 65535));
+    task.rendezvous.port = static_cast<std::uint16_t>(number(environment, "MASTER_PORT", 1, 65535));
   task.job = text(environment, "TORCHELASTIC_RUN_ID");
-  if (task.local_ranks == task.ranks && !task.meeting.host.empty())
-    task.hosts.assign(static_cast<std::size_t>(task.ranks), task.meeting.host);
+  if (task.local_ranks == task.ranks && !task.rendezvous.host.empty())
+    task.hosts.assign(static_cast<std::size_t>(task.ranks), task.rendezvous.host);
   return task;
 }
 
@@ -180,8 +180,8 @@ std::optional<Task> of_tf_config(const Environment& environment) {
   task.rank = cluster->worker_rank();
   task.ranks = cluster->worker_count();
   for (const std::string& address : cluster->worker_addresses()) {
-    const MeetingPoint place = parse_address("TF_CONFIG", address);
-    if (task.hosts.empty()) task.meeting = place;
+    const Endpoint place = parse_address("TF_CONFIG", address);
+    if (task.hosts.empty()) task.rendezvous = place;
     task.hosts.push_back(place.host);
     task.job += address + " ";
   }
@@ -193,7 +193,7 @@ std::string name_in_slurm(const Environment& environment) {
   return text(environment, "SLURM_JOB_ID") + "." + text(environment, "SLURM_STEP_ID");
 }
 
-/// The host of each task; none unless they fill one host after the other.
+/// The host of each task; empty unless tasks are distributed in blocks.
 std::vector<std::string> hosts_of_step(const std::vector<std::string>& hosts, const Environment& environment,
                                        int tasks) {
   const std::string distribution = text(environment, "SLURM_DISTRIBUTION");
@@ -210,17 +210,17 @@ std::vector<std::string> hosts_of_step(const std::vector<std::string>& hosts, co
 }
 
 std::optional<Task> of_slurm(const Environment& environment) {
-  // A batch script has SLURM_PROCID too, but it is no task of a step.
+  // A batch script has SLURM_PROCID too, but is not a task of a step.
   if (!is_set(environment, "SLURM_PROCID") || !is_set(environment, "SLURM_STEP_NUM_TASKS")) return std::nullopt;
   Task task{.source = "srun"};
-  task.ranks = number(environment, "SLURM_STEP_NUM_TASKS", 1, kMostTasks);
+  task.ranks = number(environment, "SLURM_STEP_NUM_TASKS", 1, kMaxTasks);
   task.rank = number(environment, "SLURM_PROCID", 0, task.ranks - 1);
   task.job = name_in_slurm(environment);
   if (is_set(environment, "SLURM_JOB_ID"))
-    task.meeting.port = static_cast<std::uint16_t>(kFirstPort + number(environment, "SLURM_JOB_ID", 0) % kPorts);
+    task.rendezvous.port = static_cast<std::uint16_t>(kFirstPort + number(environment, "SLURM_JOB_ID", 0) % kPorts);
   if (!is_set(environment, "SLURM_STEP_NODELIST")) return task;
   const std::vector<std::string> hosts = expand_slurm_hosts(text(environment, "SLURM_STEP_NODELIST"));
-  task.meeting.host = hosts.front();
+  task.rendezvous.host = hosts.front();
   task.hosts = hosts_of_step(hosts, environment, task.ranks);
   return task;
 }
@@ -237,17 +237,17 @@ void require_no_task(const Environment& environment) {
   const auto task = find_task(environment);
   if (!task || task->ranks == 1) return;
   throw Error(ErrorCategory::input, "session",
-              fmt::format("needed the {} tasks of {} in one job: put \"lockstep launch --\" in front of the "
+              fmt::format("expected the {} tasks of {} in one job: put \"lockstep launch --\" in front of the "
                           "command, or start all of them with one mpirun",
                           task->ranks, task->source),
               fmt::format("task {} was started without MPI and would train alone", task->rank));
 }
 
-MeetingPoint parse_address(const std::string& where, const std::string& address) {
+Endpoint parse_address(const std::string& where, const std::string& address) {
   const auto wrong = [&] {
-    return Error(ErrorCategory::input, where, "needed an address \"host:port\"", fmt::format("got \"{}\"", address));
+    return Error(ErrorCategory::input, where, "expected an address \"host:port\"", fmt::format("got \"{}\"", address));
   };
-  MeetingPoint point{.host = address};
+  Endpoint point{.host = address};
   std::string_view port;
   if (address.starts_with('[')) {
     const std::size_t close = address.find(']');
@@ -261,7 +261,7 @@ MeetingPoint parse_address(const std::string& where, const std::string& address)
     port = std::string_view(address).substr(colon + 1);
     if (port.empty()) throw wrong();
   }
-  // A name with a line's end would begin a new line in what is printed for a shell.
+  // Reject control characters: a newline in a name would start a new line in output for a shell.
   const auto is_of_no_name = [](unsigned char c) { return c <= ' ' || c == kDelete || c == '/' || c == ','; };
   if (point.host.empty() || std::ranges::any_of(point.host, is_of_no_name)) throw wrong();
   if (port.empty()) return point;

@@ -1,4 +1,4 @@
-// The short forms in which Slurm writes lists of hosts and of numbers into variables.
+// Tasks of a job that were started without MPI, detected from the environment; and Slurm's compact lists.
 #pragma once
 
 #include <cstdint>
@@ -11,48 +11,47 @@
 
 namespace lockstep::job {
 
-/// "node[01-03,7],gpu1" -> node01, node02, node03, node7, gpu1. Throws Error (input) for what is no such list, and for
-/// more than 100,000 hosts.
+/// "node[01-03,7],gpu1" -> node01, node02, node03, node7, gpu1. Throws Error (input) for a malformed list, and for more
+/// than 100,000 hosts.
 std::vector<std::string> expand_slurm_hosts(std::string_view list);
 
-/// "2(x3),1" -> 2, 2, 2, 1. Throws Error (input) for what is no such list, and for more than 100,000 numbers.
+/// "2(x3),1" -> 2, 2, 2, 1. Throws Error (input) for a malformed list, and for more than 100,000 numbers.
 std::vector<int> expand_slurm_counts(std::string_view list);
 
-// A process that is one of several of a job but was started without MPI: by torchrun, by a controller of Kubernetes
-// that sets TF_CONFIG or RANK, or by an srun that does not speak PMIx. Read from its environment.
-
-/// Where the tasks of a job may meet.
-struct MeetingPoint {
-  std::string host = {};   ///< name or address; empty where the environment does not tell
-  std::uint16_t port = 0;  ///< 0 where it does not tell
+/// The rendezvous address of the tasks of a job.
+struct Endpoint {
+  std::string host = {};   ///< name or address; empty if unknown
+  std::uint16_t port = 0;  ///< 0 if unknown
 };
 
-/// One task of a job.
+/// One task of a job that was started without MPI: by torchrun, by a Kubernetes controller that sets TF_CONFIG or RANK,
+/// or by an srun without PMIx.
 struct Task {
-  std::string source = {};  ///< what told of it, for people: "TF_CONFIG"
+  std::string source = {};  ///< human-readable source of the information: "TF_CONFIG"
   int rank = 0;
   int ranks = 1;
-  int local_ranks = 0;                  ///< tasks on this host; 0 where it does not tell
-  MeetingPoint meeting = {};            ///< on the host of rank 0
-  std::string job = {};                 ///< the same text for all tasks of the job
-  std::vector<std::string> hosts = {};  ///< of each rank; empty where it does not tell
-  std::vector<std::string> names = {};  ///< of each rank, as the source calls it: "worker:1"; empty where it does not
+  int local_ranks = 0;                  ///< tasks on this host; 0 if unknown
+  Endpoint rendezvous = {};             ///< on the host of rank 0
+  std::string job = {};                 ///< identifies the job: equal for all its tasks
+  std::vector<std::string> hosts = {};  ///< of each rank; empty if unknown
+  std::vector<std::string> names = {};  ///< of each rank, as in the source: "worker:1"; may be empty
 };
 
-/// What the environment says, from the first of these that is there:
+/// The task that the environment describes, from the first of these sources that is present:
 ///   1. RANK and WORLD_SIZE, with LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun and the
 ///      PyTorchJob of Kubeflow set them;
-///   2. TF_CONFIG with a chief or workers: they meet at the address of the first; an evaluator is a job of its own;
-///   3. SLURM_PROCID and SLURM_STEP_NUM_TASKS of a step of srun, with SLURM_STEP_NODELIST; the port follows from the
-///      job's number.
-/// nullopt where none is. Throws Error (input) where one contradicts itself, and for a parameter server.
+///   2. TF_CONFIG with a chief or workers: the rendezvous is at the address of the first; an evaluator is a separate
+///   job;
+///   3. SLURM_PROCID and SLURM_STEP_NUM_TASKS of a step of srun, with SLURM_STEP_NODELIST; the port is derived
+///      from the job ID.
+/// nullopt if none is present. Throws Error (input) if a source is inconsistent, and for a parameter server.
 std::optional<Task> find_task(const Environment& environment);
 
-/// Throws Error (input) where this process is one of several tasks that nobody has made one job of: it would train
-/// alone, and so would each of the others. For processes that no MPI launcher started.
+/// Throws Error (input) if this process is one of several tasks that are not connected into one job: each of them would
+/// train alone. For processes that were not started by an MPI launcher.
 void require_no_task(const Environment& environment);
 
-/// "host:port", "host", "[::1]:port". Throws Error (input) `[where] …` for what is none of them.
-MeetingPoint parse_address(const std::string& where, const std::string& address);
+/// Parses "host:port", "host" or "[::1]:port". Throws Error (input) `[where] …` for anything else.
+Endpoint parse_address(const std::string& where, const std::string& address);
 
 }  // namespace lockstep::job

@@ -3,17 +3,26 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/json.h"
+#include "lockstep/job/agreement.h"
 #include "lockstep/net/interfaces.h"
 #include "lockstep/net/socket.h"
 
 namespace lockstep::job {
 namespace {
 
-/// Names of interfaces that MPI was told of; empty where it was told of none, or of networks ("10.0.0.0/8").
+/// The addresses of a rank's host.
+struct HostAddresses {
+  int node = 0;
+  std::vector<std::string> addresses = {};
+
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(HostAddresses, node, addresses)
+};
+
+/// Interface names in the MPI configuration; empty if there are none, or if it contains networks ("10.0.0.0/8").
 std::string told_to_mpi() {
   const char* told = std::getenv("OMPI_MCA_btl_tcp_if_include");
   const std::string_view text = told == nullptr ? "" : told;
@@ -25,13 +34,12 @@ std::string told_to_mpi() {
 std::string traffic_interface(const Session& session) {
   if (session.nodes() == 1) return "";
   const std::vector<std::string> own = net::host_addresses();
-  const std::vector<std::string> all = session.all_gather(dump_json(nlohmann::json({session.node(), own})));
+  const auto all = Agreement(session).gather_values("network addresses", HostAddresses{session.node(), own});
   if (std::string told = told_to_mpi(); !told.empty()) return told;
-  for (const std::string& text : all) {
-    const nlohmann::json rank = parse_json(text, ErrorCategory::communication, "network addresses");
-    if (rank[0] == session.node()) continue;
-    for (const std::string address : rank[1]) {
-      // Hosts with bridges for containers all give those the same address, which leads to the own one.
+  for (const HostAddresses& host : all) {
+    if (host.node == session.node()) continue;
+    for (const std::string& address : host.addresses) {
+      // Container bridges have the same address on every host, which leads to the local bridge.
       if (net::is_loopback(address) || std::ranges::find(own, address) != own.end()) continue;
       if (const net::NetworkWay way = net::way_to(address); !way.interface.empty()) return way.interface;
     }

@@ -1,4 +1,4 @@
-// One part of a global batch as a model takes it.
+// The part of a global batch that one model processes.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace lockstep::model {
 
-/// Inputs of one part of a global batch, in host memory that is the caller's: features, or images of uint8 that become
-/// features on the model's device.
+/// The inputs of one part of a global batch, in host memory owned by the caller. They are features, or uint8 images
+/// that are converted to features on the model's device.
 struct BatchView {
-  std::int64_t samples = 0;                   ///< may be 0: then the gradients are zero
+  std::int64_t samples = 0;                   ///< may be 0: the gradients are then zero
   std::span<const float> features = {};       ///< [samples, input shape...]
-  std::span<const std::uint8_t> pixels = {};  ///< [samples, input shape...], in the place of features
-  ChannelNormalization normalization = {};    ///< of the pixels, once they are features
-  Targets targets = {};                       ///< of the same samples
+  std::span<const std::uint8_t> pixels = {};  ///< [samples, input shape...], instead of features
+  ChannelNormalization normalization = {};    ///< applied to the pixels when they are converted to features
+  Targets targets = {};                       ///< targets of the same samples
 };
 
 }  // namespace lockstep::model

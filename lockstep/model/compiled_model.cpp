@@ -28,7 +28,7 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
       backend_(make_backend(device, options)),
       normalizes_together_(options.statistics != nullptr) {
   if (network_->nodes().empty())
-    throw Error(ErrorCategory::input, network_->name(), "needed a network of at least one layer", "got none");
+    throw Error(ErrorCategory::input, network_->name(), "expected a network of at least one layer", "got none");
   parameters_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
   buffers_ = allocate_floats(backend_->allocator(), buffer_table().flat_size());
   gradients_ = allocate_floats(gradients, parameter_table().flat_size());
@@ -36,12 +36,12 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
     weights_ = backend_->allocator().allocate(parameter_table().flat_size() * element_bytes(options.precision));
 }
 
-// Work under way may be on memory that goes.
+// Work in flight may use memory that is about to be freed.
 CompiledModel::~CompiledModel() {
   if (!backend_) return;
   try {
     backend_->stream().synchronize();
-  } catch (const Error&) {  // the device has failed, and has said so before
+  } catch (const Error&) {  // the device has failed; the error was already reported
   }
 }
 CompiledModel::CompiledModel(CompiledModel&&) noexcept = default;
@@ -79,15 +79,15 @@ Plan& CompiledModel::plan(std::int64_t samples, bool training) {
 }
 
 void CompiledModel::grow_arena(std::size_t bytes, std::int64_t samples) try {
-  backend_->stream().synchronize();  // work under way may use the old one
-  arena_ = {};                       // free first: both at once might not fit
+  backend_->stream().synchronize();  // work in flight may use the old arena
+  arena_ = {};                       // free first: both together might not fit
   const std::size_t free = backend_->free_bytes();
   if (bytes > free) {
     constexpr double kMebibyte = 1 << 20;
     const double share = static_cast<double>(free) / static_cast<double>(bytes);
     throw Error(
         ErrorCategory::device, "memory",
-        fmt::format("needed {:.1f} MiB on {} for activations of {} samples at once",
+        fmt::format("expected {:.1f} MiB of memory on {} for the activations of {} samples",
                     static_cast<double>(bytes) / kMebibyte, backend_->name(), samples),
         fmt::format("{:.1f} MiB are free, enough for about {}: use more replicas, --accumulate or a smaller batch",
                     static_cast<double>(free) / kMebibyte,
@@ -98,7 +98,7 @@ void CompiledModel::grow_arena(std::size_t bytes, std::int64_t samples) try {
   for (const auto& [key, other] : plans_)
     if (other) other->bind(static_cast<std::byte*>(arena_.data()));
 } catch (...) {
-  plans_.clear();  // they are bound to what was freed; whoever tries a smaller batch begins anew
+  plans_.clear();  // they point into freed memory; a retry with a smaller batch creates new ones
   throw;
 }
 
@@ -120,8 +120,9 @@ MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext&
 
 void CompiledModel::load(const BatchView& batch, const StepContext& context, const Loss& loss, bool staged) {
   check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
-  if (batch.samples == 0) return prepare(0, true);             // not in the step, where the others wait
-  const TensorView input = plan(batch.samples, true).input();  // first, since the backend learns of its layers here
+  if (batch.samples == 0) return prepare(0, true);  // not in the step, where the other replicas wait
+  // first, because compiling a plan registers its layers with the backend
+  const TensorView input = plan(batch.samples, true).input();
   backend_->begin_pass(
       {.training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample},
       {.divisor = context.global_samples, .loss_scale = context.loss_scale});

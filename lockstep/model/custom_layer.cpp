@@ -10,7 +10,7 @@
 namespace lockstep::model {
 namespace {
 
-// Runs a user's layer inside a plan. The network, which the plan's owner holds, keeps the layer alive.
+// Runs a user-defined layer in a plan. The network, which the plan's owner keeps, keeps the layer alive.
 class CustomOperation final : public Operation {
  public:
   CustomOperation(const CustomLayer& layer, const Needs& needs) : layer_(layer), needs_(needs) {}
@@ -37,7 +37,7 @@ class CustomOperation final : public Operation {
 
   const CustomLayer& layer_;
   Needs needs_;
-  Tensors tensors_;  // kept for its memory
+  Tensors tensors_;  // reused between calls
 };
 
 }  // namespace
@@ -45,10 +45,10 @@ class CustomOperation final : public Operation {
 std::unique_ptr<Operation> CustomLayer::compile(const CompileContext& context, Backend& backend) const {
   if (!backend.runs_on_host())
     throw Error(ErrorCategory::device, fmt::format("layer {} ({})", context.name, kind()),
-                "a custom layer needs a CPU replica", fmt::format("got {}", backend.name()));
+                "expected a CPU replica for a custom layer", fmt::format("got {}", backend.name()));
   if (backend.precision() != Precision::float32)
     throw Error(ErrorCategory::input, fmt::format("layer {} ({})", context.name, kind()),
-                "a custom layer needs float32", fmt::format("got {}", to_string(backend.precision())));
+                "expected float32 for a custom layer", fmt::format("got {}", to_string(backend.precision())));
   return std::make_unique<CustomOperation>(*this, needs(context));
 }
 

@@ -1,4 +1,4 @@
-// A layer of the user's own.
+// Base class of user-defined layers.
 #pragma once
 
 #include <cstddef>
@@ -10,25 +10,25 @@
 
 namespace lockstep::model {
 
-/// The operands as a custom layer sees them: in host memory, all float32.
+/// The operands of a custom layer, all float32 in host memory.
 struct Tensors {
   std::vector<std::span<const float>> inputs;         ///< read only
-  std::span<float> output;                            ///< to be written by forward
-  std::span<float> output_gradient;                   ///< of backward; may be overwritten
-  std::vector<std::span<float>> input_gradients;      ///< to be written by backward; empty where nobody needs it
-  std::vector<std::span<float>> parameters;           ///< read only, in the order of declaration
-  std::vector<std::span<float>> parameter_gradients;  ///< to be written by backward
+  std::span<float> output;                            ///< written by forward
+  std::span<float> output_gradient;                   ///< for backward; may be overwritten
+  std::vector<std::span<float>> input_gradients;      ///< written by backward; empty if not needed
+  std::vector<std::span<float>> parameters;           ///< read only, in declaration order
+  std::vector<std::span<float>> parameter_gradients;  ///< written by backward
   std::vector<std::span<float>> buffers;              ///< read and, in training, updated
-  std::span<std::byte> saved;                         ///< kept from forward to backward; Needs::saved_bytes of them
-  std::span<std::byte> scratch;                       ///< free to use during one call; Needs::scratch_bytes of them
+  std::span<std::byte> saved;                         ///< kept from forward to backward, Needs::saved_bytes bytes
+  std::span<std::byte> scratch;                       ///< workspace during one call, Needs::scratch_bytes bytes
 };
 
-/// A user's own layer: build, forward, backward. It runs on the CPU; a plan of another device refuses it.
+/// A user-defined layer: build, forward, backward. It runs on the CPU only; plans of other devices refuse it.
 class CustomLayer : public Layer {
  public:
-  /// What it asks of the plan; asked once for each batch size.
+  /// The memory it needs from the plan; called once per batch size.
   virtual Needs needs(const CompileContext& /*context*/) const { return {}; }
-  /// Writes `output` from `inputs`, and what backward needs into `saved`.
+  /// Writes `output` from `inputs`, and what backward needs to `saved`.
   virtual void forward(const Tensors& tensors, const PassContext& pass) const = 0;
   /// Writes `input_gradients` (those that are not empty) and `parameter_gradients` from `output_gradient`.
   virtual void backward(const Tensors& tensors, const PassContext& pass) const = 0;

@@ -17,8 +17,8 @@ const Layer& layer_of(const Network& network, const GraphStep& step) {
   return *network.nodes()[static_cast<std::size_t>(step.node)].layer;
 }
 
-// relu(x) -> pool becomes pool(x) -> relu. The ReLU keeps its step's place behind the pooling; who read the pooling now
-// reads it.
+// relu(x) -> pool becomes pool(x) -> relu. The ReLU's step moves after the pooling; the readers of the pooling now read
+// the ReLU.
 void move_relu_behind_pooling(const Network& network, Graph& graph) {
   for (std::size_t i = 0; i < graph.steps.size(); ++i) {
     if (!layer_of(network, graph.steps[i]).is_relu() || graph.steps[i].inputs.front() == kInput) continue;
@@ -54,7 +54,7 @@ void fuse_relus(const Network& network, Graph& graph) {
   }
 }
 
-// The addition's other input becomes the layer's second one.
+// The addition's other input becomes the layer's second input.
 void fuse_additions(const Network& network, Graph& graph) {
   for (std::size_t i = 1; i < graph.steps.size(); ++i) {
     GraphStep& addition = graph.steps[i];
@@ -86,7 +86,7 @@ void fuse_statistics(const Network& network, Graph& graph) {
   }
 }
 
-// Layers that the output does not depend on.
+// Removes layers that the output does not depend on.
 void drop_unused(Graph& graph) {
   for (std::size_t i = graph.steps.size(); i-- > 0;)
     if (graph.steps[i].node != graph.output && consumers_of(graph, graph.steps[i].node).empty())

@@ -1,4 +1,4 @@
-// The order in which a network's layers run, after rewrites that change no result.
+// The execution order of a network's layers, after rewrites that do not change any result.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,16 @@
 
 namespace lockstep::model {
 
-/// One layer in execution order. Its output is named by the node's id.
+/// One layer in execution order. The node's id identifies its output.
 struct GraphStep {
   NodeId node = kInput;
   std::vector<NodeId> inputs;
   std::vector<Shape> input_shapes;
   Shape output_shape;
   bool fused_add = false;         ///< also adds its second input, before the ReLU
-  bool fused_relu = false;        ///< also applies the ReLU that follows it
-  bool fused_statistics = false;  ///< may also find the statistics for the normalization that follows it
-  bool absorbed = false;          ///< a ReLU or addition that the layer before it does: only a name
+  bool fused_relu = false;        ///< also applies the following ReLU
+  bool fused_statistics = false;  ///< may also compute the statistics for the following normalization
+  bool absorbed = false;          ///< a ReLU or addition performed by the preceding layer; only an alias
 };
 
 struct Graph {
@@ -25,17 +25,17 @@ struct Graph {
   NodeId output = kInput;
 };
 
-/// What a device's operations can do beyond their own layer.
+/// Fusions that a device's operations support.
 struct Fusions {
   bool additions = false;
   bool statistics = false;
 };
 
-/// Steps of `network` that its output depends on, with two rewrites. A ReLU directly before a max pooling moves behind
-/// it: max(x, 0) is monotonic, so values and gradients stay, on fewer elements. A ReLU that alone reads a layer which
-/// can apply it is fused into that layer. With `additions`, so is an addition of two that directly follows a layer
-/// which can add and which it alone reads. With `statistics`, a convolution without bias and ReLU that a normalization
-/// alone reads is marked.
+/// The steps of `network` that its output depends on, with these rewrites. A ReLU directly before a max pooling moves
+/// after it: max(x, 0) is monotonic, so values and gradients are unchanged, with fewer elements to process. A ReLU that
+/// is the only reader of a layer that can apply it is fused into that layer. With `additions`, an addition of two
+/// inputs is fused into the layer directly before it, if that layer supports it and the addition is its only reader.
+/// With `statistics`, a convolution without bias and ReLU is marked if a normalization is its only reader.
 Graph make_graph(const Network& network, const Fusions& fusions = {});
 
 }  // namespace lockstep::model

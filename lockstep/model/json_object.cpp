@@ -16,15 +16,15 @@ namespace lockstep::model {
 using nlohmann::json;
 
 JsonObject::JsonObject(const json& object, std::string where) : object_(object), where_(std::move(where)) {
-  if (!object_.is_object()) refuse("needed an object {...}", fmt::format("got {}", describe_json(object_)));
+  if (!object_.is_object()) refuse("expected an object {...}", fmt::format("got {}", describe_json(object_)));
 }
 
-void JsonObject::refuse(std::string_view needed, std::string_view given) const {
-  throw Error(ErrorCategory::input, where_, needed, given);
+void JsonObject::refuse(std::string_view expected, std::string_view actual) const {
+  throw Error(ErrorCategory::input, where_, expected, actual);
 }
 
-void JsonObject::refuse_value(const char* key, std::string_view needed, const json& given) const {
-  refuse(fmt::format("\"{}\" needs {}", key, needed), fmt::format("got {}", describe_json(given)));
+void JsonObject::refuse_value(const char* key, std::string_view expected, const json& actual) const {
+  refuse(fmt::format("expected \"{}\" to be {}", key, expected), fmt::format("got {}", describe_json(actual)));
 }
 
 const json* JsonObject::find(const char* key) {
@@ -37,7 +37,7 @@ bool JsonObject::has(const char* key) { return find(key) != nullptr; }
 
 const json& JsonObject::required(const char* key) {
   const json* value = find(key);
-  if (value == nullptr) refuse(fmt::format("needed \"{}\"", key), "it is not there");
+  if (value == nullptr) refuse(fmt::format("expected \"{}\"", key), "the key is missing");
   return *value;
 }
 
@@ -52,7 +52,7 @@ std::string JsonObject::text(const char* key, std::string_view fallback) {
 }
 
 std::optional<std::int64_t> JsonObject::as_count(const json& value) const {
-  // The parser stores every whole number that is not negative as an unsigned one.
+  // The parser stores every nonnegative integer as unsigned.
   if (!value.is_number_unsigned()) return std::nullopt;
   const auto number = value.get<std::uint64_t>();
   if (number < 1 || number > static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max())) return std::nullopt;
@@ -62,7 +62,7 @@ std::optional<std::int64_t> JsonObject::as_count(const json& value) const {
 std::int64_t JsonObject::count(const char* key) {
   const json& value = required(key);
   const auto result = as_count(value);
-  if (!result) refuse_value(key, "a whole number above 0", value);
+  if (!result) refuse_value(key, "a positive integer", value);
   return *result;
 }
 
@@ -90,14 +90,14 @@ Extent2D JsonObject::extent(const char* key) {
     const auto width = as_count(value[1]);
     if (height && width) return Extent2D(*height, *width);
   }
-  refuse_value(key, "a whole number above 0, or [height, width]", value);
+  refuse_value(key, "a positive integer or [height, width]", value);
 }
 
 Extent2D JsonObject::extent(const char* key, Extent2D fallback) { return has(key) ? extent(key) : fallback; }
 
 std::vector<std::int64_t> JsonObject::counts(const char* key) {
   const json& value = required(key);
-  constexpr const char* kNeeded = "a list of whole numbers above 0";
+  constexpr const char* kNeeded = "a list of positive integers";
   if (!value.is_array() || value.empty()) refuse_value(key, kNeeded, value);
   std::vector<std::int64_t> result;
   for (const json& element : value) {
@@ -119,7 +119,7 @@ std::vector<std::string> JsonObject::texts(const char* key) {
 void JsonObject::finish() const {
   for (const auto& [key, value] : object_.items())
     if (std::ranges::find(known_, key) == known_.end())
-      refuse(fmt::format("known keys here are {}", list_names(known_)), got_name(key, known_));
+      refuse(fmt::format("expected one of the keys {}", list_names(known_)), got_name(key, known_));
 }
 
 }  // namespace lockstep::model

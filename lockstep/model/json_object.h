@@ -11,9 +11,9 @@
 
 namespace lockstep::model {
 
-/// One object of a JSON description, read key by key. What is asked for is what is known, so finish() can refuse the
-/// rest by name. Refers to the JSON value it reads, which must outlive it. All functions throw
-/// Error (input).
+/// One object of a JSON description, read key by key. Every key that is read becomes a known key, so finish() can
+/// refuse the others by name. Keeps a reference to the JSON value, which must outlive it. All functions throw Error
+/// (input).
 class JsonObject {
  public:
   /// Refuses anything but an object.
@@ -22,12 +22,12 @@ class JsonObject {
   const std::string& where() const { return where_; }
 
   bool has(const char* key);
-  /// The value of a key that must be there.
+  /// The value of a required key.
   const nlohmann::json& required(const char* key);
 
   std::string text(const char* key);
   std::string text(const char* key, std::string_view fallback);
-  /// Whole numbers from 1 to 2^31 - 1.
+  /// An integer from 1 to 2^31 - 1.
   std::int64_t count(const char* key);
   std::int64_t count(const char* key, std::int64_t fallback);
   float number(const char* key, float fallback);
@@ -39,14 +39,14 @@ class JsonObject {
   std::vector<std::int64_t> counts(const char* key);
   std::vector<std::string> texts(const char* key);
 
-  /// Refuses keys that nobody asked for.
+  /// Refuses keys that were not read.
   void finish() const;
 
-  [[noreturn]] void refuse(std::string_view needed, std::string_view given) const;
+  [[noreturn]] void refuse(std::string_view expected, std::string_view actual) const;
 
  private:
   const nlohmann::json* find(const char* key);
-  [[noreturn]] void refuse_value(const char* key, std::string_view needed, const nlohmann::json& given) const;
+  [[noreturn]] void refuse_value(const char* key, std::string_view expected, const nlohmann::json& actual) const;
   std::optional<std::int64_t> as_count(const nlohmann::json& value) const;
 
   const nlohmann::json& object_;

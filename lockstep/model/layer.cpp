@@ -10,13 +10,13 @@ BuildContext::BuildContext(std::string layer, std::string kind, std::vector<Shap
     : layer_(std::move(layer)), kind_(std::move(kind)), inputs_(std::move(inputs)) {}
 
 const Shape& BuildContext::input() const {
-  if (inputs_.size() != 1) refuse("needed one input", fmt::format("got {}", inputs_.size()));
+  if (inputs_.size() != 1) refuse("expected one input", fmt::format("got {}", inputs_.size()));
   return inputs_.front();
 }
 
 const Shape& BuildContext::image_input() const {
   const Shape& shape = input();
-  if (shape.size() != 3) refuse("needed an input [height, width, channels]", fmt::format("got {}", to_string(shape)));
+  if (shape.size() != 3) refuse("expected an input [height, width, channels]", fmt::format("got {}", to_string(shape)));
   return shape;
 }
 
@@ -34,8 +34,8 @@ void BuildContext::buffer(std::string_view name, Shape shape, float initial) {
                       .initializer = {.kind = Initializer::Kind::constant, .value = initial}});
 }
 
-void BuildContext::refuse(std::string_view needed, std::string_view given) const {
-  throw Error(ErrorCategory::input, fmt::format("layer {} ({})", layer_, kind_), needed, given);
+void BuildContext::refuse(std::string_view expected, std::string_view actual) const {
+  throw Error(ErrorCategory::input, fmt::format("layer {} ({})", layer_, kind_), expected, actual);
 }
 
 }  // namespace lockstep::model

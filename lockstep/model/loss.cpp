@@ -1,7 +1,6 @@
 #include "lockstep/model/loss.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -9,12 +8,37 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::model {
+
+MetricSums& MetricSums::operator+=(const MetricSums& other) {
+  loss += other.loss;
+  samples += other.samples;
+  correct += other.correct;
+  correct_top5 += other.correct_top5;
+  has_accuracy = has_accuracy || other.has_accuracy;
+  return *this;
+}
+
+SummableMetrics::SummableMetrics(std::span<const float, kSize> values)
+    : loss_high(values[0]),
+      loss_low(values[1]),
+      samples(values[2]),
+      correct(values[3]),
+      correct_top5(values[4]),
+      non_finite(values[5]) {}
+
+MetricSums SummableMetrics::sums() const {
+  return {.loss = static_cast<double>(loss_high) + static_cast<double>(loss_low),
+          .samples = std::llround(samples),
+          .correct = std::llround(correct),
+          .correct_top5 = std::llround(correct_top5)};
+}
+
 namespace {
 
 using Row = std::span<const float>;
 
-// Outputs that come before output `label` when sorted from the largest, equals in their order. Outputs that are not
-// numbers come first, so that a diverged model is right by no chance.
+// Number of outputs that precede output `label` when sorted in descending order, ties in index order. NaN outputs come
+// first, so that a diverged model is never counted as correct.
 std::int64_t rank_of(Row outputs, std::size_t label) {
   const float chosen = outputs[label];
   std::int64_t before = 0;
@@ -23,15 +47,15 @@ std::int64_t rank_of(Row outputs, std::size_t label) {
   return before;
 }
 
-// The classes of one sample: `weight` of the first, the rest of the second.
+// The target classes of one sample: the first has `weight`, the second the remainder.
 struct TrueClasses {
   std::size_t label = 0;
   std::size_t partner = 0;
   float weight = 1;
 };
 
-// Cross-entropy of one sample. With z' = z - max(z) no exponential overflows:
-// loss = log(sum exp z') - (1 - s) z'[label] - s mean(z'), d loss / dz[k] = softmax(z)[k] - target[k].
+// Cross-entropy of one sample. With z' = z - max(z), no exponential overflows: loss = log(sum exp z') - (1 - s)
+// z'[label] - s mean(z'), d loss / dz[k] = softmax(z)[k] - target[k].
 double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, float scale, std::span<float> gradient) {
   const float largest = *std::ranges::max_element(outputs);
   const auto width = static_cast<float>(outputs.size());
@@ -51,7 +75,7 @@ double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, f
     gradient[classes.label] -= scale * (1 - smoothing) * classes.weight;
     if (classes.weight < 1) gradient[classes.partner] -= scale * (1 - smoothing) * (1 - classes.weight);
   }
-  // An output of minus infinity, a class ruled out, must not enter with a weight of 0: 0 times it is not a number.
+  // An output of minus infinity, an excluded class, must not be multiplied by a weight of 0: the product is NaN.
   double of_classes = 0;
   if (classes.weight > 0)
     of_classes = static_cast<double>(classes.weight) * static_cast<double>(outputs[classes.label] - largest);
@@ -117,7 +141,7 @@ void check_labels(const Loss& loss, std::span<const std::int32_t> labels, std::s
   for (std::size_t i = 0; i < labels.size(); ++i)
     if (labels[i] < 0 || static_cast<std::size_t>(labels[i]) >= width)
       throw Error(ErrorCategory::data, to_string(loss),
-                  fmt::format("needed labels 0 .. {} for {} classes", width - 1, width),
+                  fmt::format("expected labels 0 .. {} for {} classes", width - 1, width),
                   fmt::format("sample {} of the batch has label {}", i, labels[i]));
 }
 
@@ -125,22 +149,22 @@ void check_mixing(const Loss& loss, std::size_t samples, std::size_t width, cons
   if (targets.partner_labels.empty() && targets.weights.empty()) return;
   if (targets.partner_labels.size() != samples || targets.weights.size() != samples)
     throw Error(ErrorCategory::data, to_string(loss),
-                fmt::format("needed {} labels of partners and as many weights", samples),
+                fmt::format("expected {0} partner labels and {0} weights", samples),
                 fmt::format("got {} and {}", targets.partner_labels.size(), targets.weights.size()));
   check_labels(loss, targets.partner_labels, width);
   for (std::size_t i = 0; i < samples; ++i)
     if (!(targets.weights[i] >= 0 && targets.weights[i] <= 1))
-      throw Error(ErrorCategory::data, to_string(loss), "needed weights of mixed samples from 0 to 1",
+      throw Error(ErrorCategory::data, to_string(loss), "expected mixup weights from 0 to 1",
                   fmt::format("sample {} of the batch has {}", i, targets.weights[i]));
 }
 
 void check(const SparseCategoricalCrossentropy& loss, std::size_t samples, std::size_t width, const Targets& targets) {
   if (!(loss.label_smoothing >= 0 && loss.label_smoothing < 1))
-    throw Error(ErrorCategory::input, "sparse_categorical_crossentropy", "needed label smoothing from 0 to below 1",
+    throw Error(ErrorCategory::input, "sparse_categorical_crossentropy", "expected label smoothing from 0 to below 1",
                 fmt::format("got {}", loss.label_smoothing));
   if (targets.labels.size() != samples)
     throw Error(ErrorCategory::data, to_string(Loss(loss)),
-                fmt::format("needed {} labels, one for each sample", samples),
+                fmt::format("expected {} labels, one for each sample", samples),
                 fmt::format("got {} labels and {} target values", targets.labels.size(), targets.values.size()));
   check_labels(Loss(loss), targets.labels, width);
   check_mixing(Loss(loss), samples, width, targets);
@@ -149,7 +173,7 @@ void check(const SparseCategoricalCrossentropy& loss, std::size_t samples, std::
 void check(const MeanSquaredError& loss, std::size_t samples, std::size_t width, const Targets& targets) {
   if (targets.values.size() != samples * width)
     throw Error(ErrorCategory::data, to_string(Loss(loss)),
-                fmt::format("needed {} target values for {} samples of {} outputs", samples * width, samples, width),
+                fmt::format("expected {} target values for {} samples of {} outputs", samples * width, samples, width),
                 fmt::format("got {} target values and {} labels", targets.values.size(), targets.labels.size()));
 }
 

@@ -10,7 +10,7 @@ namespace lockstep::model {
 
 Network::Network(Shape input_shape, std::string name) : name_(std::move(name)), input_shape_(std::move(input_shape)) {
   if (input_shape_.empty() || std::ranges::any_of(input_shape_, [](std::int64_t extent) { return extent <= 0; }))
-    throw Error(ErrorCategory::input, "network", "needed an input shape of positive extents",
+    throw Error(ErrorCategory::input, "network", "expected an input shape of positive extents",
                 fmt::format("got {}", to_string(input_shape_)));
 }
 
@@ -23,15 +23,15 @@ NodeId Network::add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId>
     name = kind;
     for (int i = 1; taken(name); ++i) name = fmt::format("{}_{}", kind, i);
   } else if (taken(name)) {
-    throw Error(ErrorCategory::input, "network", "needed a new name for each layer",
-                fmt::format("\"{}\" is taken", name));
+    throw Error(ErrorCategory::input, "network", "expected a unique name for each layer",
+                fmt::format("\"{}\" is already in use", name));
   }
 
   std::vector<Shape> shapes;
   for (const NodeId input : inputs) {
     if (input < kInput || input > last())
       throw Error(ErrorCategory::input, fmt::format("layer {} ({})", name, kind),
-                  "needed inputs that were added before it", fmt::format("got node {} of {}", input, nodes_.size()));
+                  "expected inputs that were added before it", fmt::format("got node {} of {}", input, nodes_.size()));
     shapes.push_back(shape(input));
   }
   BuildContext context(name, kind, std::move(shapes));
@@ -51,7 +51,7 @@ NodeId Network::add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId>
 void Network::lay_out() {
   std::vector<ParameterInfo> parameters;
   std::vector<ParameterInfo> buffers;
-  // Backward runs from the last layer to the first: so do the flat arrays.
+  // The flat arrays are in backward order: from the last layer to the first.
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     nodes_[i].parameters.clear();
     nodes_[i].buffers.clear();

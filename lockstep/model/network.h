@@ -1,4 +1,4 @@
-// A directed acyclic graph of layers, described without a device: shapes, parameters, initialisers.
+// A directed acyclic graph of layers, described independently of a device: shapes, parameters, initializers.
 #pragma once
 
 #include <memory>
@@ -8,19 +8,19 @@
 
 #include "lockstep/model/layer.h"
 #include "lockstep/model/parameters.h"
-#include "lockstep/model/shape.h"
+#include "lockstep/model/tensor.h"
 
 namespace lockstep::model {
 
 /// The output of a layer, or the network's input (`kInput`).
 using NodeId = int;
-inline constexpr NodeId kInput = -1;  ///< The samples themselves, as an input of a node.
+inline constexpr NodeId kInput = -1;  ///< The samples themselves, as the input of a node.
 
-/// A layer in its place: what it reads, what it gives.
+/// A layer in the graph, with its inputs and its output shape.
 struct Node {
   std::string name;                     ///< unique: "conv2d", "conv2d_1", or as given
-  std::shared_ptr<const Layer> layer;   ///< what it computes; shared by all networks with it
-  std::vector<NodeId> inputs;           ///< whose outputs it reads
+  std::shared_ptr<const Layer> layer;   ///< shared by all networks that contain it
+  std::vector<NodeId> inputs;           ///< the nodes whose outputs it reads
   Shape output_shape;                   ///< without the batch
   std::vector<std::size_t> parameters;  ///< indices into Network::parameters().entries()
   std::vector<std::size_t> buffers;     ///< indices into Network::buffers().entries()
@@ -34,44 +34,44 @@ struct Node {
 ///     network.add(Flatten());
 ///     network.add(Dense({.units = 10}));
 ///
-/// Adding checks shapes at once and throws Error (input) that names the layer, what it needs and what it got.
+/// add() checks shapes immediately and throws Error (input) that names the layer, what it expected and what it got.
 class Network {
  public:
-  /// Of samples of the shape `input_shape`, without the batch; named in messages and checkpoints.
+  /// For samples of shape `input_shape`, without the batch. `name` appears in messages and checkpoints.
   explicit Network(Shape input_shape, std::string name = "network");
 
-  /// Adds `layer` after the last one (or after the input). Returns its id.
+  /// Adds `layer` after the last layer (or after the input). Returns its id.
   template <typename L>
   NodeId add(L layer) {
     return add_node(std::make_shared<const L>(std::move(layer)), {last()}, {});
   }
-  /// Adds `layer` reading `inputs`; `name` must be new, empty for an automatic one.
+  /// Adds `layer` with the inputs `inputs`. `name` must be unique, or empty for an automatic name.
   template <typename L>
   NodeId add(L layer, std::vector<NodeId> inputs, std::string name = {}) {
     return add_node(std::make_shared<const L>(std::move(layer)), std::move(inputs), std::move(name));
   }
-  /// Adds `layer` under `name`, which must be new, or under an automatic one where it is empty. Throws Error (input).
+  /// Adds `layer` as `name`, which must be unique, or with an automatic name if it is empty. Throws Error (input).
   NodeId add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId> inputs, std::string name);
 
   /// The last node added, kInput if there is none.
   NodeId last() const { return static_cast<NodeId>(nodes_.size()) - 1; }
 
-  const std::string& name() const { return name_; }            ///< for people and checkpoints
-  const Shape& input_shape() const { return input_shape_; }    ///< of one sample, without the batch
-  const Shape& output_shape() const { return shape(last()); }  ///< of one sample, as the last node gives it
-  /// Of what `node` gives for one sample.
+  const std::string& name() const { return name_; }            ///< used in messages and checkpoints
+  const Shape& input_shape() const { return input_shape_; }    ///< shape of one sample, without the batch
+  const Shape& output_shape() const { return shape(last()); }  ///< output shape of the last node for one sample
+  /// Output shape of `node` for one sample.
   const Shape& shape(NodeId node) const {
     return node == kInput ? input_shape_ : nodes_[static_cast<std::size_t>(node)].output_shape;
   }
-  /// In the order in which they were added, which is an order of computation.
+  /// In the order in which they were added, which is a valid execution order.
   std::span<const Node> nodes() const { return nodes_; }
 
   /// Tables of the flat arrays; see ParameterTable for their order.
   const ParameterTable& parameters() const { return parameters_; }
-  /// Arrays that are kept but not trained, such as moving means, in flat memory.
+  /// Arrays that are stored but not trained, such as moving means, in flat memory.
   const ParameterTable& buffers() const { return buffers_; }
 
-  /// A table for people: layer, output shape, parameters.
+  /// A human-readable table: layer, output shape, parameters.
   std::string summary() const;
 
  private:

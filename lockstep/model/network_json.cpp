@@ -28,14 +28,14 @@ namespace {
 using nlohmann::json;
 using LayerPointer = std::shared_ptr<const Layer>;
 
-// Runs a parser of a word such as a padding's name; its refusal gets the place and the key.
+// Runs a parser of a name, such as a padding; adds the location and the key to its error.
 template <typename Parse>
 auto parse_word(JsonObject& object, const char* key, std::string_view fallback, Parse parse) {
   const std::string word = object.text(key, fallback);
   try {
     return parse(word);
   } catch (const Error& error) {
-    object.refuse(fmt::format("\"{}\" needs a known name", key), error.what());
+    object.refuse(fmt::format("expected a known name for \"{}\"", key), error.what());
   }
 }
 
@@ -57,7 +57,7 @@ LayerPointer read_conv_2d(JsonObject& object, const DataShape&) {
 std::int64_t read_units(JsonObject& object, const DataShape& data) {
   if (object.required("units") != "classes") return object.count("units");
   if (!data.classes)
-    object.refuse("\"units\": \"classes\" needs a data set with classes", "the number of classes is not known");
+    object.refuse("expected a data set with classes for \"units\": \"classes\"", "the number of classes is not known");
   return *data.classes;
 }
 
@@ -114,7 +114,7 @@ LayerPointer read_layer(JsonObject& object, const DataShape& data) {
   if (found != kLayerTypes.end()) return found->read(object, data);
   std::vector<std::string_view> known;
   for (const LayerType& layer : kLayerTypes) known.push_back(layer.name);
-  object.refuse("\"type\" needs one of " + list_names(known), got_name(type, known));
+  object.refuse("expected \"type\" to be one of " + list_names(known), got_name(type, known));
 }
 
 LayerPointer read_activation(JsonObject& object) {
@@ -123,10 +123,10 @@ LayerPointer read_activation(JsonObject& object) {
   if (name == "none") return nullptr;
   if (name == "relu") return std::make_shared<const ReLU>();
   if (name == "softmax") return std::make_shared<const Softmax>();
-  object.refuse("\"activation\" needs one of " + list_names(kKnown), got_name(name, kKnown));
+  object.refuse("expected \"activation\" to be one of " + list_names(kKnown), got_name(name, kKnown));
 }
 
-// Adds the described layers one after the other and knows them by name.
+// Adds the described layers in order and looks them up by name.
 class NetworkReader {
  public:
   NetworkReader(Network& network, std::string_view source, const DataShape& data)
@@ -137,7 +137,8 @@ class NetworkReader {
     const LayerPointer layer = read_layer(object, data_);
     const LayerPointer activation = read_activation(object);
     const std::string name = object.text("name", "");
-    if (name == kInputName) object.refuse("needed another name for a layer", "\"input\" is the network's input");
+    if (name == kInputName)
+      object.refuse("expected a different layer name", "\"input\" is reserved for the input of the network");
     const std::vector<NodeId> inputs = read_inputs(object);
     object.finish();
 
@@ -150,7 +151,7 @@ class NetworkReader {
  private:
   static constexpr const char* kInputName = "input";
 
-  // ` (conv2d "stem")` as far as the description has it, so that a message helps to find the place.
+  // ` (conv2d "stem")`, or the part of it that the description contains; used to identify the layer in messages.
   static std::string label(const json& description) {
     if (!description.is_object()) return "";
     std::string text;
@@ -165,7 +166,7 @@ class NetworkReader {
     if (!object.has("inputs")) return {network_.last()};
     std::vector<NodeId> inputs;
     for (const std::string& name : object.texts("inputs")) inputs.push_back(node(object, name));
-    if (inputs.empty()) object.refuse("\"inputs\" needs at least one name", "got none");
+    if (inputs.empty()) object.refuse("expected at least one name in \"inputs\"", "got none");
     return inputs;
   }
 
@@ -174,14 +175,14 @@ class NetworkReader {
     if (const auto found = nodes_.find(name); found != nodes_.end()) return found->second;
     std::vector<std::string_view> known = {kInputName};
     for (const auto& entry : nodes_) known.push_back(entry.first);
-    object.refuse("\"inputs\" needs names of earlier layers", got_name(name, known));
+    object.refuse("expected \"inputs\" to name earlier layers", got_name(name, known));
   }
 
   NodeId place(const JsonObject& object, const LayerPointer& layer, std::vector<NodeId> inputs, std::string name) {
     try {
       return network_.add_node(layer, std::move(inputs), std::move(name));
     } catch (const Error& error) {
-      object.refuse("needed a layer that fits", error.what());
+      object.refuse("expected a valid layer", error.what());
     }
   }
 
@@ -193,13 +194,14 @@ class NetworkReader {
 
 Shape read_input(JsonObject& object, const DataShape& data) {
   if (!object.has("input")) {
-    if (!data.input) object.refuse("needed \"input\", the shape of one sample, such as [28, 28, 1]", "it is not there");
+    if (!data.input)
+      object.refuse("expected \"input\", the shape of one sample, such as [28, 28, 1]", "the key is missing");
     return *data.input;
   }
   Shape input = object.counts("input");
   if (data.input && *data.input != input)
-    object.refuse(fmt::format("the model needs samples of shape {}", to_string(input)),
-                  fmt::format("the data has {}", to_string(*data.input)));
+    object.refuse(fmt::format("expected samples of shape {}", to_string(input)),
+                  fmt::format("the data set has {}", to_string(*data.input)));
   return input;
 }
 
@@ -212,7 +214,8 @@ Network network_from_json(std::string_view text, std::string_view source, const 
   Network network(read_input(object, data), name);
   const json& layers = object.required("layers");
   object.finish();
-  if (!layers.is_array() || layers.empty()) object.refuse("\"layers\" needs a list of at least one layer", "got none");
+  if (!layers.is_array() || layers.empty())
+    object.refuse("expected \"layers\" to be a list of at least one layer", "got none");
   NetworkReader reader(network, source, data);
   for (std::size_t i = 0; i < layers.size(); ++i) reader.add(layers[i], i);
   return network;
@@ -220,14 +223,13 @@ Network network_from_json(std::string_view text, std::string_view source, const 
 
 Network read_network(const std::filesystem::path& file, const DataShape& data) {
   const auto refuse = [&file](int error) {
-    throw Error(ErrorCategory::input, file.string(), "needed a readable file with a model's description",
-                std::strerror(error));
+    throw Error(ErrorCategory::input, file.string(), "expected a readable model description", std::strerror(error));
   };
   std::error_code unknown;
   if (std::filesystem::is_directory(file, unknown)) refuse(EISDIR);
   std::ifstream stream(file, std::ios::binary);
   if (!stream) refuse(errno);
-  // Not more than parse_json() takes: a pipe or a device may never end.
+  // Reads no more than parse_json() accepts: a pipe or a device may be endless.
   std::string text;
   std::array<char, 1 << 16> piece{};
   while (text.size() <= JsonLimits{}.bytes && stream) {

@@ -1,4 +1,4 @@
-// A network from a JSON description; docs/models.md has the format.
+// Builds a network from a JSON description. docs/models.md describes the format.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace lockstep::model {
 
-/// What the data set says of a model that is to be trained on it.
+/// What the data set determines about a model that is trained on it.
 struct DataShape {
-  std::optional<Shape> input;           ///< of one sample; used where the description has no "input"
-  std::optional<std::int64_t> classes;  ///< replaces "classes" where a layer says "units": "classes"
+  std::optional<Shape> input;           ///< shape of one sample; used if the description has no "input"
+  std::optional<std::int64_t> classes;  ///< replaces "classes" in a layer with "units": "classes"
 };
 
-/// Builds the network that `text` describes; `source` names it in messages, such as the file. Throws Error (input) that
-/// names the source, the layer, what is known there and the nearest known name; also where the description's own
-/// "input" differs from `data.input`.
+/// Builds the network that `text` describes. `source`, such as the file name, identifies it in messages. Throws Error
+/// (input) that names the source, the layer, the known names and the nearest of them; also if the description's "input"
+/// differs from `data.input`.
 Network network_from_json(std::string_view text, std::string_view source, const DataShape& data = {});
 
-/// The same for a file. Throws Error (input) where it cannot be read.
+/// Reads the description from a file. Throws Error (input) if the file cannot be read.
 Network read_network(const std::filesystem::path& file, const DataShape& data = {});
 
 }  // namespace lockstep::model

@@ -11,8 +11,8 @@
 namespace lockstep::model {
 namespace {
 
-// A range of the flat arrays in which one formula with one set of numbers applies. The arrays do not overlap; `second`
-// and `first` are slots.
+// A range of the flat arrays that is updated with one formula and one set of constants. The arrays do not overlap;
+// `first` and `second` are slots.
 struct Arrays {
   std::size_t size;
   float* parameters;
@@ -21,14 +21,14 @@ struct Arrays {
   float* second;  // v, or null
 };
 
-// A slot that the formula at hand needs.
+// A slot that the current formula requires.
 float* kept(float* slot) {
   LOCKSTEP_CHECK(slot != nullptr);
   return slot;
 }
 
-// The root of the sum of value(i)^2. One sum per lane, so that the compiler can use vectors and the order is still
-// fixed by the source.
+// The square root of the sum of value(i)^2. Uses one sum per lane, so that the compiler can vectorize and the order is
+// still fixed by the source.
 template <typename Value>
 double norm_of(std::size_t size, const Value& value) {
   constexpr std::size_t kLanes = 32;
@@ -48,7 +48,8 @@ double norm_of(std::size_t size, const Value& value) {
   return std::sqrt(sum);
 }
 
-// The loops below take the numbers of an update by value: so the compiler knows that a loop does not change them.
+// The loops below take the constants of an update by value, so that the compiler knows that a loop does not change
+// them.
 
 void update(const Sgd& sgd, const Arrays& arrays, const UpdateContext& context) {
   const SgdUpdate c = update_of(sgd, context);
@@ -117,7 +118,7 @@ std::vector<UpdateRange> update_ranges(const OptimizerOptions& options, const Pa
   const bool join = !is_layer_wise(options);
   std::vector<UpdateRange> ranges;
   for (const ParameterInfo& entry : table.entries()) {
-    // The padding behind a parameter belongs to its range, so neighbours touch and can join.
+    // The padding after a parameter belongs to its range, so adjacent ranges touch and can be merged.
     if (ranges.empty() || !join || ranges.back().decay != entry.decay) {
       if (!ranges.empty()) ranges.back().end = entry.offset;
       ranges.push_back({.begin = entry.offset, .end = 0, .decay = entry.decay});
@@ -155,16 +156,16 @@ std::span<float> Optimizer::slot(std::string_view name) {
   for (std::size_t i = 0; i < names.size(); ++i)
     if (names[i] == name) return slots_[i];
   throw Error(ErrorCategory::checkpoint, to_string(options_),
-              fmt::format("needed one of the slots {}", fmt::join(names, ", ")), fmt::format("got \"{}\"", name));
+              fmt::format("expected one of the slots {}", fmt::join(names, ", ")), fmt::format("got \"{}\"", name));
 }
 
 double global_norm(std::span<const float> gradients) {
   return norm_of(gradients.size(), [&](std::size_t i) { return gradients[i]; });
 }
 
-// 0 times a finite number is 0, of either sign, and 0 times any other is not a number, which a sum keeps. One sum per
-// lane, as in norm_of. From the end, which backward wrote last, to the beginning, where the update continues: both ends
-// are in the caches then.
+// 0 times a finite number is 0 of either sign; 0 times any other value is NaN, which a sum keeps. One sum per lane, as
+// in norm_of. Runs from the end, which backward wrote last, to the beginning, where the update continues: both ends are
+// then in the caches.
 bool all_finite(std::span<const float> values) {
   constexpr std::size_t kLanes = 64;
   std::array<float, kLanes> lanes{};

@@ -1,4 +1,4 @@
-// Optimizers over flat arrays: one formula for every parameter.
+// Optimizers over flat arrays.
 #pragma once
 
 #include <cstdint>
@@ -12,37 +12,36 @@
 
 namespace lockstep::model {
 
-/// A range of the flat arrays in which an update has one set of numbers, padding included.
+/// A range of the flat arrays, padding included, that is updated with the same constants.
 struct UpdateRange {
   std::size_t begin = 0;  ///< first element
-  std::size_t end = 0;    ///< behind the last one
+  std::size_t end = 0;    ///< one past the last element
   bool decay = false;     ///< whether weight decay applies to it
 };
 
-/// The ranges of an update, in flat order: one per parameter for optimizers that take norms of layers, else neighbours
-/// with the same decay are one.
+/// The ranges of an update, in flat order: one per parameter for layer-wise optimizers; otherwise adjacent parameters
+/// with the same decay are merged.
 std::vector<UpdateRange> update_ranges(const OptimizerOptions& options, const ParameterTable& table);
 
-/// One replica's optimizer: its slots are flat arrays with the layout of the parameters.
+/// The optimizer of one replica. Its slots are flat arrays with the layout of the parameters.
 class Optimizer {
  public:
-  /// `table` is copied in what matters: flat size and the ranges where decay applies. Throws Error (input) for a
-  /// constant out of its range.
+  /// Copies the flat size and the decay ranges from `table`. Throws Error (input) for a constant out of range.
   Optimizer(OptimizerOptions options, const ParameterTable& table);
 
   /// Updates `parameters` from `gradients` * `gradient_scale`, both flat arrays of the table's size. `step` counts
-  /// updates from 1 and enters bias correction. Decay applies only to entries that want it. One pass over memory, and
-  /// one more over each layer for optimizers that need its norms, which are summed in double in a fixed order: the same
-  /// input gives the same bits.
+  /// updates from 1 and is used for bias correction. Decay applies only to entries that have it enabled. Makes one pass
+  /// over memory, and one more over each layer for optimizers that need its norms. Norms are summed in double in a
+  /// fixed order: the same input gives the same bits.
   void apply(std::span<float> parameters, std::span<const float> gradients, float learning_rate, std::int64_t step,
              float gradient_scale = 1);
 
-  /// Slot arrays for checkpoints, see slot_names(options). Flat, padding included.
+  /// Names of the slot arrays, which checkpoints store; see slot_names(options).
   std::vector<std::string> slot_names() const { return model::slot_names(options_); }
-  /// The slot of that name, flat. Throws Error (checkpoint) for an unknown one.
+  /// The slot `name` as a flat array, padding included. Throws Error (checkpoint) for an unknown name.
   std::span<float> slot(std::string_view name);
 
-  const OptimizerOptions& options() const { return options_; }  ///< as it was made
+  const OptimizerOptions& options() const { return options_; }  ///< the options given to the constructor
 
  private:
   OptimizerOptions options_;
@@ -53,11 +52,11 @@ class Optimizer {
 /// Euclidean norm of a flat gradient, summed in double in a fixed order.
 double global_norm(std::span<const float> gradients);
 
-/// Whether no element is infinite or not a number. One pass over memory, without branches.
+/// Whether all elements are finite. One pass over memory, without branches.
 bool all_finite(std::span<const float> values);
 
-/// The factor that brings a gradient of norm `norm` to at most `limit`; 1 where it is within, or where limit is 0 (no
-/// clipping).
+/// The factor that scales a gradient of norm `norm` to at most `limit`. 1 if the norm is within the limit, or if the
+/// limit is 0 (no clipping).
 float clip_scale(double norm, double limit);
 
 }  // namespace lockstep::model

@@ -10,23 +10,23 @@
 namespace lockstep::model {
 namespace {
 
-void need(bool holds, std::string_view optimizer, std::string_view needed, float given) {
-  if (!holds) throw Error(ErrorCategory::input, optimizer, needed, fmt::format("got {}", given));
+void need(bool holds, std::string_view optimizer, std::string_view expected, float actual) {
+  if (!holds) throw Error(ErrorCategory::input, optimizer, expected, fmt::format("got {}", actual));
 }
 
 void check(const Sgd& sgd) {
-  need(sgd.momentum >= 0 && sgd.momentum < 1, "sgd", "needed momentum from 0 to below 1", sgd.momentum);
-  need(sgd.weight_decay >= 0, "sgd", "needed weight decay of 0 or more", sgd.weight_decay);
-  need(!sgd.nesterov || sgd.momentum > 0, "sgd", "needed momentum above 0 for Nesterov's form", sgd.momentum);
+  need(sgd.momentum >= 0 && sgd.momentum < 1, "sgd", "expected momentum from 0 to below 1", sgd.momentum);
+  need(sgd.weight_decay >= 0, "sgd", "expected weight decay of 0 or more", sgd.weight_decay);
+  need(!sgd.nesterov || sgd.momentum > 0, "sgd", "expected momentum above 0 for Nesterov momentum", sgd.momentum);
 }
 
 template <typename AdamLike>
 void check_adam(const AdamLike& adam, std::string_view name) {
-  need(adam.beta1 >= 0 && adam.beta1 < 1, name, "needed beta1 from 0 to below 1", adam.beta1);
-  need(adam.beta2 >= 0 && adam.beta2 < 1, name, "needed beta2 from 0 to below 1", adam.beta2);
-  // Above 0 also because the padding between parameters has gradient 0 and must stay 0, not 0 / 0.
-  need(adam.epsilon > 0, name, "needed epsilon above 0", adam.epsilon);
-  need(adam.weight_decay >= 0, name, "needed weight decay of 0 or more", adam.weight_decay);
+  need(adam.beta1 >= 0 && adam.beta1 < 1, name, "expected beta1 from 0 to below 1", adam.beta1);
+  need(adam.beta2 >= 0 && adam.beta2 < 1, name, "expected beta2 from 0 to below 1", adam.beta2);
+  // Must be positive also because the padding between parameters has gradient 0 and must stay 0, not 0 / 0.
+  need(adam.epsilon > 0, name, "expected epsilon above 0", adam.epsilon);
+  need(adam.weight_decay >= 0, name, "expected weight decay of 0 or more", adam.weight_decay);
 }
 
 void check(const Adam& adam) { check_adam(adam, "adam"); }
@@ -34,10 +34,10 @@ void check(const AdamW& adamw) { check_adam(adamw, "adamw"); }
 void check(const Lamb& lamb) { check_adam(lamb, "lamb"); }
 
 void check(const Lars& lars) {
-  need(lars.momentum >= 0 && lars.momentum < 1, "lars", "needed momentum from 0 to below 1", lars.momentum);
-  need(lars.weight_decay >= 0, "lars", "needed weight decay of 0 or more", lars.weight_decay);
-  need(lars.trust_coefficient > 0, "lars", "needed a trust coefficient above 0", lars.trust_coefficient);
-  need(lars.epsilon >= 0, "lars", "needed epsilon of 0 or more", lars.epsilon);
+  need(lars.momentum >= 0 && lars.momentum < 1, "lars", "expected momentum from 0 to below 1", lars.momentum);
+  need(lars.weight_decay >= 0, "lars", "expected weight decay of 0 or more", lars.weight_decay);
+  need(lars.trust_coefficient > 0, "lars", "expected a trust coefficient above 0", lars.trust_coefficient);
+  need(lars.epsilon >= 0, "lars", "expected epsilon of 0 or more", lars.epsilon);
 }
 
 std::string describe(const Sgd& sgd) {
@@ -65,10 +65,10 @@ using Names = std::vector<std::string>;
 Names slots_of(const Sgd& sgd) { return sgd.momentum == 0 ? Names{} : Names{"momentum"}; }
 Names slots_of(const Adam&) { return {"m", "v"}; }
 Names slots_of(const AdamW&) { return {"m", "v"}; }
-Names slots_of(const Lars&) { return {"velocity"}; }  // not "momentum": it has the rate in it
+Names slots_of(const Lars&) { return {"velocity"}; }  // not "momentum": it includes the learning rate
 Names slots_of(const Lamb&) { return {"m", "v"}; }
 
-// 1 - beta^step: the sum of the weights that a running mean of so many steps has given.
+// 1 - beta^step: the sum of the weights of a running mean after `step` steps.
 double weight_of_steps(float beta, std::int64_t step) {
   return 1 - std::pow(static_cast<double>(beta), static_cast<double>(step));
 }

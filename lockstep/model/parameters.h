@@ -1,4 +1,4 @@
-// The table of a flat array: which parameter is where.
+// Initial values of parameters: a pure function of (seed, parameter name).
 #pragma once
 
 #include <cstddef>
@@ -6,48 +6,71 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "lockstep/model/initializer.h"
-#include "lockstep/model/shape.h"
+#include "lockstep/model/tensor.h"
 
 namespace lockstep::model {
+
+/// How a parameter is initialized. `fan_in` and `fan_out` are numbers of connections; kind `constant` ignores them.
+struct Initializer {
+  /// The distribution. The Glorot and He distributions are scaled by the fans below.
+  enum class Kind {
+    constant,        ///< every element is `value`
+    glorot_uniform,  ///< U(-l, l), l = sqrt(6 / (fan_in + fan_out)): Glorot and Bengio, AISTATS 2010
+    he_normal,       ///< N(0, 2 / fan_in): He et al., ICCV 2015
+    he_uniform,      ///< U(-l, l), l = sqrt(6 / fan_in): He et al., ICCV 2015
+  };
+  Kind kind = Kind::constant;  ///< the distribution
+  float value = 0;             ///< value of kind `constant`
+  std::int64_t fan_in = 0;     ///< inputs per output
+  std::int64_t fan_out = 0;    ///< outputs per input
+};
+
+/// Fills `values` for the parameter `name`. The same (seed, name, size) gives the same numbers on every platform.
+void initialize(const Initializer& initializer, std::uint64_t seed, std::string_view name, std::span<float> values);
+
+/// Parses "glorot_uniform", "he_normal", "he_uniform" or "zeros". Throws Error (input) that lists the names.
+Initializer::Kind parse_initializer(std::string_view name);
+
+// The layout of a flat array: the name, shape and offset of each parameter.
 
 /// One parameter (or one non-trained buffer, such as a moving mean) in a flat float32 array.
 struct ParameterInfo {
   std::string name;         ///< "conv2d_1/kernel"
   Shape shape;              ///< of the array, row-major
-  std::size_t offset = 0;   ///< of its first element in the flat array; a multiple of 16 elements (64 bytes)
+  std::size_t offset = 0;   ///< offset of the first element in the flat array; a multiple of 16 elements (64 bytes)
   std::size_t count = 0;    ///< elements
-  bool decay = true;        ///< whether weight decay applies; off for biases and normalization parameters
-  Initializer initializer;  ///< how its first values are drawn
+  bool decay = true;        ///< whether weight decay applies; false for biases and normalization parameters
+  Initializer initializer;  ///< how its initial values are drawn
 };
 
-/// Parameters in flat order, which is the order in which backward completes their gradients: last layer first. So the
-/// gradients that are ready form a growing prefix, and a gradient bucket is a range. Between parameters lie up to 15
-/// elements of padding, always zero.
+/// Parameters in flat order, which is the order in which backward completes their gradients: last layer first. Thus the
+/// completed gradients form a growing prefix, and a gradient bucket is a contiguous range. Between parameters are up to
+/// 15 elements of padding, always zero.
 class ParameterTable {
  public:
-  /// Lays out `parameters` in the given order; sets their offsets and counts.
+  /// Lays out `parameters` in the given order and sets their offsets and counts.
   explicit ParameterTable(std::vector<ParameterInfo> parameters = {});
 
-  /// In the order of declaration, which is that of their places.
+  /// In declaration order, which is also flat order.
   std::span<const ParameterInfo> entries() const { return entries_; }
-  std::size_t flat_size() const { return flat_size_; }          ///< elements of the flat array, padding included
-  std::size_t element_count() const { return element_count_; }  ///< elements that are parameters
-  std::vector<std::size_t> indices_by_name() const;             ///< indices into entries(), names ascending
+  std::size_t flat_size() const { return flat_size_; }          ///< elements of the flat array, with padding
+  std::size_t element_count() const { return element_count_; }  ///< elements of all parameters, without padding
+  std::vector<std::size_t> indices_by_name() const;             ///< indices into entries(), sorted by name
   const ParameterInfo* find(std::string_view name) const;       ///< nullptr if absent
 
   /// The part of a flat array that belongs to `entry`.
   static std::span<float> slice(std::span<float> flat, const ParameterInfo& entry) {
     return flat.subspan(entry.offset, entry.count);
   }
-  /// The part of the flat array that is this entry's.
+  /// The read-only form.
   static std::span<const float> slice(std::span<const float> flat, const ParameterInfo& entry) {
     return flat.subspan(entry.offset, entry.count);
   }
 
-  /// xxh3-64 over the bytes of all parameters in the order of their names, padding excluded.
+  /// xxh3-64 over the bytes of all parameters in name order, without padding.
   std::uint64_t hash(std::span<const float> flat) const;
 
  private:
@@ -56,7 +79,7 @@ class ParameterTable {
   std::size_t element_count_ = 0;
 };
 
-/// Called once per parameter when its gradient is complete, in flat order; the argument is its index in
+/// Called once per parameter when its gradient is complete, in flat order. The argument is the index in
 /// ParameterTable::entries().
 using GradientReady = std::function<void(std::size_t parameter)>;
 

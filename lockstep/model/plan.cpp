@@ -14,14 +14,14 @@ ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes) {
   std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return lifetimes[i].bytes; });
 
   ArenaLayout layout{.offsets = std::vector<std::size_t>(lifetimes.size()), .bytes = 0};
-  std::vector<std::size_t> placed;  // by offset, ascending
+  std::vector<std::size_t> placed;  // sorted by offset
   for (const std::size_t i : order) {
     const Lifetime& mine = lifetimes[i];
     std::size_t offset = 0;
     for (const std::size_t other : placed) {
       const Lifetime& theirs = lifetimes[other];
       if (theirs.last < mine.first || mine.last < theirs.first) continue;
-      if (offset + mine.bytes <= layout.offsets[other]) break;  // fits into the gap before it
+      if (offset + mine.bytes <= layout.offsets[other]) break;  // fits in the gap before it
       const std::size_t end = layout.offsets[other] + theirs.bytes;
       offset = std::max(offset, (end + kAlignment - 1) / kAlignment * kAlignment);
     }
@@ -83,13 +83,13 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
   }
 }
 
-// Where the step before has found them, it was for this one, its only reader.
+// If the preceding step has computed statistics, this step is their only reader.
 bool Plan::has_input_statistics(const Step& step) const {
   const int producer = value(step.graph.inputs.front()).producer;
   return producer >= 0 && steps_[static_cast<std::size_t>(producer)].needs.statistics_bytes > 0;
 }
 
-// Backward of a step runs if it has parameters, or something before it has.
+// Backward of a step runs if the step or a step before it has parameters.
 void Plan::mark_gradients() {
   for (Step& step : steps_) step.runs_backward = training_ && value(step.graph.node).needs_gradient;
 }
@@ -110,7 +110,7 @@ void Plan::extend(StorageId storage, int time) {
   lifetime.last = std::max(lifetime.last, time);
 }
 
-// The output may overwrite the input only if nobody else reads the input's memory, now or in backward.
+// The output may overwrite the input only if no other step reads the input's memory, now or in backward.
 bool Plan::may_run_in_place(const Step& step) const {
   if (!step.needs.in_place) return false;
   const StorageId storage = value(step.graph.inputs.front()).storage;
@@ -141,12 +141,12 @@ void Plan::assign_storage() {
     if (step.runs_backward && step.operation && step.needs.output_in_backward)
       extend(output.storage, backward_time(time));
   }
-  // The loss reads the output after the last step has run.
+  // The loss reads the output after the last step.
   extend(value(output_).storage, end_of_forward());
 }
 
-// Backward visits steps in reverse. Of several readers of a value the last one writes its gradient, the others add to
-// it.
+// Backward visits steps in reverse. If a value has several readers, the last one writes its gradient and the others add
+// to it.
 void Plan::assign_gradients() {
   Value& output = value(output_);
   if (output.needs_gradient) output.gradient = new_array(output.elements, end_of_forward(), end_of_forward());
@@ -274,8 +274,8 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients, const G
     for (; told < end; ++told)
       if (ready) ready(told);
   };
-  // Parameters of layers that the output does not depend on belong to no step. Their gradient is 0 and is told in its
-  // turn.
+  // Parameters of layers that the output does not depend on belong to no step. Their gradient is 0 and is reported in
+  // order.
   const auto pass_over_until = [&](std::size_t end) {
     for (std::size_t p = told; p < end; ++p)
       backend_.fill_with_zeros(ParameterTable::slice(gradients, parameter_entries_[p]));

@@ -1,4 +1,4 @@
-// Places the buffers of a plan in one piece of memory: two may share bytes if they are never needed at the same time.
+// A network compiled for one batch size, and the memory planner that places its buffers in one arena.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace lockstep::model {
 
-/// A buffer's size and the interval of time, both ends included, in which its content matters.
+/// A buffer's size and the time interval, both ends included, in which its contents are needed.
 struct Lifetime {
   std::size_t bytes = 0;
   int first = 0;
@@ -25,16 +25,16 @@ struct ArenaLayout {
   std::size_t bytes = 0;
 };
 
-/// Greedy by size: the largest buffer first, each at the lowest offset where it meets none that lives at the same time
-/// (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020). Deterministic.
+/// Assigns offsets in one arena. Two buffers may share bytes if they are never needed at the same time. Greedy by size:
+/// the largest buffer first, each at the lowest offset without a conflict (Pisarchyk and Lee, "Efficient memory
+/// management for deep neural net inference", 2020). Deterministic.
 ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes);
 
-// A network compiled for one batch size: the order of operations and every buffer's place in one arena.
-
-/// Forward and, in training, backward for exactly `batch` samples. Nothing is allocated in a pass.
+/// Forward and, in training, backward for exactly `batch` samples: the order of operations, and the place of every
+/// buffer in one arena. A pass does not allocate memory.
 class Plan {
  public:
-  /// The model's flat arrays; they outlive the plan, as network and backend do.
+  /// The model's flat arrays. They must outlive the plan, as must the network and the backend.
   struct Arrays {
     std::span<float> parameters;
     TensorView weights;  ///< the parameters in the backend's precision
@@ -43,53 +43,52 @@ class Plan {
   Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, const Arrays& arrays);
   ~Plan();
 
-  /// Bytes of arena that bind() needs.
+  /// Size of the arena that bind() needs.
   std::size_t arena_bytes() const { return layout_.bytes; }
-  /// Points all tensors into `arena`, 64-byte aligned, of at least arena_bytes().
+  /// Points all tensors into `arena`, which is 64-byte aligned and has at least arena_bytes().
   void bind(std::byte* arena);
 
-  /// Where the backend's load() puts the features; empty where forward reads them where they are.
+  /// Destination of the features for the backend's load(); empty if forward reads them in place.
   TensorView input() const;
-  /// Runs forward on what was loaded, or on `features`, [batch, input shape...], in host memory; they must stay in
-  /// place until backward has run.
+  /// Runs forward on the loaded features, or on `features`, [batch, input shape...], in host memory. They must stay
+  /// valid until backward has run.
   void forward(const TensorView& features, const PassContext& pass);
   /// [batch, output shape...], valid after forward until the next pass of any plan on the same arena.
   TensorView output() const;
-  /// To be filled by the loss between forward and backward; empty where nothing is trained.
+  /// Written by the loss between forward and backward; empty if nothing is trained.
   TensorView output_gradient() const;
-  /// Writes every parameter's gradient into the flat array `gradients` and tells `ready` (may be empty) after each.
+  /// Writes every parameter's gradient to the flat array `gradients` and calls `ready` (may be empty) after each.
   void backward(const PassContext& pass, std::span<float> gradients, const GradientReady& ready);
 
-  /// Takes part in what the operations of several replicas exchange, without samples of its own.
+  /// Takes part in the communication between replicas, without samples of its own.
   void forward_without_samples();
-  /// Likewise; writes no gradient and tells `ready` in the same order, between the same exchanges.
+  /// The same for backward: writes no gradients and calls `ready` in the same order, between the same exchanges.
   void backward_without_samples(const GradientReady& ready);
 
  private:
   using StorageId = int;
   static constexpr StorageId kNone = -1;
-  static constexpr StorageId kExternal = -2;  // the caller's features, in host memory and of the plan's type
+  static constexpr StorageId kExternal = -2;  // the caller's features, in host memory, in the plan's type
 
-  // One step's operation and its view of memory.
+  // The operation of one step and its operands.
   struct Step {
     GraphStep graph;
     const Node* node = nullptr;
-    std::unique_ptr<Operation> operation;  // null: the output is the input's memory
+    std::unique_ptr<Operation> operation;  // null: the output is the memory of the input
     Needs needs;
     bool runs_backward = false;
-    // Per input: where its gradient is written first if another reader has written the real one before, so that this
-    // one is added.
+    // Per input: where its gradient is written before it is added, if another reader has already written a gradient.
     std::vector<StorageId> addends;
     StorageId saved = kNone;
-    StorageId statistics = kNone;  // of the step that finds them and of the one that takes them
+    StorageId statistics = kNone;  // read by this step or written by it
     Operands operands;
   };
 
-  // One array of the network: where it lies, where its gradient lies, and who reads it.
+  // One array of the network: its storage, its gradient and its readers.
   struct Value {
     std::size_t elements = 0;
-    int producer = -1;           // step; -1 for the network's input
-    std::vector<int> consumers;  // steps, ascending
+    int producer = -1;           // index of the step; -1 for the network's input
+    std::vector<int> consumers;  // indices of steps, ascending
     bool needs_gradient = false;
     StorageId storage = kNone;
     StorageId gradient = kNone;
@@ -108,7 +107,7 @@ class Plan {
   void extend(StorageId storage, int time);
   int backward_time(int step) const { return 2 * static_cast<int>(steps_.size()) - 1 - step; }
   int end_of_forward() const { return static_cast<int>(steps_.size()) - 1; }
-  // kInput, which is -1, comes first.
+  // kInput, which is -1, has index 0.
   static std::size_t index_of(NodeId node) {
     const NodeId index = node - kInput;
     return static_cast<std::size_t>(index);
@@ -123,9 +122,9 @@ class Plan {
   std::int64_t batch_;
   bool training_;
   std::vector<Step> steps_;
-  std::vector<Value> values_;  // the network's input first, then one per node
+  std::vector<Value> values_;  // the network's input, then one per node
   NodeId output_;
-  std::vector<Lifetime> lifetimes_;  // by StorageId
+  std::vector<Lifetime> lifetimes_;  // indexed by StorageId
   ArenaLayout layout_;
   StorageId scratch_ = kNone;
   std::byte* arena_ = nullptr;

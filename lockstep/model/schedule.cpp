@@ -43,16 +43,17 @@ double fraction(const Schedule& schedule, std::int64_t step) {
 }  // namespace
 
 void Schedule::check() const {
-  const auto refuse = [this](std::string_view needed, std::string_view given) {
-    throw Error(ErrorCategory::input, fmt::format("{} schedule", to_string(kind)), needed, given);
+  const auto refuse = [this](std::string_view expected, std::string_view actual) {
+    throw Error(ErrorCategory::input, fmt::format("{} schedule", to_string(kind)), expected, actual);
   };
-  if (!(peak >= 0) || !std::isfinite(peak)) refuse("needed a learning rate of 0 or more", fmt::format("got {}", peak));
-  if (warmup_steps < 0) refuse("needed 0 or more warm-up steps", fmt::format("got {}", warmup_steps));
+  if (!(peak >= 0) || !std::isfinite(peak))
+    refuse("expected a learning rate of 0 or more", fmt::format("got {}", peak));
+  if (warmup_steps < 0) refuse("expected 0 or more warm-up steps", fmt::format("got {}", warmup_steps));
   if ((kind == Kind::cosine || kind == Kind::linear) && total_steps <= warmup_steps)
-    refuse("needed more steps in all than warm-up steps",
-           fmt::format("got {} in all and {} of warm-up", total_steps, warmup_steps));
+    refuse("expected more total steps than warm-up steps",
+           fmt::format("got {} total steps and {} warm-up steps", total_steps, warmup_steps));
   if (kind == Kind::step && step_every <= 0)
-    refuse("needed a number of steps above 0 between decays", fmt::format("got {}", step_every));
+    refuse("expected a number of steps above 0 between decays", fmt::format("got {}", step_every));
 }
 
 float Schedule::rate(std::int64_t step) const {
@@ -67,7 +68,7 @@ float Schedule::rate(std::int64_t step) const {
 Schedule::Kind parse_schedule(std::string_view name) {
   const auto* const found = std::ranges::find(kNames, name);
   if (found == kNames.end())
-    throw Error(ErrorCategory::input, "schedule", "needed one of " + list_names(kNames), got_name(name, kNames));
+    throw Error(ErrorCategory::input, "schedule", "expected one of " + list_names(kNames), got_name(name, kNames));
   return kKinds[static_cast<std::size_t>(found - kNames.begin())];
 }
 

@@ -1,37 +1,86 @@
-// Elements of one type in the memory of a plan.
+// The type of activations and of the weights that matrix products read. Parameters, gradients and statistics are always
+// float32.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/base/float16.h"
-#include "lockstep/model/precision.h"
 
 namespace lockstep::model {
 
-/// A view of `size` elements of one type, on the plan's device; the memory is somebody else's. Who hands one out says
+/// Extents of an array without the batch, outermost first: [H, W, C] for an image, [F] for a vector.
+using Shape = std::vector<std::int64_t>;
+
+/// Product of the extents; 1 for an empty shape (a scalar).
+std::int64_t element_count(const Shape& shape);
+
+/// "[28, 28, 1]"
+std::string to_string(const Shape& shape);
+
+// The type of activations and of the weights that matrix products read. Parameters, gradients and statistics are always
+// float32.
+
+class StatisticsExchange;
+
+/// The supported types of activations.
+enum class Precision { float32, bfloat16, float16 };
+
+/// Parses "float32", "bfloat16" or "float16". Throws Error (input) that lists them.
+Precision parse_precision(std::string_view name);
+std::string to_string(Precision precision);  ///< the name that parse_precision() accepts
+
+/// Bytes of one element.
+constexpr std::size_t element_bytes(Precision precision) { return precision == Precision::float32 ? 4 : 2; }
+
+/// Whether a convolution on a GPU, in 16-bit training, also computes the statistics for the following normalization.
+/// `where_faster` measures this once per shape.
+enum class FusedStatistics { never, where_faster, where_possible };
+
+/// How a model computes.
+struct ComputeOptions {
+  Precision precision = Precision::float32;  ///< the type of activations
+  bool tf32 = false;  ///< allows a GPU to round float32 multiplicands to 10 mantissa bits; no effect on other devices
+  /// Uses only algorithms that give the same bits in every run, chosen without measurement. Always true on the CPU.
+  bool deterministic = false;
+  FusedStatistics fused_statistics = FusedStatistics::where_faster;  ///< treated as `never` if `deterministic`
+  /// The group that synchronizes batch normalization in training; must outlive the model. Null: each model uses its own
+  /// samples only.
+  StatisticsExchange* statistics = nullptr;
+  /// Called repeatedly while plans are created, which can take long if algorithms are measured.
+  std::function<void()> progress = {};
+};
+
+// A typed view of device memory.
+
+/// A non-owning view of `size` elements of one type, on the plan's device. The function that returns it documents
 /// whether it may be written.
 class TensorView {
  public:
   TensorView() = default;
-  /// `size` elements of `type`, in memory of somebody else.
+  /// `size` elements of `type`. Does not own the memory.
   TensorView(void* data, std::size_t size, Precision type) : data_(data), size_(size), type_(type) {}
-  /// Values of float32.
+  /// A view of float32 values.
   TensorView(std::span<float> values)  // NOLINT(google-explicit-constructor): float32 is the common case
       : TensorView(values.data(), values.size(), Precision::float32) {}
-  /// To be read only.
+  /// A read-only view; writing through it is undefined.
   static TensorView reading(std::span<const float> values) {
     return {const_cast<float*>(values.data()), values.size(), Precision::float32};
   }
 
-  void* data() const { return data_; }        ///< the first element; null where it is empty
-  std::size_t size() const { return size_; }  ///< in elements
+  void* data() const { return data_; }                                     ///< the first element; null if empty
+  std::size_t size() const { return size_; }                               ///< in elements
   std::size_t size_bytes() const { return size_ * element_bytes(type_); }  ///< bytes of all elements
   bool empty() const { return size_ == 0; }                                ///< whether there are none
   Precision type() const { return type_; }                                 ///< of each element
 
-  /// The elements as what they are: float, device::BFloat16 or device::Float16.
+  /// The elements as type T: float, device::BFloat16 or device::Float16.
   template <typename T>
   std::span<T> as() const {
     check_type(kTypeOf<T>);

@@ -22,12 +22,12 @@ namespace {
 
 using net::Handshake;
 
-constexpr double kPause = 1;  // seconds without accepting, where the system has no descriptors
+constexpr double kPause = 1;  // seconds without accepting after the process ran out of file descriptors
 constexpr const char* kOtherUser = "it belongs to another user of this host";
 
 bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-/// One step of a handshake: sends and reads as much as the system takes and has. False where the connection is over.
+/// One step of a handshake: sends and receives as much as possible without blocking. False if the connection is closed.
 bool carry(int socket, Handshake& handshake, std::string& output) {
   for (;;) {
     output += handshake.take_output();
@@ -50,7 +50,7 @@ pollfd interest_of(int socket, const std::string& output) {
   return {.fd = socket, .events = events, .revents = 0};
 }
 
-/// An address and port as the system's tables of sockets write them, as IPv4 and as IPv6.
+/// An address and port in the format of /proc/net/tcp (IPv4) and /proc/net/tcp6 (IPv6).
 struct TableAddress {
   std::string four;
   std::string six;
@@ -82,12 +82,12 @@ TableAddress table_address(const sockaddr_storage& storage) {
   return text;
 }
 
-/// Whether the table has an established connection between the two that a process of this user holds. One that nobody
-/// holds any more, or that nobody has accepted yet, has no inode, and its user there means nothing.
+/// Whether the table has an established connection between the two whose socket belongs to a process of this user. A
+/// socket that was closed or not yet accepted has no inode, and its user field is meaningless.
 bool table_has(const char* table, const std::string& local, const std::string& remote) {
   std::ifstream file(table);
   std::string line;
-  std::getline(file, line);  // its heading
+  std::getline(file, line);  // header
   while (std::getline(file, line)) {
     std::istringstream words(line);
     std::string slot, own, other, state, queues, timer, retransmissions;
@@ -176,11 +176,11 @@ std::vector<FileDescriptor> PendingConnections::advance(double now) {
   if (now < paused_until_) return authenticated;
   paused_until_ = -std::numeric_limits<double>::infinity();
   accept(now);
-  go_on();  // their first bytes may be there
+  go_on();  // the first bytes may have arrived
   return authenticated;
 }
 
-/// Whether the connection is done with.
+/// Whether the connection can be removed from the list.
 bool PendingConnections::advance(Pending& pending, double now, std::vector<FileDescriptor>& authenticated) {
   const bool goes_on = carry(pending.socket.get(), pending.handshake, pending.output);
   if (pending.handshake.succeeded() && pending.output.empty() &&
@@ -215,7 +215,7 @@ void PendingConnections::accept(double now) {
   }
 }
 
-/// Whether one more may be accepted. Where all places are taken the oldest has to go for it, once it has had its time.
+/// Whether another connection may be accepted. At the limit, it replaces the oldest one after kBusyPatience.
 bool PendingConnections::has_room(double now) const {
   return pending_.size() < kMaxPending || now - pending_.front().since >= kBusyPatience;
 }

@@ -40,7 +40,7 @@ std::string Handshake::take_output() { return std::exchange(output_, {}); }
 void Handshake::receive(std::string_view bytes) {
   LOCKSTEP_CHECK_OP(bytes.size(), <=, wanted());
   received_ += bytes;
-  // A stranger is known by its first bytes, and need not be waited for.
+  // Reject a foreign protocol by its first bytes, without waiting for a complete message.
   const std::size_t magic = std::min(received_.size(), kMagic.size());
   if (other_nonce_.empty() && received_.compare(0, magic, kMagic, 0, magic) != 0)
     return fail("it does not speak Lockstep's protocol");
@@ -66,7 +66,7 @@ void Handshake::take_message() {
   expect(0);
 }
 
-/// Every part has a fixed size or a zero byte at its end, so that no two different facts give the same text.
+/// Every part has a fixed size or a terminating zero byte, so that different inputs never give the same text.
 JobSecret::Mac Handshake::mac_of(Role role) const {
   const bool initiators = role_ == Role::initiator;
   const std::string& first = initiators ? own_nonce_ : other_nonce_;

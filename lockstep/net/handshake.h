@@ -1,5 +1,5 @@
-// How two processes of a job prove to each other that both know the job's secret, before anything else is said. Bytes
-// in, bytes out: who sends and receives them is another matter.
+// The handshake by which two processes of a job prove to each other that they know the job's secret. Transforms bytes
+// only; the caller sends and receives them.
 #pragma once
 
 #include <cstddef>
@@ -10,33 +10,32 @@
 
 namespace lockstep::net {
 
-/// Three messages of fixed sizes; the process that connected, the initiator, speaks first:
+/// Three messages of fixed size. The process that connected, the initiator, sends first:
 ///
 ///     initiator -> responder   magic, nonce of the initiator
 ///     responder -> initiator   magic, nonce of the responder, HMAC(secret, "responder", purpose, both nonces)
 ///     initiator -> responder   HMAC(secret, "initiator", purpose, both nonces)
 ///
-/// Nonces are 256 random bits, drawn for each connection, so that a recorded handshake proves nothing later. The role
-/// is part of what is signed, so that a process's own answer, sent back to it, proves nothing either; and so is
-/// `purpose`, so that an answer for one kind of connection is none for another. What follows the handshake is neither
-/// encrypted nor signed.
+/// Nonces are 256 random bits, drawn for each connection, which prevents replay of a recorded handshake. The MAC covers
+/// the role, which prevents reflection of a process's own answer, and `purpose`, so that an answer for one kind of
+/// connection is not valid for another. Data after the handshake is neither encrypted nor signed.
 class Handshake {
  public:
   enum class Role { initiator, responder };
 
   Handshake(JobSecret secret, Role role, std::string purpose);
 
-  /// Bytes to send; empty where there are none. Each is returned once.
+  /// Bytes to send; may be empty. Each byte is returned once.
   std::string take_output();
-  /// How many bytes of the other end are to come next; 0: it has succeeded or failed.
+  /// Number of bytes still expected from the other end; 0 if the handshake has succeeded or failed.
   std::size_t wanted() const { return wanted_ - received_.size(); }
-  /// At most wanted() bytes.
+  /// Processes received bytes, at most wanted().
   void receive(std::string_view bytes);
 
-  /// The other end has proved that it knows the secret. Output may be left to be sent.
+  /// Whether the other end has proved that it knows the secret. Output may still have to be sent.
   bool succeeded() const { return state_ == State::succeeded; }
   bool failed() const { return state_ == State::failed; }
-  /// Why it failed, for users.
+  /// Human-readable reason of the failure.
   const std::string& reason() const { return reason_; }
 
  private:

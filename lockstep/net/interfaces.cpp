@@ -20,8 +20,8 @@
 namespace lockstep::net {
 namespace {
 
-/// Asks the kernel about interfaces: unlike the files below /sys, it answers for the network of this process, which may
-/// be that of a container.
+/// Queries the kernel about interfaces by ioctl. Unlike the files in /sys, ioctl uses the network namespace of this
+/// process, which may be that of a container.
 class Questions {
  public:
   Questions() : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {}
@@ -58,7 +58,7 @@ class Questions {
   int socket_;
 };
 
-/// The bytes of an address, in the order in which they are written.
+/// The bytes of an address in network byte order.
 std::span<unsigned char> bytes_of(sockaddr_storage& address) {
   if (address.ss_family == AF_INET) {
     auto* bytes = reinterpret_cast<unsigned char*>(&reinterpret_cast<sockaddr_in*>(&address)->sin_addr);
@@ -73,12 +73,12 @@ sockaddr_storage copy_of(const sockaddr* address) {
   return copy;
 }
 
-/// "10.0.0.0/24" of 10.0.0.7 and 255.255.255.0; empty without a mask.
+/// "10.0.0.0/24" for 10.0.0.7 and 255.255.255.0; empty without a mask.
 std::string network_of(const sockaddr* address, const sockaddr* mask) {
   if (mask == nullptr) return "";
   sockaddr_storage network = copy_of(address);
   sockaddr_storage ones = copy_of(mask);
-  ones.ss_family = network.ss_family;  // some interfaces leave it out
+  ones.ss_family = network.ss_family;  // some interfaces do not set it
   const auto bits = bytes_of(network);
   int prefix = 0;
   for (std::size_t i = 0; i < bits.size(); ++i) {
@@ -134,7 +134,7 @@ namespace {
 
 constexpr const char* kAnyPort = "9";
 
-/// The address that a datagram to `other` would come from. Connecting such a socket only asks for the route.
+/// The source address of a datagram to `other`. Connecting a datagram socket only looks up the route.
 std::string own_address(const addrinfo& other) {
   const int socket = ::socket(other.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return "";

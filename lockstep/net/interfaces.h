@@ -1,4 +1,4 @@
-// The addresses of this host, and the network interfaces that have them.
+// Addresses and network interfaces of this host.
 #pragma once
 
 #include <sys/socket.h>
@@ -9,11 +9,11 @@
 
 namespace lockstep::net {
 
-/// "10.0.0.1", "fd00::1"; empty for what is no address of the internet. One that means something on one link alone has
-/// that link's interface behind it: "fe80::1%eth0".
+/// "10.0.0.1", "fd00::1"; empty if `address` is neither IPv4 nor IPv6. A link-local address has its interface appended:
+/// "fe80::1%eth0".
 std::string numeric_address(const sockaddr* address);
 
-/// An address of an interface that is up.
+/// An address of an active interface.
 struct InterfaceAddress {
   std::string interface = {};  ///< "eth0", "lo"
   std::string address = {};    ///< numeric
@@ -21,30 +21,28 @@ struct InterfaceAddress {
   bool is_loopback = false;
 };
 
-/// Those of this host, but for those that mean something on one link alone (fe80::…); IPv4 first.
+/// Addresses of this host except IPv6 link-local ones (fe80::…); IPv4 first.
 std::vector<InterfaceAddress> interface_addresses();
 
-/// An address by which other hosts may reach this one.
+/// An address at which other hosts may reach this one.
 struct NetworkAddress {
   std::string interface = {};        ///< "eth0"
   std::string address = {};          ///< numeric: "10.0.0.1", "fd00::1"
   std::string network = {};          ///< "10.0.0.0/24"
-  int mtu = 0;                       ///< bytes of the largest packet; 0 where the system does not tell
-  std::int64_t bits_per_second = 0;  ///< that the interface says it carries; 0 where it does not tell
+  int mtu = 0;                       ///< largest packet in bytes; 0 if unknown
+  std::int64_t bits_per_second = 0;  ///< link speed reported by the interface; 0 if unknown
 };
 
-/// interface_addresses() but for loopback, with what their interfaces are.
+/// interface_addresses() without loopback, with the properties of their interfaces.
 std::vector<NetworkAddress> network_addresses();
 
-// Which of a host's network interfaces lead where.
-
-/// One end of a way to another host.
+/// The local end of a route to another host.
 struct NetworkWay {
-  std::string interface = {};  ///< "eth0"; empty where there is no way
-  std::string address = {};    ///< of this host on it
+  std::string interface = {};  ///< "eth0"; empty if there is no route
+  std::string address = {};    ///< of this host on the interface
 };
 
-/// How packets from this host to the numeric `address` would leave, by the system's table of routes. Sends nothing.
+/// The route of packets from this host to the numeric `address`, from the system's routing table. Sends nothing.
 NetworkWay way_to(const std::string& address);
 
 }  // namespace lockstep::net

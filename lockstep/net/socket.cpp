@@ -20,7 +20,7 @@
 namespace lockstep::net {
 namespace {
 
-constexpr std::size_t kMostAddresses = 8;
+constexpr std::size_t kMaxAddresses = 8;
 
 std::string message_of(int error) { return std::generic_category().message(error); }
 
@@ -29,11 +29,11 @@ void send_at_once(int descriptor) {
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 }
 
-/// A socket that listens there, IPv6 for IPv4 as well; none, and errno says why, where it cannot.
+/// A listening socket at `address`; an IPv6 socket accepts IPv4 as well. On failure, not open and errno is set.
 FileDescriptor listen_at(const sockaddr* address, socklen_t size, std::uint16_t port) {
   FileDescriptor socket(::socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) return {};
-  // A port that was used a moment ago may be used again.
+  // Allows reuse of a port that was in use recently.
   const int yes = 1;
   if (port != 0) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   if (address->sa_family == AF_INET6) {
@@ -44,11 +44,11 @@ FileDescriptor listen_at(const sockaddr* address, socklen_t size, std::uint16_t 
   return socket;
 }
 
-/// The same on any address of `family`.
+/// A listening socket at any address of `family`.
 FileDescriptor listen_on(int family, std::uint16_t port) {
   sockaddr_storage any{};  // all zero is "any address, any port" in both families
   any.ss_family = static_cast<sa_family_t>(family);
-  // The port lies at the same place in both families.
+  // The port has the same offset in both families.
   reinterpret_cast<sockaddr_in*>(&any)->sin_port = htons(port);
   return listen_at(reinterpret_cast<const sockaddr*>(&any),
                    family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in), port);
@@ -56,7 +56,7 @@ FileDescriptor listen_on(int family, std::uint16_t port) {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-/// Of a numeric address; null for what is none.
+/// Resolves a numeric address; null if it is not one.
 Addresses numeric(const std::string& address, std::uint16_t port) {
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
@@ -70,11 +70,11 @@ std::uint16_t port_of(const FileDescriptor& socket) {
   sockaddr_storage own{};
   socklen_t size = sizeof(own);
   getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size);
-  // The port lies at the same place in both families.
+  // The port has the same offset in both families.
   return ntohs(reinterpret_cast<const sockaddr_in*>(&own)->sin_port);
 }
 
-/// Waits until the connection attempt under way has ended; 0 or its error.
+/// Waits until the pending connection attempt has ended. Returns 0 or its error.
 int await_connection(int descriptor, std::chrono::milliseconds limit) {
   pollfd ready{.fd = descriptor, .events = POLLOUT, .revents = 0};
   if (poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return ETIMEDOUT;
@@ -94,7 +94,7 @@ Listener::Listener(std::uint16_t port) : socket_(listen_on(AF_INET6, port)) {
   if (!socket_.is_open() && errno != EADDRINUSE) socket_ = listen_on(AF_INET, port);
   if (!socket_.is_open())
     throw Error(ErrorCategory::communication, "network",
-                port == 0 ? "needed a TCP port to listen on" : fmt::format("needed TCP port {} to listen on", port),
+                port == 0 ? "expected a TCP port to listen on" : fmt::format("expected TCP port {} to listen on", port),
                 message_of(errno));
   port_ = port_of(socket_);
 }
@@ -107,8 +107,8 @@ Listener::Listener(const std::string& address, std::uint16_t port) {
   }
   if (!socket_.is_open())
     throw Error(ErrorCategory::communication, "network",
-                port == 0 ? fmt::format("needed a TCP port of {} to listen on", address)
-                          : fmt::format("needed TCP port {} to listen on", port),
+                port == 0 ? fmt::format("expected a TCP port of {} to listen on", address)
+                          : fmt::format("expected TCP port {} to listen on", port),
                 message_of(errno));
   port_ = port_of(socket_);
 }
@@ -126,7 +126,7 @@ std::vector<std::string> host_addresses() {
     (is_loopback(one.address) ? loopback : others).push_back(one.address);
   std::vector<std::string> all = loopback.empty() && others.empty() ? std::vector<std::string>{"127.0.0.1"} : loopback;
   all.insert(all.end(), others.begin(), others.end());
-  if (all.size() > kMostAddresses) all.erase(all.begin() + kMostAddresses, all.end());
+  if (all.size() > kMaxAddresses) all.erase(all.begin() + kMaxAddresses, all.end());
   return all;
 }
 

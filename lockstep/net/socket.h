@@ -1,4 +1,4 @@
-// The few things of TCP that the watch needs: an owner of a descriptor, a listener, a connection attempt with a limit.
+// TCP sockets: an owning file descriptor, a listener, and connecting with a timeout.
 #pragma once
 
 #include <chrono>
@@ -28,16 +28,18 @@ class FileDescriptor {
   int number_ = -1;
 };
 
+/// A listening TCP socket, non-blocking.
 class Listener {
  public:
-  /// On all interfaces, IPv6 and IPv4; on `port`, or on one that the system picks. Throws Error (communication).
+  /// Listens on all interfaces, IPv6 and IPv4, on `port`; 0: a port that the system chooses. Throws Error
+  /// (communication).
   explicit Listener(std::uint16_t port = 0);
-  /// On this numeric address alone.
+  /// Listens on this numeric address only.
   Listener(const std::string& address, std::uint16_t port);
 
   int descriptor() const { return socket_.get(); }
   std::uint16_t port() const { return port_; }
-  /// A connection that has come in, non-blocking; none, and errno says why, where there is none.
+  /// Accepts a connection; its socket is non-blocking. Not open, with errno set, if there is none.
   FileDescriptor accept() const;
 
  private:
@@ -45,14 +47,14 @@ class Listener {
   std::uint16_t port_ = 0;
 };
 
-/// Numeric addresses of this host under which others, or itself, may reach it: loopback first, then IPv4, then IPv6.
-/// At most eight.
+/// Numeric addresses at which this host or others may reach it: loopback first, then IPv4, then IPv6. At most eight.
 std::vector<std::string> host_addresses();
 bool is_loopback(const std::string& address);
-/// What the system calls this host; "?" where it does not say.
+/// The name of this host; "?" if unknown.
 std::string host_name();
 
-/// Connects within `limit`, non-blocking from then on. On failure there is no descriptor, and `why` is for people.
+/// Connects within `limit`; the socket is non-blocking. On failure, the result is not open and `why` is a
+/// human-readable reason.
 FileDescriptor connect_to(const std::string& address, std::uint16_t port, std::chrono::milliseconds limit,
                           std::string& why);
 

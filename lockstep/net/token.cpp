@@ -17,17 +17,16 @@
 namespace lockstep::net {
 namespace {
 
-constexpr const char* kAdvice = "make one with `openssl rand -hex 16`";
-constexpr std::size_t kMaxBytes = 4096;  // of a file: more is no secret
+constexpr const char* kAdvice = "create one with `openssl rand -hex 16`";
+constexpr std::size_t kMaxBytes = 4096;  // of a file; a larger file is not a secret
 constexpr mode_t kAccessOfOthers = 077;
 
 [[noreturn]] void refuse_file(const char* file, const std::string& found) {
   throw Error(ErrorCategory::input, kSecretFileVariable,
-              "expected a regular file of this user that nobody else has access to (chmod 600)",
+              "expected a regular file that this user owns and no other user can access (chmod 600)",
               fmt::format("{} {}", file, found));
 }
 
-/// Closes a descriptor.
 class Closer {
  public:
   explicit Closer(int descriptor) : descriptor_(descriptor) {}
@@ -40,13 +39,13 @@ class Closer {
 };
 
 std::string read_private_file(const char* file) {
-  // A FIFO must not make this wait. What is checked is what was opened, however many links led to it.
+  // O_NONBLOCK: a FIFO must not block. The checks apply to the opened file, after following symbolic links.
   const int descriptor = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor < 0) refuse_file(file, "cannot be read: " + std::generic_category().message(errno));
   const Closer closer(descriptor);
   struct stat status {};
   if (fstat(descriptor, &status) != 0) refuse_file(file, std::generic_category().message(errno));
-  if (!S_ISREG(status.st_mode)) refuse_file(file, "is no regular file");
+  if (!S_ISREG(status.st_mode)) refuse_file(file, "is not a regular file");
   if (status.st_uid != geteuid()) refuse_file(file, fmt::format("belongs to user {}", status.st_uid));
   if ((status.st_mode & kAccessOfOthers) != 0)
     refuse_file(file, fmt::format("has mode {:03o}", static_cast<unsigned>(status.st_mode) & 0777U));

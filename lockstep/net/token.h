@@ -1,5 +1,4 @@
-// What the processes of one job know and nobody else does: the key with which they prove to each other that they belong
-// together (handshake.h).
+// The shared secret of a job: the key with which its processes authenticate each other (handshake.h).
 #pragma once
 
 #include <array>
@@ -18,8 +17,8 @@ class JobSecret {
   /// 256 random bits, as 64 hexadecimal digits.
   static JobSecret draw();
 
-  /// For processes of one host and one user where nobody gave them a secret: a key that everybody knows. Ends of a
-  /// connection check each other's user in its place (lockstep/net/authentication.h).
+  /// For processes of one host and one user without a secret: a publicly known key. Instead, both ends of a connection
+  /// check that the other belongs to the same user (lockstep/net/authentication.h).
   static JobSecret none();
 
   /// `text` is the key. Throws Error (input) `[where] …` for fewer than kMinBytes bytes.
@@ -28,14 +27,14 @@ class JobSecret {
   JobSecret(JobSecret&&) noexcept = default;
   JobSecret& operator=(const JobSecret&) = default;
   JobSecret& operator=(JobSecret&&) noexcept = default;
-  /// Overwrites its memory.
+  /// Overwrites the secret in memory.
   ~JobSecret();
 
   /// False for none().
   bool is_secret() const { return is_secret_; }
-  /// For MPI to carry. Neither for messages nor for command lines.
+  /// For sending over MPI. Must not appear in messages or command lines.
   const std::string& text() const { return text_; }
-  /// HMAC-SHA256 of `message`. Throws CheckFailure where libcrypto has no SHA-256.
+  /// HMAC-SHA256 of `message`. Throws CheckFailure if libcrypto has no SHA-256.
   Mac mac(std::string_view message) const;
 
  private:
@@ -45,14 +44,13 @@ class JobSecret {
   bool is_secret_ = true;
 };
 
-/// Variables that give the secret of a job.
+/// Environment variables for the secret of a job.
 inline constexpr const char* kSecretVariable = "LOCKSTEP_JOB_SECRET";
 inline constexpr const char* kSecretFileVariable = "LOCKSTEP_JOB_SECRET_FILE";
 
-/// The secret in the file of this name, else `text`; either may be null: not set. nullopt where neither is set. The
-/// file must be a regular one that belongs to this user and that group and others have no access to; spaces and the end
-/// of the line after the secret are dropped. Throws Error (input) for another file, one that cannot be read, and a
-/// secret that is too short.
+/// The secret from `file`, otherwise from `text`; null means not set. nullopt if neither is set. The file must be a
+/// regular file that this user owns and that group and others cannot access; trailing whitespace is dropped. Throws
+/// Error (input) if the file does not meet these conditions or cannot be read, or if the secret is too short.
 std::optional<JobSecret> find_job_secret(const char* file, const char* text);
 
 }  // namespace lockstep::net

@@ -52,7 +52,7 @@ std::string BucketTuner::describe() const {
   std::string others;
   for (std::size_t i = 0; i < sizes_.size(); ++i)
     others += fmt::format("{}{} MiB {:.1f} ms", i == 0 ? "" : ", ", sizes_[i] / kMebibyte, seconds_[i] * 1000);
-  return fmt::format("{} MiB; the median step takes with {}", choose() / kMebibyte, others);
+  return fmt::format("{} MiB; median step time with {}", choose() / kMebibyte, others);
 }
 
 }  // namespace lockstep::strategy

@@ -10,28 +10,24 @@
 
 namespace lockstep::strategy {
 
-/// What a data set is for.
+/// Purpose of a data set.
 enum class DataUse {
-  training,    ///< every class that the network knows occurs
+  training,    ///< must have exactly the classes of the network
   evaluation,  ///< may lack classes
   prediction,  ///< labels do not matter
 };
 
-/// Throws Error (data) unless `network` and `loss` can take what `dataset` gives: shape, number of classes or targets,
-/// records at all; and Error (input) where it is not batched, or is to be evaluated and would not give each record
-/// once.
+/// Throws Error (data) unless `dataset` fits `network` and `loss`: shape, number of classes or targets, at least one
+/// record. Throws Error (input) if it is not batched, or, for evaluation and prediction, if it does not yield each
+/// record once.
 void check_data_fits(const data::Dataset& dataset, const model::Network& network, const model::Loss& loss,
                      DataUse use = DataUse::training);
 
-/// Throws Error (data) where both data sets know the names of their classes and these differ.
+/// Throws Error (data) if both data sets have class names and these differ.
 void check_same_classes(const data::Dataset& training, const data::Dataset& validation);
 
-/// What ranks must have in common to go through a data set together: "60000 records of [28, 28, 1] in 10 classes,
-/// global batch 64".
+/// Describes everything about a data set that must be the same on all ranks: "60000 records of [28, 28, 1] in 10
+/// classes, global batch 64".
 std::string describe_plan(const data::Dataset& dataset);
-
-/// Throws the same Error (input) on all ranks unless `mine`, for people, is the same on all: ranks that were given
-/// different data or options would train on what nobody meant, or wait for each other for ever. Collective.
-void check_same_plan(const allreduce::Communicator& ranks, std::string_view mine);
 
 }  // namespace lockstep::strategy

@@ -8,7 +8,7 @@
 namespace lockstep::strategy {
 namespace {
 
-/// Record ids and outputs of one part as bytes: count, ids, outputs.
+/// Serializes record ids and outputs of one part: count, ids, outputs.
 std::vector<std::byte> pack(const data::Batch& part, std::span<const float> outputs) {
   const std::int64_t samples = part.samples;
   std::vector<std::byte> bytes(sizeof(samples) + part.record_ids.size() * sizeof(std::int64_t) + outputs.size_bytes());

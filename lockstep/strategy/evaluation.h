@@ -1,4 +1,4 @@
-// A data set through the model, once, without changing it.
+// Evaluation and prediction: one pass over a data set without training.
 #pragma once
 
 #include <functional>
@@ -10,32 +10,32 @@
 
 namespace lockstep::strategy {
 
-/// Called at the same batches on all ranks; must return the same on all. True ends the evaluation.
+/// Called at the same batches on all ranks, and must return the same value on all ranks. True ends the evaluation.
 using Interrupted = std::function<bool()>;
 
-/// How often an evaluation asks whether it is to end, in batches.
+/// Number of batches between calls of Interrupted.
 inline constexpr int kInterruptEvery = 16;
 
-/// Sums over all records of `dataset` (batched), each once, whatever the number of replicas; with their current
-/// statistics. nullopt where it was interrupted. Collective.
+/// Sums over all records of `dataset` (batched), with the replicas' current statistics. Each record counts once, for
+/// any number of replicas. nullopt if interrupted. Collective.
 std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::Dataset& dataset,
                                           const data::StreamOptions& stream, const Interrupted& interrupted = {});
 
 /// The outputs for one global batch.
 struct Predictions {
   std::span<const std::int64_t> record_ids;  ///< [samples]
-  std::span<const float> outputs;            ///< [samples, width], as the network gives them
+  std::span<const float> outputs;            ///< [samples, width], outputs of the network
   std::int64_t width = 0;                    ///< elements of one output
 };
-/// Takes predictions as they come, in the order of the data set.
+/// Receives predictions in record order.
 using PredictionSink = std::function<void(const Predictions&)>;
 
-/// Outputs for all records of `dataset` (batched), handed to `sink` on the chief in the order of the data set.
+/// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the chief in record order.
 /// Collective.
 void predict(LocalReplicas& replicas, const data::Dataset& dataset, const data::StreamOptions& stream,
              const PredictionSink& sink);
 
-/// Options of a stream that gives this process its part of one pass over `dataset`.
+/// Stream options for this process's part of one pass over `dataset`.
 data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset, int prefetch = 2, int threads = 1);
 
 }  // namespace lockstep::strategy

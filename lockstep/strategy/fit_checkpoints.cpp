@@ -1,4 +1,4 @@
-// What FitLoop saves, restores and begins from.
+// FitLoop: saving and restoring checkpoints, and initial weights.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,25 +11,25 @@
 #include "lockstep/base/error.h"
 #include "lockstep/model/optimizer.h"
 #include "lockstep/strategy/fit_loop.h"
-#include "lockstep/strategy/remembered_route.h"
+#include "lockstep/strategy/strategies.h"
 
 namespace lockstep::strategy {
 namespace {
 
-/// The end of every refusal to go on from a checkpoint. Not --resume never: a new training in the same directory would
-/// remove the old one's checkpoints, one with each of its own.
-constexpr const char* kStartOver = "another --checkpoint-dir starts over";
+/// The end of every error that refuses to resume. It does not suggest --resume never, because a new training in the
+/// same directory would remove the old checkpoints one by one.
+constexpr const char* kStartOver = "use another --checkpoint-dir to start over";
 
 constexpr const char* kBucketKey = "bucket_bytes";
-constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // of a dynamic loss scale alone
+constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
 
-/// A number that a checkpoint must share with the run that goes on from it.
+/// Throws unless a number of the checkpoint is the same in the run that resumes from it.
 void check_same(const std::filesystem::path& path, std::string_view what, std::int64_t saved, std::int64_t given) {
   if (saved == given) return;
-  throw Error(ErrorCategory::checkpoint, "resume",
-              fmt::format("needed the {} that {} was made with, {}: the position in the data depends on it", what,
-                          path.string(), saved),
-              fmt::format("got {}; {}", given, kStartOver));
+  throw Error(
+      ErrorCategory::checkpoint, "resume",
+      fmt::format("expected the {} of {}, {}, on which the position in the data depends", what, path.string(), saved),
+      fmt::format("got {}; {}", given, kStartOver));
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ void FitLoop::restore() {
           .directory = fit_.checkpoint.directory, .keep = fit_.checkpoint.keep, .verify = fit_.checkpoint.verify},
       strategy_.ranks(), strategy_.session().logger());
   checkpoints_->prepare(checkpoint::checkpoint_bytes(arrays));
-  // What could not be written or read back is found now and not at the first save.
+  // Detect a state that cannot be serialized now, and not at the first save.
   (void)checkpoint::parse_training_state(checkpoint::to_json_text(state()), "checkpoint");
   const auto restored = checkpoints_->restore(arrays, fit_.checkpoint.resume);
   if (!restored) return;
@@ -82,7 +82,7 @@ void FitLoop::initialize() {
   if (!restored_from_)
     initialized_from_ = initialize_from(replicas_, *fit_.pretrained);
   else if (strategy_.is_chief())
-    strategy_.session().logger()->info("pretrained weights are left aside: the training goes on from {}",
+    strategy_.session().logger()->info("pretrained weights are ignored: the training resumes from {}",
                                        restored_from_->string());
 }
 
@@ -92,29 +92,29 @@ void FitLoop::check_position(const checkpoint::RestoredCheckpoint& restored) con
   check_same(restored.path, "seed", static_cast<std::int64_t>(state.seed), static_cast<std::int64_t>(trainer_.seed));
   const auto slots = replicas_[0].optimizer().slot_names();
   if (const auto saved = state.configuration->value("slots", slots); saved != slots)
-    throw Error(ErrorCategory::checkpoint, "resume",
-                fmt::format("needed the optimizer that {} was made with, with slots [{}]", restored.path.string(),
-                            fmt::join(saved, ", ")),
-                fmt::format("got one with [{}]; {}", fmt::join(slots, ", "), kStartOver));
+    throw Error(
+        ErrorCategory::checkpoint, "resume",
+        fmt::format("expected the optimizer of {}, with slots [{}]", restored.path.string(), fmt::join(saved, ", ")),
+        fmt::format("got one with [{}]; {}", fmt::join(slots, ", "), kStartOver));
   const bool depends_on_end =
       schedule_.kind == model::Schedule::Kind::cosine || schedule_.kind == model::Schedule::Kind::linear;
   const std::int64_t end = state.configuration->value("schedule_steps", schedule_.total_steps);
   if (depends_on_end && end != schedule_.total_steps && strategy_.is_chief())
     strategy_.session().logger()->warn(
-        "the learning rate was to end its schedule at step {}, now at {}: it is another from here on", end,
-        schedule_.total_steps);
+        "the learning-rate schedule ended at step {} in the earlier run, and now ends at {}: the learning rate changes",
+        end, schedule_.total_steps);
   if (const std::string precision = to_string(trainer_.precision); state.precision != precision && strategy_.is_chief())
-    strategy_.session().logger()->warn("{} was computed in {}; from here on it is {}", restored.path.string(),
+    strategy_.session().logger()->warn("{} was computed in {}; the training continues in {}", restored.path.string(),
                                        state.precision, precision);
   if (const auto saved = state.configuration->value("preparation", dataset_.preparation());
       saved != dataset_.preparation())
     throw Error(ErrorCategory::checkpoint, "resume",
-                fmt::format("needed samples prepared as for {} (\"{}\")", restored.path.string(), saved),
+                fmt::format("expected the sample preparation of {} (\"{}\")", restored.path.string(), saved),
                 fmt::format("got \"{}\"; {}", dataset_.preparation(), kStartOver));
   const std::string policy(to_string(dataset_.shard_policy()));
   if (const auto saved = state.configuration->value("shard_policy", policy); saved != policy)
     throw Error(ErrorCategory::checkpoint, "resume",
-                fmt::format("needed the shard policy that {} was made with, {}", restored.path.string(), saved),
+                fmt::format("expected the shard policy of {}, {}", restored.path.string(), saved),
                 fmt::format("got {}; {}", policy, kStartOver));
   if (policy == "file" || policy == "off")
     for (const auto& [what, key, given] : {std::tuple{"number of ranks", "workers", layout_.workers()},
@@ -123,14 +123,14 @@ void FitLoop::check_position(const checkpoint::RestoredCheckpoint& restored) con
   const std::string order = dataset_.order(layout_);
   if (const auto saved = state.configuration->value("order", order); saved != order)
     throw Error(ErrorCategory::checkpoint, "resume",
-                fmt::format("needed the order of records that {} was made with, {}", restored.path.string(), saved),
+                fmt::format("expected the order of records of {}, {}", restored.path.string(), saved),
                 fmt::format("got {}; {}", order, kStartOver));
   check_same(restored.path, "number of records", state.configuration->value("records", dataset_.size()),
              dataset_.size());
 }
 
-// Nothing is saved where a step was skipped: a diverged training would replace all sound checkpoints by its own. What
-// was due is saved after the next good step; the end waits for none.
+// Nothing is saved after a skipped step: a diverged training would replace all healthy checkpoints. A save that is due
+// waits for the next good step, except at the end.
 bool FitLoop::must_save() {
   if (!checkpoints_ || step_ == 0 || step_ == saved_step_) return false;
   if (leaving() || step_ == last_step_) return true;
@@ -148,7 +148,7 @@ void FitLoop::save() {
   const checkpoint::ReplicaArrays arrays = replicas_.arrays(true);
   check_finite(arrays);
   const bool healthy = skips_in_a_row_ == 0;
-  // No step follows the last checkpoint to confirm it.
+  // The last checkpoint is not followed by a step that could confirm it.
   const bool is_last = leaving() || step_ == last_step_;
   save_is_due_ = false;
   std::optional<std::filesystem::path> path;
@@ -158,7 +158,8 @@ void FitLoop::save() {
     if (is_last) throw;
     if (strategy_.is_chief())
       strategy_.session().logger()->warn(
-          "step {} is not saved; the training continues and saves again at the next boundary: {}", step_, error.what());
+          "step {} was not saved; the training continues, and saves again when the next checkpoint is due: {}", step_,
+          error.what());
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   paused_ += seconds;
@@ -168,7 +169,7 @@ void FitLoop::save() {
     unconfirmed_ = path;
   else if (strategy_.is_chief())
     strategy_.session().logger()->warn(
-        "{} is marked as not healthy, since the last {} steps were skipped: --resume continues from an older one",
+        "{} is marked as not healthy, because the last {} steps were skipped: --resume uses an older checkpoint",
         path->string(), skips_in_a_row_);
   tell([&](Callback& callback) { callback.on_checkpoint({.step = step_, .path = *path, .seconds = seconds.count()}); });
 }
@@ -179,7 +180,7 @@ void FitLoop::check_finite(const checkpoint::ReplicaArrays& arrays) {
   const auto found = std::ranges::find_if(tensors, [](const checkpoint::TensorView& tensor) {
     return !model::all_finite(std::get<std::span<const float>>(tensor.values));
   });
-  // All ranks hold the same, but none ends alone.
+  // All ranks have the same values, but the decision must be the same on all.
   if (!strategy_.ranks().any(found != tensors.end())) return;
   throw_diverged(fmt::format("a value of {} that is not finite, after step {}",
                              found == tensors.end() ? "another rank" : found->name, step_));
@@ -205,10 +206,11 @@ void FitLoop::throw_diverged(const std::string& given) {
   std::string left;
   if (unconfirmed_ && unconfirmed_ == restored_from_) {
     left = fmt::format(
-        "; no step after {} was good: if other settings do not help, move it elsewhere to continue from an older one",
+        "; all steps after {} were skipped: if other settings do not help, move it away to resume from an older "
+        "checkpoint",
         unconfirmed_->string());
   } else if (checkpoints_) {
-    // What the last good step left behind was followed by skipped steps alone.
+    // Only skipped steps followed the unconfirmed checkpoint.
     if (unconfirmed_) checkpoints_->mark_unhealthy(*unconfirmed_);
     left = confirmed_ ? fmt::format("; the newest healthy checkpoint is {}", confirmed_->string())
                       : "; there is no healthy checkpoint of this run";

@@ -1,4 +1,4 @@
-// What FitLoop does at the beginning and at the end of an epoch.
+// FitLoop: beginning and end of an epoch.
 #include <algorithm>
 
 #include "lockstep/base/error.h"
@@ -55,7 +55,7 @@ void FitLoop::end_epoch(bool complete) {
   skipped_samples_ = 0;
 }
 
-/// What was read and what could not be; of a whole epoch, that no record was left out or taken twice.
+/// Reports bad records, and verifies for a whole epoch that each record was read the expected number of times.
 void FitLoop::account_for_records(EpochLogs& logs) const {
   if (!stream_) return;
   const std::int64_t allowed = dataset_.bad_records_allowed().value_or(0);
@@ -66,7 +66,7 @@ void FitLoop::account_for_records(EpochLogs& logs) const {
   LOCKSTEP_CHECK(account_.is_complete(strategy_.ranks(), dataset_.size(), logs.times_seen));
 }
 
-/// False where a signal ended it: then the epoch counts as not reported yet.
+/// Returns false if a signal interrupted the validation; then the epoch counts as not reported yet.
 bool FitLoop::validate(EpochLogs& logs) {
   if (!fit_.validation) return true;
   const Clock::time_point start = Clock::now();

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/job/agreement.h"
 #include "lockstep/strategy/data_fit.h"
 
 namespace lockstep::strategy {
@@ -13,26 +14,27 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A training that has skipped this many steps in a row has diverged and would skip all that follow.
+/// After this many consecutive skipped steps, a training is considered diverged.
 constexpr std::int64_t kMaxSkipsInARow = 100;
 
 std::int64_t planned_steps(const FitOptions& fit, std::int64_t steps_per_epoch) {
   if (fit.epochs <= 0 && fit.steps <= 0)
-    throw Error(ErrorCategory::input, "fit", "needed a number of epochs or of steps", "both are 0");
+    throw Error(ErrorCategory::input, "fit", "expected a number of epochs or of steps", "both are 0");
   const std::int64_t by_epochs =
       fit.epochs > 0 ? fit.epochs * steps_per_epoch : std::numeric_limits<std::int64_t>::max();
   const std::int64_t by_steps = fit.steps > 0 ? fit.steps : std::numeric_limits<std::int64_t>::max();
   return std::min(by_epochs, by_steps);
 }
 
-/// A policy that deals to ranks needs like ranks; all of them see the same placements and throw the same.
+/// Shard policies that distribute records over ranks require the same number of replicas on every rank. All ranks see
+/// the same placements and throw the same error.
 data::ReplicaLayout layout_of(const Strategy& strategy, data::ShardPolicy policy) {
   std::vector<int> of_rank(static_cast<std::size_t>(strategy.session().size()));
   for (const job::Placement& place : strategy.placements()) ++of_rank[static_cast<std::size_t>(place.rank)];
   const auto [least, most] = std::ranges::minmax(of_rank);
   if (policy != data::ShardPolicy::automatic && least != most)
     throw Error(ErrorCategory::input, fmt::format("shard-policy {}", to_string(policy)),
-                "needed the same number of replicas on every rank",
+                "expected the same number of replicas on every rank",
                 fmt::format("some have {} and some {}", least, most));
   return {strategy.num_replicas_in_sync(), least == most ? least : strategy.num_replicas_in_sync()};
 }
@@ -62,7 +64,7 @@ FitLoop::~FitLoop() = default;
 History FitLoop::run() {
   begin();
   for (;;) {
-    // First, so that a training that left during validation reports its epoch when it is resumed.
+    // First, so that a training that was stopped during validation reports the epoch when it is resumed.
     if (at_epoch_end()) end_epoch(true);
     if (must_save()) save();
     if (leaving() || step_ >= last_step_) break;
@@ -82,7 +84,7 @@ void FitLoop::begin() {
     check_same_classes(dataset_, *fit_.validation);
   }
   last_step_ = planned_steps(fit_, steps_per_epoch_);
-  check_same_plan(strategy_.ranks(), plan());
+  job::Agreement(strategy_.ranks()).require_same("ranks", "data and options", plan());
   schedule_ = effective_schedule(trainer_, dataset_.global_batch(), last_step_);
   restore();
   initialize();
@@ -110,7 +112,7 @@ void FitLoop::begin() {
   announce();
 }
 
-// What does not fit is known before hours of training. Batches are whole, but for the last one of an epoch.
+// Allocates memory for all batch sizes before the first step: full batches, and the smaller last one of an epoch.
 void FitLoop::prepare() {
   const bool ends_an_epoch = last_step_ >= (epochs_done_ + 1) * steps_per_epoch_;
   replicas_.run([&](Replica& replica, int) {
@@ -179,7 +181,7 @@ void FitLoop::announce() const {
 
 void FitLoop::train_step() {
   if (!epoch_begun_) begin_epoch();
-  // Before the callbacks, which may hang too; counted from 1, as in all messages.
+  // Before the callbacks, which may hang too. Counted from 1, as in all messages.
   for (int local = 0; local < strategy_.local_replicas(); ++local) strategy_.activity(local).set_step(step_ + 1);
   tell([this](Callback& callback) { callback.on_batch_begin(step_); });
   const double waited_before = stream_->seconds_waited();
@@ -190,7 +192,7 @@ void FitLoop::train_step() {
       std::swap(parts_, next_parts_);
     else
       LOCKSTEP_CHECK(stream_->next(parts_));
-    // On its way to a GPU during this step; where it is not read yet, the next step takes it as it comes.
+    // Copied to a GPU during this step. If it has not been read yet, the next step copies it itself.
     has_next_ = strategy_.has_gpu() && stream_->next_if_ready(next_parts_);
   }
   LOCKSTEP_CHECK_OP(parts_.front().step, ==, step_);
@@ -263,8 +265,8 @@ void FitLoop::note_wire_error() const {
   const allreduce::WireError& error = replicas_[0].buckets().wire_error();
   if (trainer_.buckets.wire == allreduce::WireType::float32 || !strategy_.is_chief()) return;
   strategy_.session().logger()->info(
-      "gradients travel as {}: the sum of the first step differs from that of float32 by {:.2e} of its norm, and by "
-      "{:.2e} in one element at most",
+      "gradients are exchanged as {}: the sum of the first step differs from that in float32 by {:.2e} of its norm, "
+      "and by at most {:.2e} in one element",
       to_string(trainer_.buckets.wire), error.relative, error.largest);
 }
 
@@ -274,7 +276,7 @@ void FitLoop::note_overflow(const StepResult& result) const {
                                        result.loss_scale, replicas_[0].loss_scaler().scale());
 }
 
-// Of a GPU, whose memory is what limits the batch.
+// Only for GPUs, whose memory limits the batch size.
 void FitLoop::note_memory() const {
   const device::Device device = strategy_.device(0);
   if (device.kind != device::DeviceKind::gpu || !strategy_.is_chief()) return;

@@ -1,4 +1,4 @@
-// One call of fit: from the first step, or that of a checkpoint, to the last.
+// The training loop of one call of Trainer::fit().
 #pragma once
 
 #include <chrono>
@@ -16,15 +16,15 @@
 
 namespace lockstep::strategy {
 
-/// All ranks go through the same steps with the same decisions: whatever could differ between them (a failed loss, a
-/// signal, a callback's wish) is summed over the replicas with the step's gradients, or agreed on at the step's end,
-/// before anyone acts on it.
+/// All ranks execute the same steps and make the same decisions. Anything that may differ between ranks (a failed loss,
+/// a signal, a request of a callback) is summed over the replicas with the step's gradients, or agreed on at the end of
+/// the step, before a rank acts on it.
 ///
-/// The position in the data is the step number. At every save, all replicas go on from what is saved: moving statistics
-/// become their mean over the replicas, so a resumed training equals one that was not interrupted.
+/// The position in the data is the step number. After every save, all replicas continue from the saved values: moving
+/// statistics become their mean over the replicas, so a resumed training equals one that was not interrupted.
 class FitLoop {
  public:
-  /// `replicas` as initialised; the options must outlive the loop.
+  /// `replicas`: initialized. The options must outlive this object.
   FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer, const data::Dataset& dataset, const FitOptions& fit);
   ~FitLoop();
 
@@ -36,7 +36,7 @@ class FitLoop {
   void initialize();
   void prepare();
   void check_position(const checkpoint::RestoredCheckpoint& restored) const;
-  /// What all ranks must have in common, for people.
+  /// A human-readable description of all options that must be the same on all ranks.
   std::string plan() const;
   void announce() const;
 
@@ -44,13 +44,13 @@ class FitLoop {
   void note_step(const StepResult& result);
   void note_skip(const StepResult& result);
   void note_overflow(const StepResult& result) const;
-  /// The newest checkpoint was followed by a good step: so it is none of a diverged training, and older ones may go.
+  /// Marks the newest checkpoint as confirmed: a good step followed it, so older ones may be removed.
   void confirm_checkpoint();
-  /// Whether the training ended without a good step to show for it.
+  /// Whether the training ended with skipped steps and without any good step in this run or the last epoch.
   bool ended_diverged() const;
-  /// Throws Error (diverged), the same on all ranks, with what is left to continue from. Collective.
+  /// Throws the same Error (diverged) on all ranks, which names the newest usable checkpoint. Collective.
   [[noreturn]] void throw_diverged(const std::string& given);
-  /// What a 16-bit wire type costs, said once.
+  /// Logs the error of a 16-bit wire type, once.
   void note_wire_error() const;
   void note_memory() const;
   void agree_on_stop();
@@ -96,37 +96,37 @@ class FitLoop {
   std::optional<std::filesystem::path> restored_from_;
   std::optional<PretrainedWeights> initialized_from_;
   std::unique_ptr<data::BatchStream> stream_;
-  std::optional<BucketTuner> tuner_;  // while it has something to try
-  std::size_t tuned_bytes_ = 0;       // what it chose, now or in an earlier run; 0 for nothing
+  std::optional<BucketTuner> tuner_;  // while it is trying sizes
+  std::size_t tuned_bytes_ = 0;       // the chosen size, in this or an earlier run; 0 for none
 
-  std::int64_t step_ = 0;         // steps done
+  std::int64_t step_ = 0;         // completed steps
   std::int64_t first_step_ = 0;   // of this run
-  std::int64_t updates_ = 0;      // steps done and not skipped
+  std::int64_t updates_ = 0;      // completed steps that were not skipped
   std::int64_t epochs_done_ = 0;  // epochs whose end was reported
   std::int64_t saved_step_ = -1;
-  std::int64_t skips_in_a_row_ = 0;   // overflows of a dynamic loss scale left out: they are no sign of divergence
+  std::int64_t skips_in_a_row_ = 0;   // without overflows of a dynamic loss scale, which do not indicate divergence
   std::int64_t good_steps_here_ = 0;  // steps of this run that were not skipped
-  bool last_was_skipped_ = false;     // for an overflow too
+  bool last_was_skipped_ = false;     // also because of an overflow
   bool save_is_due_ = false;          // waits for the next good step
-  // A checkpoint is confirmed by a good step after it: that its parameters are finite does not say that they are sound.
+  // A checkpoint is confirmed by a good step after it; finite parameters alone do not prove that they are usable.
   std::optional<std::filesystem::path> confirmed_;
   std::optional<std::filesystem::path> unconfirmed_;
   int signal_ = 0;
   bool stopped_ = false;
 
-  // Of the epoch under way.
+  // State of the current epoch.
   model::MetricSums epoch_sums_;  // over all replicas, up to the last collect_metrics()
   std::int64_t skipped_samples_ = 0;
   std::int64_t samples_here_ = 0;  // visited in this run
   double waited_before_ = 0;
   allreduce::CommunicationTimes communication_before_;
   RecordAccount account_;
-  bool account_is_whole_ = false;  // of an epoch that began in this run
+  bool account_is_whole_ = false;  // whether the epoch began in this run
   bool epoch_begun_ = false;
   std::chrono::steady_clock::time_point epoch_start_;
   std::chrono::duration<double> paused_{0};  // spent on saving within the epoch
 
-  // Of the step under way; kept so that a step allocates nothing.
+  // State of the current step; members, so that a step does not allocate.
   std::vector<data::Batch> parts_;
   std::vector<data::Batch> next_parts_;
   bool has_next_ = false;  // next_parts_ are those of the step after

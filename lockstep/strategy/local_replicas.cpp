@@ -16,7 +16,7 @@ namespace {
 using Hashes = std::vector<std::uint64_t>;
 
 struct FlatArray {
-  std::string prefix;  // of a tensor's name
+  std::string prefix;  // of the tensor names
   device::HostView view;
 };
 
@@ -28,7 +28,7 @@ std::vector<FlatArray> flat_arrays(Replica& replica) {
   return arrays;
 }
 
-// One for each tensor: parameter by parameter, and of each the arrays in turn.
+// One hash per tensor: by parameter, and for each parameter by array.
 Hashes hash_tensors(Replica& replica) {
   std::vector<FlatArray> arrays = flat_arrays(replica);
   Hashes hashes;
@@ -44,7 +44,7 @@ std::string name_of_tensor(Replica& replica, std::size_t index) {
   return arrays[index % arrays.size()].prefix + entries[index / arrays.size()].name;
 }
 
-// Of every replica, in replica order.
+// The values of all replicas, in replica order.
 std::vector<Hashes> gather(const allreduce::Communicator& group, std::span<const std::uint64_t> mine) {
   std::vector<Hashes> all;
   for (const auto& bytes : group.all_gather(std::as_bytes(mine))) {
@@ -55,11 +55,11 @@ std::vector<Hashes> gather(const allreduce::Communicator& group, std::span<const
   return all;
 }
 
-std::vector<int> odd_ones(const std::vector<Hashes>& all, std::size_t tensor) {
+std::vector<int> mismatching_ranks(const std::vector<Hashes>& all, std::size_t tensor) {
   const auto votes = [&](std::uint64_t value) {
     return std::ranges::count_if(all, [&](const Hashes& hashes) { return hashes[tensor] == value; });
   };
-  // Of equally frequent values, that of the lowest replica.
+  // If several values are equally frequent, use that of the lowest replica.
   std::uint64_t usual = all.front()[tensor];
   for (const Hashes& hashes : all)
     if (votes(hashes[tensor]) > votes(usual)) usual = hashes[tensor];
@@ -82,7 +82,7 @@ std::optional<Disagreement> find_disagreement(Replica& replica) {
     const auto piece = std::span(mine).subspan(begin, std::min(kTensorsAtOnce, mine.size() - begin));
     const std::vector<Hashes> all = gather(replica.group(), piece);
     for (std::size_t tensor = 0; tensor < piece.size(); ++tensor)
-      if (std::vector<int> odd = odd_ones(all, tensor); !odd.empty())
+      if (std::vector<int> odd = mismatching_ranks(all, tensor); !odd.empty())
         return Disagreement{name_of_tensor(replica, begin + tensor), std::move(odd)};
   }
   LOCKSTEP_CHECK(false && "replicas of different hashes hold the same tensors");
@@ -95,7 +95,7 @@ LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Ne
       network_(std::move(network)),
       has_accuracy_(std::holds_alternative<model::SparseCategoricalCrossentropy>(options.loss)),
       replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
-  static_cast<void>(options.normalization.members(strategy_.num_replicas_in_sync()));  // before any thread fails
+  static_cast<void>(options.normalization.members(strategy_.num_replicas_in_sync()));  // throws before threads start
   // Each on its own thread, so that its memory is near the cores that use it.
   strategy_.run([&](int local) {
     auto replica = std::make_unique<Replica>(network_, strategy_.device(local), strategy_.group(local), options);
@@ -141,8 +141,8 @@ void LocalReplicas::check_agreement(std::int64_t step) {
       who += fmt::format("{}{} (rank {}, host {})", who.empty() ? "" : ", ", odd, place.rank, place.host);
     }
     throw Error(ErrorCategory::communication, "replicas",
-                fmt::format("needed the same numbers on all replicas after step {}", step),
-                fmt::format("{} is another on replica {}{}", found->tensor, who,
+                fmt::format("expected the same values on all replicas after step {}", step),
+                fmt::format("{} differs on replica {}{}", found->tensor, who,
                             agreed_step_ < 0 ? "" : fmt::format(", since a step after {}", agreed_step_)));
   });
   agreed_step_ = step;

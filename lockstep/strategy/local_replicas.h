@@ -1,4 +1,4 @@
-// Whether all replicas still hold the same numbers, and which one of which replica does not.
+// The replicas of this process, and the check that all replicas have the same values.
 #pragma once
 
 #include <cstdint>
@@ -22,46 +22,45 @@ struct Disagreement {
   std::vector<int> odd;  ///< replicas that differ from the most frequent value; with two replicas, the second
 };
 
-/// Compares 64-bit hashes of every parameter and every optimizer slot over the group of `replica`, and returns the
-/// first tensor, in the order of the parameters, that is not the same everywhere; nothing if all are. The same answer
-/// on all replicas. One small message where all is well. Collective.
+/// Compares 64-bit hashes of every parameter and every optimizer slot over the group of `replica`. Returns the first
+/// tensor, in parameter order, that differs between replicas; nullopt if none does. The result is the same on all
+/// replicas. Sends one small message if all replicas agree. Collective.
 std::optional<Disagreement> find_disagreement(Replica& replica);
 
-// The replicas of this process, each made and used on its own thread.
-
-/// Replicas of one model that hold the same parameters, here and on the other ranks. Everything here is collective.
+/// The replicas of one model in this process, each created and used on its own thread. All replicas of the job have the
+/// same parameters. All functions are collective.
 class LocalReplicas {
  public:
-  /// Makes them, each on its device; `network` is the same on every rank. Collective.
+  /// Creates the replicas, each on its device. `network` must be the same on every rank. Collective.
   LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Network> network, const ReplicaOptions& options);
   ~LocalReplicas();
   LocalReplicas(const LocalReplicas&) = delete;
   LocalReplicas& operator=(const LocalReplicas&) = delete;
 
-  Strategy& strategy() const { return strategy_; }             ///< where they are
-  const model::Network& network() const { return *network_; }  ///< what each of them is a copy of
-  bool has_accuracy() const { return has_accuracy_; }          ///< whether the loss knows classes
-  /// The replica number `local` of this process.
+  Strategy& strategy() const { return strategy_; }             ///< the strategy of the replicas
+  const model::Network& network() const { return *network_; }  ///< the network that each replica copies
+  bool has_accuracy() const { return has_accuracy_; }          ///< whether the loss has classes
+  /// Local replica `local`.
   Replica& operator[](int local) { return *replicas_[static_cast<std::size_t>(local)]; }
 
-  /// body(replica, local) on every local replica's thread.
+  /// Calls body(replica, local) on every local replica's thread.
   void run(const std::function<void(Replica&, int)>& body);
 
   /// Initial parameters and buffers, a pure function of (seed, name).
   void initialize(std::uint64_t seed);
-  /// Gives what arrays() handed out, and has perhaps been changed since, to all replicas of this process: after a
-  /// restore.
+  /// Copies the arrays that arrays() returned, which the caller may have changed, to all replicas of this process. Used
+  /// after a restore.
   void spread();
 
-  /// Throws the same Error (communication) everywhere unless all replicas of the job hold the same parameters and
-  /// optimizer slots; names the first tensor that differs, the replicas where it does, and when all still agreed.
+  /// Throws the same Error (communication) on all ranks unless all replicas of the job have the same parameters and
+  /// optimizer slots. The message names the first tensor that differs, its replicas, and the last step of agreement.
   void check_agreement(std::int64_t step);
 
-  /// Parameters, buffers and, where asked, optimizer slots of local replica 0, in host memory: the replica's own where
-  /// it computes on the host, else copies, valid until the next call.
+  /// Parameters, buffers and, if `with_slots`, optimizer slots of local replica 0, in host memory: the replica's own
+  /// arrays on the CPU, else copies. Valid until the next call.
   checkpoint::ReplicaArrays arrays(bool with_slots);
 
-  /// What all replicas of the job summed up since the last call.
+  /// Sums over all replicas of the job since the last call.
   model::MetricSums take_metrics();
 
  private:
@@ -70,7 +69,7 @@ class LocalReplicas {
   bool has_accuracy_;
   std::int64_t agreed_step_ = -1;  // of the last check that all passed
   std::vector<std::unique_ptr<Replica>> replicas_;
-  // What arrays() has handed out: parameters, buffers, slots in the order of their names.
+  // The arrays that arrays() returned: parameters, buffers, slots in the order of their names.
   std::vector<device::HostView> views_;
 };
 

@@ -17,7 +17,7 @@ std::optional<LossScaling> parse_loss_scaling(std::string_view text) {
   LossScaling fixed{.kind = LossScaling::Kind::fixed};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fixed.scale);
   if (error != std::errc{} || end != text.data() + text.size() || !(fixed.scale > 0) || !std::isfinite(fixed.scale))
-    throw Error(ErrorCategory::input, "loss-scale", "needed auto, none, dynamic or a number above 0",
+    throw Error(ErrorCategory::input, "loss-scale", "expected auto, none, dynamic or a number above 0",
                 fmt::format("got \"{}\"", text));
   return fixed;
 }

@@ -1,56 +1,55 @@
-// What keeps gradients of 16 bits from vanishing: the loss is multiplied before backward, the gradient divided after
-// it.
+// Loss scaling, which avoids underflow of 16-bit gradients: the loss is multiplied by a factor before the backward
+// pass, and the gradient is divided by it afterwards.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
-#include "lockstep/model/precision.h"
+#include "lockstep/model/tensor.h"
 
 namespace lockstep::strategy {
 
-/// How the factor is found (Micikevicius et al., ICLR 2018).
+/// How the factor is determined (Micikevicius et al., ICLR 2018).
 struct LossScaling {
-  /// Without a scale; with one number for the whole training; with one that follows the gradients.
+  /// No scale, a constant scale, or a scale that adapts to the gradients.
   enum class Kind { none, fixed, dynamic };
-  Kind kind = Kind::none;      ///< which of them
-  float scale = 1;             ///< of fixed; what dynamic begins with
-  int steps_to_double = 2000;  ///< good steps in a row after which dynamic tries twice as much
+  Kind kind = Kind::none;      ///< which of these
+  float scale = 1;             ///< the scale of fixed; the initial scale of dynamic
+  int steps_to_double = 2000;  ///< number of consecutive good steps after which dynamic doubles the scale
 };
 
-/// What float16 trains with unless told otherwise.
+/// The default for float16.
 inline constexpr LossScaling kDynamicLossScaling{.kind = LossScaling::Kind::dynamic, .scale = 65536};
 
-/// Reads "auto", "none", "dynamic", or a number above 0; auto is nothing. Throws Error (input) that lists them.
+/// Parses "auto" (nullopt), "none", "dynamic", or a number above 0. Throws Error (input).
 std::optional<LossScaling> parse_loss_scaling(std::string_view text);
-/// What `scaling` means for `precision`: where nothing is asked for, dynamic for float16 and none otherwise.
+/// The scaling for `precision`: `scaling` if it is set, else dynamic for float16 and none otherwise.
 LossScaling loss_scaling_for(const std::optional<LossScaling>& scaling, model::Precision precision);
 
-/// One replica's loss scale. It changes by what is known of the reduced gradient, which is the same on all replicas,
-/// and so is the same on all replicas.
+/// The loss scale of one replica. It depends only on the reduced gradients, and is therefore the same on all replicas.
 class LossScaler {
  public:
-  /// What dynamic does not go beyond: down, where a gradient that is not finite has another reason, and up.
+  /// The smallest dynamic scale; a gradient that is not finite at this scale has another cause.
   static constexpr float kSmallest = 1;
   static constexpr float kLargest = 16777216;  ///< the largest scale: 2^24
 
-  explicit LossScaler(const LossScaling& scaling);  ///< begins as `scaling` says
+  /// Starts with `scaling.scale`.
+  explicit LossScaler(const LossScaling& scaling);
 
   bool is_dynamic() const { return scaling_.kind == LossScaling::Kind::dynamic; }  ///< whether the scale changes
-  /// Whether gradients are to be looked at before they are used.
+  /// Whether gradients must be checked for overflow before they are used.
   bool is_on() const { return scaling_.kind != LossScaling::Kind::none; }
-  /// Of this step.
+  /// The scale of this step.
   float scale() const { return scale_; }
 
-  /// Once a step, with whether its reduced gradient is finite. Returns whether that is mended by the smaller scale of
-  /// the steps to come: then the step is to be skipped and was none to worry about.
+  /// Must be called once per step. `finite`: whether the reduced gradient is finite. Returns true if the scale was
+  /// reduced because of an overflow: the step must be skipped, but does not indicate divergence.
   bool update(bool finite);
 
-  /// Of dynamic: good steps in a row since the scale changed. Scale and this are its whole state.
+  /// Dynamic only: consecutive good steps since the scale changed. Together with scale() this is the whole state.
   std::int64_t good_steps() const { return good_steps_; }
-  /// Continues from the values of a checkpoint, where the scale is dynamic. Throws Error (checkpoint) for values that
-  /// no training writes.
+  /// Restores a dynamic scale from a checkpoint. Throws Error (checkpoint) for invalid values.
   void restore(float scale, std::int64_t good_steps);
 
  private:

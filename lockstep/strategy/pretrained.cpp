@@ -27,16 +27,16 @@ constexpr std::array<std::string_view, 3> kTypes{"F32", "BF16", "F16"};
 
 enum class Names { own, torch };
 
-/// A tensor that the network takes from the file.
+/// A tensor to load from the file.
 struct Wanted {
-  std::string name;    ///< in the file, as the shape
-  model::Shape shape;  ///< [O, C, H, W] where `channels` says so, else that of the network
+  std::string name;    ///< name in the file
+  model::Shape shape;  ///< shape in the file: [O, C, H, W] if `channels` is set, else that of the network
   std::int64_t channels = 0;
   std::string layer;
   std::span<float> into;
 };
 
-/// What PyTorch calls a parameter of a layer.
+/// PyTorch's name of a layer's parameter.
 std::string_view torch_name(std::string_view name) {
   using Spelling = std::pair<std::string_view, std::string_view>;
   constexpr std::array<Spelling, 5> kSpellings{{{"kernel", "weight"},
@@ -82,14 +82,14 @@ std::string head_of(const model::Network& network) {
   return head;
 }
 
-/// The file itself, or that of the newest undamaged checkpoint; one that is not healthy only where there is no other.
+/// The file itself, or that of the newest undamaged checkpoint; an unhealthy one only if there is no other.
 std::filesystem::path weights_file(const std::filesystem::path& path, Logger& log) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return path;
   std::vector<checkpoint::CheckpointInfo> checkpoints = checkpoint::list_checkpoints(path);
   std::stable_partition(checkpoints.begin(), checkpoints.end(), std::mem_fn(&checkpoint::CheckpointInfo::healthy));
   if (checkpoints.empty())
-    throw Error(ErrorCategory::checkpoint, kWhere, "needed a safetensors file, a checkpoint, or a directory of them",
+    throw Error(ErrorCategory::checkpoint, kWhere, "expected a safetensors file, a checkpoint, or a directory of them",
                 fmt::format("got {}, which has none", path.string()));
   std::string damage;
   for (const checkpoint::CheckpointInfo& info : checkpoints) {
@@ -101,25 +101,25 @@ std::filesystem::path weights_file(const std::filesystem::path& path, Logger& lo
       if (damage.empty()) damage = error.what();
     }
   }
-  throw Error(ErrorCategory::checkpoint, kWhere, "needed an undamaged checkpoint",
+  throw Error(ErrorCategory::checkpoint, kWhere, "expected an undamaged checkpoint",
               fmt::format("{} damaged, the newest: {}", checkpoints.size(), damage));
 }
 
-/// PyTorch flattens an image channels first, so what comes behind has its values in another order than here.
+/// PyTorch flattens images channels first, so the values after a flatten layer are in a different order.
 void check_order_of_values(const model::Network& network, const std::filesystem::path& file) {
   for (const model::Node& node : network.nodes()) {
     if (node.layer->kind() != "flatten") continue;
     const model::Shape& image = network.shape(node.inputs.front());
     if (image.size() != 3 || image[0] * image[1] == 1 || image[2] == 1) continue;
     throw Error(ErrorCategory::checkpoint, kWhere,
-                fmt::format("needed a network without flattened images for {}, which has PyTorch's names: PyTorch "
-                            "orders their values otherwise",
+                fmt::format("expected a network without flattened images for {}, which has PyTorch's names and order "
+                            "of values",
                             file.string()),
                 fmt::format("got {}, whose {} flattens {}", network.name(), node.name, model::to_string(image)));
   }
 }
 
-/// What keeps the file from being the weights of the network.
+/// The differences between the file and the weights of the network.
 class Differences {
  public:
   Differences(const checkpoint::SafetensorsFile& file, const std::vector<Wanted>& wanted,
@@ -131,7 +131,7 @@ class Differences {
           !kept_head.empty() && (entry.name.starts_with(kept_head + ".") || entry.name.starts_with(kept_head + "/"));
       if (of_kept_head || entry.name.ends_with(kCounter)) continue;
       if (std::ranges::find(wanted, entry.name, &Wanted::name) == wanted.end())
-        texts_.push_back(fmt::format("{} {} left over", entry.name, model::to_string(entry.shape)));
+        texts_.push_back(fmt::format("unexpected {} {}", entry.name, model::to_string(entry.shape)));
     }
   }
 
@@ -185,7 +185,7 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
   const Names names = own ? Names::own : Names::torch;
   if (names == Names::torch) check_order_of_values(network, file.path());
 
-  // Beside the arrays, which change when all is read.
+  // Read into separate memory first; the arrays change only when everything was read.
   std::vector<float> parameters(arrays.parameters.begin(), arrays.parameters.end());
   std::vector<float> buffers(arrays.buffers.begin(), arrays.buffers.end());
   const std::vector<Wanted> wanted = all_wanted(network, names, parameters, buffers);
@@ -194,13 +194,13 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
 
   const Differences differences(file, wanted, kept_head);
   if (!differences.texts().empty())
-    throw Error(ErrorCategory::checkpoint, kWhere,
-                fmt::format("needed the weights of {} in {}, by {} names", network.name(), file.path().string(),
-                            own ? "Lockstep's" : "PyTorch's"),
-                fmt::format("got {}{}", fmt::join(differences.texts(), ", "),
-                            from.reset_head || !differences.concern(head)
-                                ? ""
-                                : fmt::format("; --reset-head leaves {} as it was initialised", head)));
+    throw Error(
+        ErrorCategory::checkpoint, kWhere,
+        fmt::format("expected the weights of {} in {}, with {} names", network.name(), file.path().string(),
+                    own ? "Lockstep's" : "PyTorch's"),
+        fmt::format(
+            "got {}{}", fmt::join(differences.texts(), ", "),
+            from.reset_head || !differences.concern(head) ? "" : fmt::format("; --reset-head does not load {}", head)));
   for (const Wanted& tensor : wanted)
     if (tensor.layer != kept_head) read(file, tensor);
   std::ranges::copy(parameters, arrays.parameters.begin());

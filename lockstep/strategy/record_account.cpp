@@ -14,7 +14,7 @@ namespace {
 
 std::uint64_t hash_of(std::int64_t record_id) { return XXH3_64bits(&record_id, sizeof(record_id)); }
 
-/// Over all ids of `range`. Billions of ids take seconds, which the watchdog is to see as progress.
+/// Hash sum over all ids of `range`. Billions of ids take seconds, so it reports progress to the watchdog.
 std::uint64_t sum_of(const data::Range& range, allreduce::Activity* activity) {
   constexpr std::int64_t kIdsOfATick = std::int64_t{1} << 20;
   std::uint64_t sum = 0;
@@ -25,7 +25,7 @@ std::uint64_t sum_of(const data::Range& range, allreduce::Activity* activity) {
   return sum;
 }
 
-/// Ids and problems as bytes: id, length, text, one after the other.
+/// Serializes ids and errors: id, length and text of each.
 std::vector<std::byte> pack(const std::vector<data::BadRecord>& records) {
   std::vector<std::byte> bytes;
   const auto put = [&](const void* data, std::size_t size) {

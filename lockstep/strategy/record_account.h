@@ -1,4 +1,4 @@
-// Whether an epoch has seen every record as often as it should.
+// Verification that an epoch has seen every record the expected number of times, and the report of bad records.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace lockstep::strategy {
 
-/// The records that replicas of this process have taken in an epoch: how many, and a sum over their ids that does not
-/// depend on who takes which when. Summed over all ranks it is compared with that of the data set.
+/// Count and hash sum of the records that replicas of this process have read in an epoch. The sum over all ranks does
+/// not depend on the order or the distribution of records, and is compared with that of the data set.
 class RecordAccount {
  public:
-  void add(const std::vector<data::Batch>& parts);  ///< notes the records of these parts of a global batch
-  void clear() { *this = {}; }                      ///< begins a new epoch
+  void add(const std::vector<data::Batch>& parts);  ///< adds the records of these parts of a global batch
+  void clear() { *this = {}; }                      ///< starts a new epoch
 
-  /// Whether all ranks together took each of the records 0 .. `records`-1 `times` times. Each rank hashes its share of
+  /// Whether all ranks together read each of the records 0 .. `records`-1 `times` times. Each rank hashes its share of
   /// the ids. Collective.
   bool is_complete(const allreduce::Communicator& ranks, std::int64_t records, std::int64_t times) const;
 
@@ -28,15 +28,15 @@ class RecordAccount {
 
 /// Bad records of one file.
 struct BadFile {
-  std::string file;          ///< empty where the records are not in files
-  std::int64_t records = 0;  ///< that could not be read
-  std::string first;         ///< what is wrong with the first of them
+  std::string file;          ///< empty if the records are not in files
+  std::int64_t records = 0;  ///< number of bad records
+  std::string first;         ///< the error of the first one
 
   bool operator==(const BadFile&) const = default;
 };
 
-/// The records that any rank could not read, each once, by files of `source`. Throws the same Error (data) on all ranks
-/// for more than `limit` of them. Collective.
+/// The bad records of all ranks without duplicates, grouped by files of `source`. Throws the same Error (data) on all
+/// ranks if there are more than `limit`. Collective.
 std::vector<BadFile> gather_bad_records(const allreduce::Communicator& ranks, const data::RecordSource& source,
                                         const std::vector<data::BadRecord>& mine, std::int64_t limit);
 

@@ -16,15 +16,15 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/recording.h"
 #include "lockstep/model/backend.h"
-#include "lockstep/strategy/record_step.h"
-#include "lockstep/strategy/replica_statistics.h"
+#include "lockstep/strategy/normalization.h"
+#include "lockstep/strategy/step_recordings.h"
 
 namespace lockstep::strategy {
 namespace {
 
-constexpr std::size_t kPassengerEntries = 1;  // the last entry of the buckets
+constexpr std::size_t kStepScalarEntries = 1;  // the last entry of the buckets
 
-/// Where the parameters begin in the flat gradient, and behind them the passengers.
+/// The offsets of the parameters in the flat gradient, followed by that of the step scalars.
 std::vector<std::size_t> bucket_offsets(const model::ParameterTable& table, const GradientMemory& memory) {
   std::vector<std::size_t> offsets;
   for (const model::ParameterInfo& entry : table.entries()) offsets.push_back(entry.offset);
@@ -42,7 +42,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Page-locked where a GPU is to read and write it.
+/// Page-locked if a GPU reads and writes it.
 std::unique_ptr<device::Allocator> host_memory_for(device::Device device) {
   if (device.kind == device::DeviceKind::gpu) return device::make_pinned_allocator();
   return std::make_unique<device::HostAllocator>();
@@ -64,7 +64,7 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
               .progress = [this] { tick(); }}),
       loss_scaler_(options.loss_scaling),
       buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets,
-               kPassengerEntries, device.kind == device::DeviceKind::gpu ? &model_.backend().stream() : nullptr),
+               kStepScalarEntries, device.kind == device::DeviceKind::gpu ? &model_.backend().stream() : nullptr),
       ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
       feature_count_(static_cast<std::size_t>(model::element_count(model_.network().input_shape()))),
       kept_buffers_(model_.backend().allocator().allocate(model_.buffers().size_bytes())),
@@ -75,12 +75,12 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
            .weights = options.precision == model::Precision::float32 ? model::TensorView() : model_.weights(),
            .statistics = model_.buffers(),
            .kept_statistics = kept_buffers_.as<float>()})),
-      passengers_(host_memory_for(device)->allocate(memory_.passengers().size_bytes())),
+      step_scalars_(host_memory_for(device)->allocate(memory_.step_scalars().size_bytes())),
       busy_(static_cast<std::size_t>(group_.size())) {
   // Each micro-batch is loaded in the middle of its step.
   if (options.records_steps && options.accumulate == 1 && device::Recording::is_possible(model_.backend().stream()))
     recordings_.emplace(
-        [this](const StepRecordings::Put& put) {
+        [this](const StepRecordings::Enqueue& put) {
           return record_step(model_.backend().stream(), buckets_, group_, put);
         },
         [this](StepKind mine) { return agreed(mine); });
@@ -91,7 +91,7 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
 Replica::~Replica() {
   try {
     model_.backend().stream().synchronize();
-  } catch (const Error&) {  // the device has failed, and has said so before
+  } catch (const Error&) {  // the device failed, which was reported before
   }
 }
 
@@ -119,7 +119,7 @@ void Replica::set_bucket_bytes(std::size_t bytes) {
 }
 
 void Replica::measure_wire_error() {
-  if (recordings_) recordings_->clear();  // it allocates and waits, which cannot be recorded
+  if (recordings_) recordings_->clear();  // measuring allocates and waits, which cannot be recorded
   buckets_.measure_wire_error();
 }
 
@@ -157,7 +157,7 @@ void Replica::prepare(std::int64_t global_samples, bool training) {
       model_.prepare(samples, false);
       continue;
     }
-    // Micro-batches have two sizes at most.
+    // Micro-batches have at most two sizes.
     for (const std::int64_t piece : {std::int64_t{0}, micro_batches(part) - 1})
       model_.prepare(micro_batch(part, piece).size(), true);
   }
@@ -168,7 +168,7 @@ void Replica::tick() const {
 }
 
 StepResult Replica::train_step(const data::Batch& part, const StepRequest& request, const data::Batch* next) {
-  put_step(part, request);
+  enqueue_step(part, request);
   if (next != nullptr) {
     const data::Range first = micro_batch(*next, 0);
     model_.stage(view(*next, first.begin, first.end));
@@ -191,21 +191,21 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   return result;
 }
 
-void Replica::put_step(const data::Batch& part, const StepRequest& request) {
+void Replica::enqueue_step(const data::Batch& part, const StepRequest& request) {
   const allreduce::PhaseScope compute(group_.activity(), allreduce::Phase::compute);
   updater_->begin({.learning_rate = request.learning_rate,
                    .update = request.update,
                    .clip_norm = options_.clip_norm,
                    .loss_scale = loss_scaler_.scale()});
-  if (!recordings_) return put_work(part, request, false);
+  if (!recordings_) return enqueue_work(part, request, false);
   const auto begin = std::chrono::steady_clock::now();
   load(part, request, 0);
-  // What a GPU then does to its own time is not seen: this is the host's share.
+  // This is the host's time; the time on a GPU is not visible here.
   stage_report(request, seconds_since(begin));
-  recordings_->run(part.samples, model_.placement(), [&] { put_work(part, request, true); });
+  recordings_->run(part.samples, model_.placement(), [&] { enqueue_work(part, request, true); });
 }
 
-void Replica::put_work(const data::Batch& part, const StepRequest& request, bool is_loaded) {
+void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded) {
   const auto begin = std::chrono::steady_clock::now();
   model::Backend& backend = model_.backend();
   keep_statistics();
@@ -213,8 +213,8 @@ void Replica::put_work(const data::Batch& part, const StepRequest& request, bool
   const double exchanged_before = seconds_in_exchange();
   compute_gradients(part, request, is_loaded);
   if (!is_loaded) stage_report(request, seconds_since(begin) - (seconds_in_exchange() - exchanged_before));
-  const std::span<float> passengers = memory_.passengers();
-  device::copy(passengers.data(), passengers_.data(), passengers.size_bytes(), backend.stream());
+  const std::span<float> step_scalars = memory_.step_scalars();
+  device::copy(step_scalars.data(), step_scalars_.data(), step_scalars.size_bytes(), backend.stream());
   backend.write_sums(memory_.report());
   buckets_.ready(model_.parameter_table().entries().size());
   buckets_.finish();
@@ -264,19 +264,19 @@ void Replica::compute_gradients(const data::Batch& part, const StepRequest& requ
 void Replica::stage_report(const StepRequest& request, double compute_seconds) {
   StepReport report;
   report.add_signal(request.signal);
-  const std::span<float> staged = passengers_.as<float>();
+  const std::span<float> staged = step_scalars_.as<float>();
   std::ranges::fill(staged, 0.0F);
   report.write_signals(staged);
-  // The others add zero here, so all come to know the times of each.
+  // The other replicas add zero here, so the sum contains the times of each replica.
   const std::span<float> mine = GradientMemory::of_replica(staged, group_.rank());
   mine[0] = static_cast<float>(request.input_seconds);
   mine[1] = static_cast<float>(compute_seconds);
 }
 
 StepReport Replica::read_report() {
-  const std::span<float> staged = passengers_.as<float>();
+  const std::span<float> staged = step_scalars_.as<float>();
   device::Stream& stream = model_.backend().stream();
-  device::copy(staged.data(), memory_.passengers().data(), staged.size_bytes(), stream);
+  device::copy(staged.data(), memory_.step_scalars().data(), staged.size_bytes(), stream);
   await(stream);
   for (int replica = 0; replica < group_.size(); ++replica) {
     const std::span<float> theirs = GradientMemory::of_replica(staged, replica);
@@ -285,7 +285,7 @@ StepReport Replica::read_report() {
   return StepReport::read(staged);
 }
 
-// Not by waiting for the stream: what is on it may wait for a replica that is lost.
+// Polls instead of synchronizing the stream, because its work may wait for a replica that is lost.
 void Replica::await(device::Stream& stream) const {
   constexpr int kBriefLooks = 4096;
   const device::Event done = stream.record();

@@ -1,4 +1,4 @@
-// One replica: a model, its optimizer, and what it does in a step.
+// One replica: a model, its optimizer, and its training step.
 #pragma once
 
 #include <cstdint>
@@ -20,102 +20,100 @@
 #include "lockstep/model/updater.h"
 #include "lockstep/strategy/gradient_memory.h"
 #include "lockstep/strategy/loss_scaler.h"
-#include "lockstep/strategy/normalization_scope.h"
-#include "lockstep/strategy/replica_statistics.h"
+#include "lockstep/strategy/normalization.h"
 #include "lockstep/strategy/step_recordings.h"
-#include "lockstep/strategy/step_report.h"
 
 namespace lockstep::strategy {
 
 /// How a replica computes.
 struct ReplicaOptions {
-  model::Loss loss;                                        ///< what is made small
-  model::Precision precision = model::Precision::float32;  ///< of activations and of the weights that products read
-  bool tf32 = false;                      ///< on a GPU, whether products of float32 may round their operands
-  bool deterministic = false;             ///< on a GPU, whether the same run has to give the same bits
-  model::OptimizerOptions optimizer;      ///< with its numbers, but for the learning rate
-  double clip_norm = 0;                   ///< largest norm of the reduced gradient; 0 for no clipping
-  int accumulate = 1;                     ///< micro-batches of a step
+  model::Loss loss;                                        ///< the loss to minimize
+  model::Precision precision = model::Precision::float32;  ///< of activations and of the weights in products
+  bool tf32 = false;                      ///< on a GPU, whether float32 products may round their operands
+  bool deterministic = false;             ///< on a GPU, whether results must be bitwise reproducible
+  model::OptimizerOptions optimizer;      ///< hyperparameters, except the learning rate
+  double clip_norm = 0;                   ///< maximum norm of the reduced gradient; 0 disables clipping
+  int accumulate = 1;                     ///< micro-batches per step
   LossScaling loss_scaling = {};          ///< how the loss is scaled
   NormalizationScope normalization = {};  ///< of each micro-batch
-  allreduce::BucketOptions buckets = {};  ///< how gradients travel
-  bool records_steps = true;              ///< on a GPU, as CUDA graphs; the results are the same
+  allreduce::BucketOptions buckets = {};  ///< size and data type of gradient buckets
+  bool records_steps = true;              ///< on a GPU, records steps as CUDA graphs; the results are the same
 };
 
-/// What a step depends on beside its samples; the same on all replicas but for `signal`.
+/// Parameters of a step other than its samples; the same on all replicas, except `signal` and `input_seconds`.
 struct StepRequest {
-  std::uint64_t seed = 1;    ///< of order, dropout and initial weights
+  std::uint64_t seed = 1;    ///< seed of order, dropout and initial weights
   std::int64_t step = 0;     ///< counted from 0 since the start of training; keys dropout
-  std::int64_t update = 1;   ///< number of this update, from 1: steps that were skipped do not count
+  std::int64_t update = 1;   ///< number of this update, from 1; skipped steps do not count
   float learning_rate = 0;   ///< of this step
-  int signal = 0;            ///< the signal that this rank has received; 0 for none. One replica a rank says it
-  double input_seconds = 0;  ///< that this rank waited for the samples of this step
-  bool staged = false;       ///< these samples are what the step before was told comes next
+  int signal = 0;            ///< the signal that this rank has received; 0 for none. Set on one replica per rank
+  double input_seconds = 0;  ///< time that this rank waited for the samples of this step
+  bool staged = false;       ///< whether these samples were passed as `next` to the previous step
 };
 
-/// What a step came to; the same on all replicas.
+/// The result of a step; the same on all replicas.
 struct StepResult {
   StepReport report;         ///< summed over all replicas
-  bool applied = true;       ///< false: skipped, parameters and moving statistics are as before
+  bool applied = true;       ///< false: skipped; parameters and moving statistics are unchanged
   std::vector<int> failed;   ///< replicas whose loss was not finite
-  bool overflow = false;     ///< skipped for a loss scale that was too large; the next one is smaller
+  bool overflow = false;     ///< skipped because the loss scale was too large; the next one is smaller
   float loss_scale = 1;      ///< of this step
   double gradient_norm = 0;  ///< of the reduced gradient before clipping, without the loss scale; 0 without clipping
 };
 
-/// One replica of a model. All replicas of a group do the same calls in the same order; each on a thread of its own,
-/// always the same.
+/// One replica of a model. All replicas of a group make the same calls in the same order, each always on its own
+/// thread.
 class Replica {
  public:
-  /// A copy of `network` on `device`, a member of `group`. Collective.
+  /// Creates a copy of `network` on `device`, as a member of `group`. Collective.
   Replica(std::shared_ptr<const model::Network> network, device::Device device, allreduce::Communicator group,
           const ReplicaOptions& options);
-  ~Replica();  ///< waits for the work under way, which may be on memory that goes
+  ~Replica();  ///< waits for work in progress, which may use its memory
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
   model::CompiledModel& model() { return model_; }                 ///< its network, parameters and plans
   model::Updater& optimizer() { return *updater_; }                ///< its optimizer, on the model's device
   const allreduce::Communicator& group() const { return group_; }  ///< all replicas of the job, this one as a member
-  allreduce::GradientBuckets& buckets() { return buckets_; }       ///< how its gradient is cut and sent
-  LossScaler& loss_scaler() { return loss_scaler_; }               ///< what its loss is multiplied by
-  /// Whether steps are recorded once and then done again.
+  allreduce::GradientBuckets& buckets() { return buckets_; }       ///< the buckets of its gradient
+  LossScaler& loss_scaler() { return loss_scaler_; }               ///< its loss scale
+  /// Whether steps are recorded once and then replayed.
   bool records_steps() const { return recordings_.has_value(); }
-  /// Between steps, the same on all replicas.
+  /// Must be called between steps, with the same value on all replicas.
   void set_bucket_bytes(std::size_t bytes);
-  /// In the next step (GradientBuckets::measure_wire_error).
+  /// Measures the error in the next step (GradientBuckets::measure_wire_error).
   void measure_wire_error();
-  /// Values of the model's device as the host sees them; waits for the work under way.
+  /// A host view of values on the model's device; waits for work in progress.
   device::HostView host_view(std::span<float> values);
   /// xxh3-64 over the parameters in the order of their names.
   std::uint64_t parameter_hash() { return model_.parameter_table().hash(host_view(model_.parameters()).values()); }
 
-  /// Throws the same Error (communication) on all replicas unless they mean the same by their flat arrays. Collective.
+  /// Throws the same Error (communication) on all replicas unless their flat arrays have the same layout. Collective.
   void check_layout() const;
 
   /// One update: forward and backward on `part` in micro-batches, one reduction per gradient bucket, clipping, the
-  /// optimizer. With 0 samples it takes part with a gradient of zero. `next`, where it is known, is what comes after:
-  /// it travels to the model's device while this step is computed. Collective.
+  /// optimizer. With 0 samples, the replica contributes a zero gradient. `next`: the next part, if known; it is copied
+  /// to the model's device while this step is computed. Collective.
   StepResult train_step(const data::Batch& part, const StepRequest& request, const data::Batch* next = nullptr);
 
-  /// Makes the plans for parts of a global batch of `global_samples` now, so that memory is taken before the first
+  /// Creates the plans for parts of a global batch of `global_samples`, so that memory is allocated before the first
   /// step.
   void prepare(std::int64_t global_samples, bool training);
 
-  /// Seconds that the computation stood still for the other replicas; on a GPU those of its host, without sums that are
-  /// part of a recording.
+  /// Seconds that the computation was blocked by other replicas. On a GPU: those of its host, without reductions that
+  /// are part of a recording.
   allreduce::CommunicationTimes communication() const { return buckets_.times() + waited_for_others_; }
 
-  /// What each replica of the job was busy with in the last step, waiting for others left out; the same on all.
+  /// Busy time of each replica of the job in the last step, without waiting for others; the same on all replicas.
   std::span<const allreduce::BusySeconds> busy() const { return busy_; }
 
   /// Sums over the samples that this replica trained on since the last call.
   model::MetricSums take_metrics();
 
-  /// Makes the mean of all replicas' moving statistics this replica's own: what a checkpoint holds and training goes on
-  /// from. Where all normalize together they are the same already. Collective.
+  /// Replaces the moving statistics by their mean over all replicas, which checkpoints store and training continues
+  /// from. With sync normalization they are already the same. Collective.
   void adopt_mean_statistics();
-  /// Installs that mean for evaluation, and puts back what training goes on from. Collective.
+  /// Installs that mean for evaluation; restore_statistics() restores the values for training. Collective.
   void install_mean_statistics();
   void restore_statistics();  ///< see install_mean_statistics()
 
@@ -130,8 +128,8 @@ class Replica {
   model::BatchView view(const data::Batch& part, std::int64_t begin, std::int64_t end) const;
   void tick() const;
   StepKind agreed(StepKind mine);
-  void put_step(const data::Batch& part, const StepRequest& request);
-  void put_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
+  void enqueue_step(const data::Batch& part, const StepRequest& request);
+  void enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
   model::StepContext context(const data::Batch& part, const StepRequest& request, std::int64_t first) const;
   data::Range micro_batch(const data::Batch& part, std::int64_t number) const;
   void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
@@ -145,23 +143,23 @@ class Replica {
   void keep_statistics();
   void average_statistics();
   std::vector<int> replicas_with(bool mine) const;
-  /// The layers of each bucket, for people.
+  /// A human-readable list of the layers of each bucket.
   std::vector<std::string> bucket_contents() const;
   void describe_buckets();
 
   ReplicaOptions options_;
   allreduce::Communicator group_;
-  std::unique_ptr<ReplicaStatistics> statistics_;  // null where this replica normalizes alone
-  GradientMemory memory_;                          // before the model, whose gradients lie in it
+  std::unique_ptr<ReplicaStatistics> statistics_;  // null for local normalization
+  GradientMemory memory_;                          // before the model, whose gradients are stored in it
   model::CompiledModel model_;
   LossScaler loss_scaler_;
   allreduce::GradientBuckets buckets_;
   model::GradientReady ready_;
   std::size_t feature_count_;
-  device::Buffer kept_buffers_;  // moving statistics, to be put back
+  device::Buffer kept_buffers_;  // moving statistics to restore
   std::unique_ptr<model::Updater> updater_;
-  // The passengers of a step on their way to and from the model's device: zeros but for what this host knows.
-  device::Buffer passengers_;
+  // Staging memory for the step scalars of a step: zeros except for the values of this host.
+  device::Buffer step_scalars_;
   std::optional<StepRecordings> recordings_;  // after group_: NCCL's communicators end once no recording holds them
   allreduce::CommunicationTimes waited_for_others_;  // before recorded steps
   std::vector<allreduce::BusySeconds> busy_;

@@ -36,7 +36,7 @@ ReplicaThreads::ReplicaThreads(int replicas, int budget, OnError on_error) {
     stop();
     throw;
   }
-  on_error_ = std::move(on_error);  // no other replica was in a collective before
+  on_error_ = std::move(on_error);  // before construction ends, no replica is in a collective
 }
 
 ReplicaThreads::~ReplicaThreads() { stop(); }
@@ -84,7 +84,7 @@ void ReplicaThreads::call(int replica) noexcept {
 
 void ReplicaThreads::note_error(int replica) {
   if (failed_.exchange(true, std::memory_order_acq_rel))
-    return;  // a later error is most likely what the first one did to this replica
+    return;  // a later error is most likely a consequence of the first one
   error_ = std::current_exception();
   if (on_error_) on_error_(replica, message_of(error_));
 }

@@ -1,4 +1,4 @@
-// The threads that local replicas compute on.
+// The threads of the local replicas.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 namespace lockstep::strategy {
 
 /// One thread per local replica, kept for the whole run, so that thread-local settings and caches of the kernels stay
-/// with their replica. Replica 0 computes on the thread that calls run(): with one replica there is no switch at all.
+/// with their replica. Replica 0 computes on the thread that calls run(), so a single replica needs no thread switch.
 class ReplicaThreads {
  public:
   /// Called on the thread whose body threw, before the others are waited for: the chance to wake them from a
@@ -19,7 +19,7 @@ class ReplicaThreads {
   using OnError = std::function<void(int replica, const std::string& reason)>;
 
   /// `budget` threads for the kernels of each replica (lockstep/base/host.h); sets that of the calling thread as well.
-  /// Throws Error (device) where the system does not give the threads, those of the kernels included.
+  /// Throws Error (device) if the system cannot create the threads, including those of the kernels.
   ReplicaThreads(int replicas, int budget, OnError on_error = {});
   ~ReplicaThreads();
   ReplicaThreads(const ReplicaThreads&) = delete;
@@ -28,8 +28,8 @@ class ReplicaThreads {
   /// Threads that work, that of the caller included.
   int size() const { return static_cast<int>(threads_.size()) + 1; }
 
-  /// body(replica) on every replica's thread; returns when all are done. Throws the first error in time. Always from
-  /// the same thread.
+  /// Calls body(replica) on every replica's thread, and returns when all have finished. Rethrows the first error. Must
+  /// always be called on the same thread.
   void run(const std::function<void(int replica)>& body);
 
  private:
@@ -39,7 +39,7 @@ class ReplicaThreads {
   void note_error(int replica);
 
   OnError on_error_;
-  const std::function<void(int)>* body_ = nullptr;  // null asks the threads to end
+  const std::function<void(int)>* body_ = nullptr;  // null: the threads must end
   std::atomic<std::uint32_t> round_{0};
   std::atomic<std::uint32_t> running_{0};
   std::atomic<bool> failed_{false};

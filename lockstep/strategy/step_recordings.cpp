@@ -1,8 +1,62 @@
 #include "lockstep/strategy/step_recordings.h"
 
-namespace lockstep::strategy {
+#include <functional>
+#include <memory>
+#include <utility>
 
-void StepRecordings::run(std::int64_t samples, std::uint64_t placement, const Put& put) {
+#include "lockstep/base/error.h"
+#include "lockstep/device/recording.h"
+
+namespace lockstep::strategy {
+namespace {
+
+/// Recorded operations do not synchronize with the other members.
+class RecordingScope {
+ public:
+  explicit RecordingScope(const allreduce::Communicator& group) : group_(group) { group_.set_recording(true); }
+  ~RecordingScope() { group_.set_recording(false); }
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  const allreduce::Communicator& group_;
+};
+
+/// The host's part of reductions runs between pieces of a recording.
+class PausingScope {
+ public:
+  PausingScope(allreduce::GradientBuckets& buckets, device::Recorder& recorder) : buckets_(buckets) {
+    buckets_.set_aside([&recorder](std::function<void()> on_host) { recorder.pause(std::move(on_host)); });
+  }
+  ~PausingScope() { buckets_.set_aside({}); }
+  PausingScope(const PausingScope&) = delete;
+  PausingScope& operator=(const PausingScope&) = delete;
+
+ private:
+  allreduce::GradientBuckets& buckets_;
+};
+
+}  // namespace
+
+StepRecordings::Enqueue record_step(device::Stream& stream, allreduce::GradientBuckets& buckets,
+                                    const allreduce::Communicator& group, const StepRecordings::Enqueue& enqueue) try {
+  device::Recorder recorder(stream);
+  if (group.can_be_recorded()) {
+    const RecordingScope scope(group);
+    enqueue();
+  } else {
+    const PausingScope scope(buckets, recorder);
+    enqueue();
+  }
+  const auto recording = std::make_shared<device::Recording>(recorder.finish());
+  return [recording, &stream] { recording->launch(stream); };
+} catch (const Error& error) {
+  if (error.category() != ErrorCategory::device) throw;
+  throw Error(ErrorCategory::device, "recording",
+              "expected a step that can be recorded (--no-graph disables recording)", error.what());
+}
+
+void StepRecordings::run(std::int64_t samples, std::uint64_t placement, const Enqueue& enqueue) {
   if (placement != placement_) clear();
   placement_ = placement;
   Shape& shape = shapes_[samples];
@@ -12,10 +66,10 @@ void StepRecordings::run(std::int64_t samples, std::uint64_t placement, const Pu
   const StepKind agreed = agree_(mine);
   if (agreed == StepKind::plain) {
     ++shape.plain_steps;
-    return put();
+    return enqueue();
   }
   if (agreed == StepKind::replay) return shape.replay();
-  shape.replay = record_(put);
+  shape.replay = record_(enqueue);
 }
 
 }  // namespace lockstep::strategy

@@ -1,43 +1,48 @@
-// Which steps are put on a stream kernel by kernel, which are recorded, and which are done again from a recording.
+// Recording of a training step, including its reductions, for replay on a GPU.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
+#include <utility>
+
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/allreduce/gradient_buckets.h"
+#include "lockstep/device/stream.h"
 
 namespace lockstep::strategy {
 
-/// How a step is done. Where replicas disagree, the first of these that one of them needs is right for all.
+/// How a step is executed. If replicas need different kinds, all use the first of these that any replica needs.
 enum class StepKind : std::uint8_t { plain, record, replay };
 
 /// Recordings of steps, one for every number of samples: the ragged last batch of an epoch has one of its own. The
-/// first steps of a number are put plainly, since they make plans and choose algorithms, which cannot be recorded.
+/// first steps of a number are enqueued without recording: they make plans and choose algorithms, which cannot be
+/// recorded.
 class StepRecordings {
  public:
-  /// Puts work on the stream.
-  using Put = std::function<void()>;
-  /// Records what `put` puts on the stream while it does it; the result does it again, whenever it is called.
-  using Record = std::function<Put(const Put& put)>;
-  /// What all replicas do where this one would do `mine`; collective.
+  /// Enqueues work on the stream.
+  using Enqueue = std::function<void()>;
+  /// Executes and records what `enqueue` enqueues; the result replays it.
+  using Record = std::function<Enqueue(const Enqueue& enqueue)>;
+  /// The kind of step that all replicas execute, given that this one needs `mine`; collective.
   using Agree = std::function<StepKind(StepKind mine)>;
 
-  static constexpr int kPlainSteps = 2;  ///< steps that are computed plainly before one is recorded
+  static constexpr int kPlainSteps = 2;  ///< steps before one is recorded
 
-  /// With what records a step, and what makes replicas agree.
+  /// `record` records a step; `agree` makes all replicas execute the same kind.
   StepRecordings(Record record, Agree agree) : record_(std::move(record)), agree_(std::move(agree)) {}
 
-  /// Does one step of `samples` samples, which `put` puts. `placement` changes when the memory that a step uses has
-  /// moved: what was recorded before is of no use then.
-  void run(std::int64_t samples, std::uint64_t placement, const Put& put);
+  /// Executes one step of `samples` samples, which `enqueue` enqueues. `placement` changes when the memory that a step
+  /// uses has moved, which makes earlier recordings invalid.
+  void run(std::int64_t samples, std::uint64_t placement, const Enqueue& enqueue);
 
-  /// Forgets all of them.
+  /// Discards all recordings.
   void clear() { shapes_.clear(); }
 
  private:
   struct Shape {
     int plain_steps = 0;
-    Put replay;
+    Enqueue replay;
   };
 
   Record record_;
@@ -45,5 +50,12 @@ class StepRecordings {
   std::uint64_t placement_ = 0;
   std::map<std::int64_t, Shape> shapes_;
 };
+
+/// Records the work that `enqueue` enqueues on `stream`, and executes it; the result replays it. The reductions of
+/// `buckets` over `group` are part of the recording if they run on GPUs only (Communicator::can_be_recorded); otherwise
+/// the recording is split around them. All arguments except `enqueue` must outlive the result. Collective. Throws Error
+/// (device) for work that cannot be recorded.
+StepRecordings::Enqueue record_step(device::Stream& stream, allreduce::GradientBuckets& buckets,
+                                    const allreduce::Communicator& group, const StepRecordings::Enqueue& enqueue);
 
 }  // namespace lockstep::strategy

@@ -1,13 +1,27 @@
-// A strategy by name, as `--strategy` gives it.
+// The route between ranks of an earlier run, stored in its checkpoints.
 #pragma once
 
+#include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "lockstep/allreduce/route.h"
+#include "lockstep/job/session.h"
 #include "lockstep/strategy/strategy.h"
 
 namespace lockstep::strategy {
+
+/// Stores the route of a run in the configuration of its checkpoints; does nothing for Route::automatic.
+void remember_route(nlohmann::json& configuration, allreduce::Route route);
+
+/// The route in the newest complete checkpoint of `directory`, as read by the chief; nullopt if there is none. The same
+/// on all ranks. Collective.
+std::optional<allreduce::Route> remembered_route(const job::Session& session, const std::filesystem::path& directory);
+
+// The distribution strategies, and their construction by name.
 
 /// One replica, in one process.
 class OneDeviceStrategy final : public Strategy {
@@ -17,7 +31,7 @@ class OneDeviceStrategy final : public Strategy {
   std::string name() const override { return "one-device"; }
 };
 
-/// Several replicas in one process, a thread each. The same device may be named several times: logical replicas that
+/// Several replicas in one process, one thread per replica. A device may be listed several times: its logical replicas
 /// share its cores.
 class MirroredStrategy final : public Strategy {
  public:
@@ -26,13 +40,14 @@ class MirroredStrategy final : public Strategy {
   std::string name() const override { return "mirrored"; }
 };
 
-/// Replicas on all ranks of an MPI job, one or several per rank, on one node or many. Rank 0 is chief.
+/// Replicas on all ranks of an MPI job, one or several per rank, on one or more nodes. Rank 0 is the chief.
 ///
-/// Where TF_CONFIG is set it must agree with MPI: as many workers as ranks, and this task's number this rank.
+/// If TF_CONFIG is set, it must agree with MPI: the same number of workers as ranks, and the task's index equal to the
+/// rank.
 class MultiWorkerMirroredStrategy final : public Strategy {
  public:
-  /// `devices`: one per replica of this rank; ranks may have different numbers of them. Throws Error (input) without a
-  /// device and for a TF_CONFIG that is malformed or disagrees. Without a launcher it is a job of one rank.
+  /// `devices`: one per replica of this rank; ranks may have different numbers of devices. Throws Error (input) if it
+  /// is empty, or if TF_CONFIG is malformed or disagrees with MPI. Without a launcher, the job has one rank.
   explicit MultiWorkerMirroredStrategy(job::Session& session, std::vector<device::Device> devices = {device::Device{}},
                                        const StrategyOptions& options = {});
   std::string name() const override { return "multi-worker-mirrored"; }
@@ -45,11 +60,9 @@ class MultiWorkerMirroredStrategy final : public Strategy {
   allreduce::Selection selection_;
 };
 
-// A strategy by name, as `--strategy` gives it.
-
-/// "auto", "one-device", "mirrored" or "multi-worker-mirrored". `auto` is multi-worker-mirrored in a job of several
-/// ranks, else mirrored for several devices, else one-device. Throws Error (input) for an unknown name and for what
-/// does not go together. Collective.
+/// Creates a strategy by its `--strategy` name: "auto", "one-device", "mirrored" or "multi-worker-mirrored". `auto` is
+/// multi-worker-mirrored in a job of several ranks, else mirrored for several devices, else one-device. Throws Error
+/// (input) for an unknown name or inconsistent options. Collective.
 std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view name,
                                         std::vector<device::Device> devices, const StrategyOptions& options = {});
 

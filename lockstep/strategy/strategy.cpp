@@ -1,8 +1,10 @@
 #include "lockstep/strategy/strategy.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "lockstep/base/error.h"
+#include "lockstep/job/agreement.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/failure.h"
 #include "lockstep/job/traffic_interface.h"
@@ -26,9 +28,9 @@ Strategy::Strategy(job::Session& session, std::vector<device::Device> devices,
 }
 
 void Strategy::watch(const StrategyOptions& options) {
-  // Replica 0 stands for its process, which was watched before and will be afterwards.
+  // Replica 0 represents its process, whose activity the watchdog already watches.
   session_.activity().set_phase(allreduce::Phase::idle);
-  // The start of the watchdog is the next collective.
+  // Starting the watchdog is the next collective.
   const std::uint64_t collectives = session_.activity().state().entered + 1;
   for (allreduce::Communicator& group : groups_) {
     activities_.push_back(activities_.empty() ? session_.shared_activity()
@@ -38,7 +40,7 @@ void Strategy::watch(const StrategyOptions& options) {
   ranks_ = ranks_.watched_by(activities_.front());
   const allreduce::WatchdogOptions watchdog{
       .stall_timeout = options.stall_timeout,
-      .advice = "the same command goes on from the last checkpoint, if the run had a --checkpoint-dir"};
+      .advice = "the same command resumes from the last checkpoint, if the run had a --checkpoint-dir"};
   session_.watch(activities_, watchdog);
 }
 
@@ -72,8 +74,8 @@ void Strategy::gather_placements(int cores) {
     place.cores = cores;
     place.interface = interface;
   }
-  for (const std::string& text : session_.all_gather(job::to_text(mine)))
-    for (job::Placement& place : job::parse_placements(text)) placements_.push_back(std::move(place));
+  for (std::vector<job::Placement>& places : job::Agreement(session_).gather_values("placements", mine))
+    std::ranges::move(places, std::back_inserter(placements_));
 }
 
 }  // namespace lockstep::strategy

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/agreement.h"
+#include "lockstep/job/agreement.h"
 #include "lockstep/strategy/data_fit.h"
 #include "lockstep/strategy/fit_loop.h"
 
@@ -14,10 +15,10 @@ namespace {
 
 ReplicaOptions replica_options(const TrainerOptions& options) {
   if (options.accumulate < 1)
-    throw Error(ErrorCategory::input, "accumulate", "needed at least 1 micro-batch a step",
+    throw Error(ErrorCategory::input, "accumulate", "expected at least 1 micro-batch per step",
                 fmt::format("got {}", options.accumulate));
   if (options.clip_norm < 0)
-    throw Error(ErrorCategory::input, "clip-norm", "needed a norm above 0, or 0 for no clipping",
+    throw Error(ErrorCategory::input, "clip-norm", "expected a norm above 0, or 0 for no clipping",
                 fmt::format("got {}", options.clip_norm));
   return {.loss = options.loss,
           .precision = options.precision,
@@ -46,7 +47,7 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
   Strategy& strategy = replicas_.strategy();
   History history;
   strategy.fail_together([&] { history = loop->run(); });
-  // Threads that still read ahead have to come to an end.
+  // Threads that still read ahead must finish.
   const allreduce::PhaseScope ending(&strategy.activity(0), allreduce::Phase::ending);
   loop.reset();
   return history;
@@ -54,7 +55,7 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
 
 model::MetricSums Trainer::evaluate(const data::Dataset& dataset) {
   check_data_fits(dataset, *network_, options_.loss, DataUse::evaluation);
-  check_same_plan(replicas_.strategy().ranks(), describe_plan(dataset));
+  job::Agreement(replicas_.strategy().ranks()).require_same("ranks", "data and options", describe_plan(dataset));
   replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
   const auto sums = strategy::evaluate(replicas_, dataset, one_pass(replicas_.strategy(), dataset));
   replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
@@ -63,7 +64,7 @@ model::MetricSums Trainer::evaluate(const data::Dataset& dataset) {
 
 void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink) {
   check_data_fits(dataset, *network_, options_.loss, DataUse::prediction);
-  check_same_plan(replicas_.strategy().ranks(), describe_plan(dataset));
+  job::Agreement(replicas_.strategy().ranks()).require_same("ranks", "data and options", describe_plan(dataset));
   replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
   strategy::predict(replicas_, dataset, one_pass(replicas_.strategy(), dataset), sink);
   replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
@@ -74,7 +75,7 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
   const checkpoint::ReplicaArrays arrays = replicas_.arrays(false);
   const std::string single =
       checkpoint::on_every_rank(strategy.ranks(), [&]() -> std::string {
-        std::error_code unreadable;  // is reported where the directory is listed
+        std::error_code unreadable;  // reported when the directory is listed
         if (!strategy.is_chief() || !std::filesystem::exists(path / checkpoint::kManifestName, unreadable)) return {};
         checkpoint::check_contents(path, checkpoint::read_manifest(path));
         checkpoint::check_checkpoint_fits(path, arrays);

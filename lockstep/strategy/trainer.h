@@ -1,4 +1,4 @@
-// A model, how it is trained, and where: fit, evaluate, predict.
+// Trainer: fit, evaluate and predict with a model on the replicas of a strategy.
 #pragma once
 
 #include <cstdint>
@@ -15,45 +15,47 @@
 
 namespace lockstep::strategy {
 
-/// Trains one network on the replicas of a strategy. Every rank makes one and calls the same functions in the same
-/// order.
+/// Trains a network on the replicas of a strategy. Every rank creates a Trainer and calls the same functions in the
+/// same order.
 ///
 ///     Trainer trainer(strategy, zoo::make("cnn", {28, 28, 1}, 10), {.optimizer = model::Adam{}});
 ///     trainer.fit(train.shuffle().batch(64), {.epochs = 5, .validation = test.batch(64)});
 class Trainer {
  public:
-  /// All replicas begin with the initial parameters of `options.seed`.
+  /// All replicas start with the same initial parameters, generated from `options.seed`.
   Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options = {});
 
-  const model::Network& network() const { return *network_; }  ///< what is trained
-  const TrainerOptions& options() const { return options_; }   ///< as they were given
-  /// The replicas of this process, for loops of one's own.
+  const model::Network& network() const { return *network_; }  ///< the trained network
+  const TrainerOptions& options() const { return options_; }   ///< the options of the constructor
+  /// The replicas of this process, for custom training loops.
   LocalReplicas& replicas() { return replicas_; }
 
-  /// Trains on `dataset`, which is cut into global batches. The results do not depend on the number of replicas but for
-  /// rounding. Throws Error of any category; see there (diverged: 100 skipped steps in a row, or no good step at the
-  /// end). While it runs, the signals of `options` (SIGTERM and SIGINT) end it after the current step, with a
-  /// checkpoint where there is a directory for it, and are named in the history.
+  /// Trains on `dataset`, which must be batched. Up to rounding, the results do not depend on the number of replicas.
+  /// Throws Error of any category (diverged: 100 skipped steps in a row, or no good step at the end). The signals of
+  /// `options` (by default SIGTERM and SIGINT) end the training after the current step, with a checkpoint if there is a
+  /// directory for it; the history contains the signal.
   History fit(const data::Dataset& dataset, const FitOptions& options = {});
 
-  /// Exact sums over all records of `dataset` (batched): each counts once, whatever the number of replicas.
+  /// Sums of loss and metrics over all records of `dataset` (batched). Each record counts once, for any number of
+  /// replicas.
   model::MetricSums evaluate(const data::Dataset& dataset);
 
-  /// Outputs for all records of `dataset` (batched), handed to `sink` on the chief in the order of the data set.
+  /// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the chief in record
+  /// order.
   void predict(const data::Dataset& dataset, const PredictionSink& sink);
 
-  /// Takes parameters and moving statistics from the newest usable checkpoint in the directory `path`, or from the one
-  /// that `path` is. Throws Error (checkpoint) where there is none or it is of another model. Returns where it came
-  /// from.
+  /// Loads parameters and moving statistics from the checkpoint `path`, or from the newest usable checkpoint in the
+  /// directory `path`. Returns the checkpoint. Throws Error (checkpoint) if there is none, or if it belongs to another
+  /// model.
   checkpoint::RestoredCheckpoint restore(const std::filesystem::path& path);
 
-  /// Takes parameters and moving statistics from the file, or checkpoint, of another training; see read_pretrained for
+  /// Loads parameters and moving statistics from a file or checkpoint of another training; see read_pretrained() for
   /// names, types and errors.
   PretrainedWeights initialize_from(const Pretrained& pretrained) {
     return strategy::initialize_from(replicas_, pretrained);
   }
 
-  /// xxh3-64 over the parameters in the order of their names.
+  /// xxh3-64 hash of the parameters in the order of their names.
   std::uint64_t parameter_hash() { return replicas_[0].parameter_hash(); }
 
  private:

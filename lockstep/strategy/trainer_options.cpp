@@ -13,7 +13,7 @@ namespace {
 float scale(const TrainerOptions& options, std::int64_t global_batch) {
   if (options.base_batch <= 0)
     throw Error(ErrorCategory::input, "lr-scaling",
-                "needed the global batch that the learning rate is meant for (--lr-base-batch)",
+                "expected the global batch size that the learning rate refers to (--lr-base-batch)",
                 fmt::format("got {}", options.base_batch));
   const double ratio = static_cast<double>(global_batch) / static_cast<double>(options.base_batch);
   return static_cast<float>(options.rate_scaling == RateScaling::linear ? ratio : std::sqrt(ratio));
@@ -25,7 +25,7 @@ RateScaling parse_rate_scaling(std::string_view name) {
   if (name == "none") return RateScaling::none;
   if (name == "linear") return RateScaling::linear;
   if (name == "sqrt") return RateScaling::sqrt;
-  throw Error(ErrorCategory::input, "lr-scaling", "needed none, linear or sqrt", fmt::format("got \"{}\"", name));
+  throw Error(ErrorCategory::input, "lr-scaling", "expected none, linear or sqrt", fmt::format("got \"{}\"", name));
 }
 
 model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch, std::int64_t total_steps) {

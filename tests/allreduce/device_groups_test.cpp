@@ -37,14 +37,16 @@ TEST(Nccl, HasVersionsOrTheWordAbsent) {
 
 TEST(RequireNccl, SaysWhatThisBuildHas) {
   const std::string message = error_of_category(ErrorCategory::input, [] { require_nccl({kCpu, kCpu}); });
-  EXPECT_THAT(message, StartsWith("[--allreduce] needed a build with NCCL and a GPU for each replica; this one has "));
+  EXPECT_THAT(message,
+              StartsWith("[--allreduce] expected a build with NCCL and a GPU for each replica; this build has "));
   if (nccl_built_version() == "absent")
-    EXPECT_THAT(message, HasSubstr("this one has no NCCL: install it beside the CUDA toolkit, configure and build"));
+    EXPECT_THAT(message,
+                HasSubstr("this build has no NCCL: install it with the CUDA toolkit, then configure and build"));
   else if (!device::gpu_is_available())
-    EXPECT_THAT(message, HasSubstr("this one has NCCL " + nccl_built_version() +
-                                   " and no GPU: " + device::gpu_unavailable_reason()));
+    EXPECT_THAT(message, HasSubstr("this build has NCCL " + nccl_built_version() +
+                                   ", but there is no GPU: " + device::gpu_unavailable_reason()));
   else
-    EXPECT_THAT(message, HasSubstr(", and replicas on the CPU: name GPUs with --devices"));
+    EXPECT_THAT(message, HasSubstr(", but the replicas are on the CPU: select GPUs with --devices"));
 }
 
 TEST(DeviceGroup, OnTheCpuIsOneOfThreads) {
@@ -59,7 +61,7 @@ TEST(DeviceGroup, RefusesNcclOnTheCpu) {
                                 [] {
                                   make_device_group({kCpu, kCpu}, Route::nccl);
                                 }),
-              StartsWith("[--allreduce] needed a build with NCCL and a GPU for each replica; this one has "));
+              StartsWith("[--allreduce] expected a build with NCCL and a GPU for each replica; this build has "));
 }
 
 TEST(DeviceGroup, RefusesRoutesBetweenRanksWithinOneProcess) {
@@ -67,12 +69,12 @@ TEST(DeviceGroup, RefusesRoutesBetweenRanksWithinOneProcess) {
                               [] {
                                 make_device_group({kCpu, kCpu}, Route::ring);
                               }),
-            "[--allreduce] needed auto or in-process within one process; got ring");
+            "[--allreduce] expected auto or in-process within one process, got ring");
   EXPECT_EQ(error_of_category(ErrorCategory::input,
                               [] {
                                 make_device_group({kGpu, kGpu}, Route::shared_memory);
                               }),
-            "[--allreduce] needed auto, in-process, nccl or staged between GPUs of one process; got shared-memory");
+            "[--allreduce] expected auto, in-process, nccl or staged between GPUs of one process, got shared-memory");
 }
 
 TEST(DeviceGroup, RefusesAMixture) {
@@ -80,12 +82,12 @@ TEST(DeviceGroup, RefusesAMixture) {
                               [] {
                                 make_device_group({kCpu, kGpu});
                               }),
-            "[--allreduce] needed replicas that are all on the CPU or all on GPUs; got cpu:0, gpu:0");
+            "[--allreduce] expected all replicas on the CPU or all on GPUs, got cpu:0, gpu:0");
 }
 
 TEST(DeviceGroup, RefusesAGpuThatIsNotThere) {
   const auto ask = [] { make_device_group({{device::DeviceKind::gpu, 99}}); };
-  EXPECT_THAT(error_of_category(ErrorCategory::device, ask), StartsWith("[devices] needed gpu:99; "));
+  EXPECT_THAT(error_of_category(ErrorCategory::device, ask), StartsWith("[devices] expected gpu:99; "));
   EXPECT_THAT(error_of_category(ErrorCategory::device, ask), HasSubstr(device::gpu_unavailable_reason()));
 }
 

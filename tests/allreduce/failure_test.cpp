@@ -41,7 +41,7 @@ TEST_P(Failures, DifferentCountsAreAnErrorOnEveryMember) {
       EXPECT_EQ(
           communication_error_of([&] { sum_and_wait(group, values); }),
           fmt::format(
-              "[all_reduce] needed the same call on all members; member {} called all_reduce({} float32, sum) and "
+              "[all_reduce] expected the same call on all members; member {} called all_reduce({} float32, sum) and "
               "member {} called all_reduce({} float32, sum)",
               GetParam().named_beside_last, usual_count, last, odd_count));
     });
@@ -71,10 +71,10 @@ TEST_P(Failures, DifferentTypesAreAnErrorOnEveryMember) {
 
 TEST_P(Failures, DifferentCallsAreAnErrorOnEveryMember) {
   run(GetParam(), [&](const Communicator& group) {
-    EXPECT_EQ(
-        communication_error_of([&] { is_last(group) ? group.barrier() : static_cast<void>(group.any(false)); }),
-        fmt::format("[any] needed the same call on all members; member {} called any() and member {} called barrier()",
-                    GetParam().named_beside_last_in_control.value_or(GetParam().named_beside_last), group.size() - 1));
+    EXPECT_EQ(communication_error_of([&] { is_last(group) ? group.barrier() : static_cast<void>(group.any(false)); }),
+              fmt::format(
+                  "[any] expected the same call on all members; member {} called any() and member {} called barrier()",
+                  GetParam().named_beside_last_in_control.value_or(GetParam().named_beside_last), group.size() - 1));
   });
 }
 
@@ -82,7 +82,7 @@ TEST_P(Failures, ADifferenceEndsTheGroup) {
   run(GetParam(), [](const Communicator& group) {
     std::vector<float> values(is_last(group) ? 2 : 1);
     const std::string first = communication_error_of([&] { sum_and_wait(group, values); });
-    EXPECT_THAT(first, StartsWith("[all_reduce] needed the same call"));
+    EXPECT_THAT(first, StartsWith("[all_reduce] expected the same call"));
     EXPECT_EQ(communication_error_of([&] { group.barrier(); }), first);
     EXPECT_EQ(communication_error_of([&] { group.all_gather({}); }), first);
   });
@@ -100,7 +100,7 @@ TEST_P(Failures, AMemberThatLeavesTakesAllWithIt) {
       message = communication_error_of([&] { sum_and_wait(group, values); });
     }
     const std::string expected = fmt::format(
-        "[all_reduce] needed all {} members of the group; member 0 left: its data set is unreadable", group.size());
+        "[all_reduce] expected all {} members of the group; member 0 left: its data set is unreadable", group.size());
     EXPECT_EQ(message, expected);
     EXPECT_EQ(communication_error_of([&] { static_cast<void>(group.any(true)); }), expected);
   });
@@ -111,7 +111,7 @@ TEST_P(Failures, TheLastMemberMayLeaveToo) {
     if (is_last(group)) group.abort("out of memory");
     const auto leave_or_wait = [&] { group.barrier(); };
     EXPECT_EQ(communication_error_of(leave_or_wait),
-              fmt::format("[all_reduce] needed all {0} members of the group; member {1} left: out of memory",
+              fmt::format("[all_reduce] expected all {0} members of the group; member {1} left: out of memory",
                           group.size(), group.size() - 1));
   });
 }

@@ -56,7 +56,7 @@ TEST(GpuGroup, MembersWithMemoryInDifferentPlacesDoNotWaitForEver) {
     std::vector<float> on_host(100);
     const device::Buffer on_gpu = group.allocate(400);
     const std::span<float> values = group.rank() == 0 ? std::span(on_host) : on_gpu.as<float>();
-    EXPECT_THAT(error_of([&] { group.all_reduce(values).wait(); }), HasSubstr("needed the same call on all members"));
+    EXPECT_THAT(error_of([&] { group.all_reduce(values).wait(); }), HasSubstr("expected the same call on all members"));
   });
 }
 
@@ -114,10 +114,9 @@ TEST(GpuGroup, OfTheCpuRefusesTheStreamOfAGpu) {
   device::Stream stream(pretend::gpus(1).front());
   std::vector<float> values(10);
   for (const Communicator& group : make_device_group({device::Device{}, device::Device{}}))
-    EXPECT_EQ(
-        error_of([&] { group.all_reduce(std::span(values), ReduceOp::sum, stream).wait(); }),
-        "[all_reduce] needed a group of GPU replicas to follow a stream of a GPU; got a stream of gpu:0 for route "
-        "in-process");
+    EXPECT_EQ(error_of([&] { group.all_reduce(std::span(values), ReduceOp::sum, stream).wait(); }),
+              "[all_reduce] expected a group of GPU replicas for a GPU stream, got a stream of gpu:0 for route "
+              "in-process");
 }
 
 TEST(InGpu, AddsInMemberOrder) {
@@ -139,14 +138,14 @@ TEST(InGpu, AddsInMemberOrder) {
 
 TEST(InGpu, RefusesMoreMembersThanAKernelReads) {
   const std::vector<device::Device> many(33, pretend::gpus(1).front());
-  EXPECT_EQ(error_of([&] { make_device_group(many); }), "[--allreduce] needed at most 32 replicas a GPU; got 33");
+  EXPECT_EQ(error_of([&] { make_device_group(many); }), "[--allreduce] expected at most 32 replicas per GPU, got 33");
 }
 
 TEST(GpuGroup, RefusesSomeMembersOnOneGpuAndSomeOnAnother) {
   std::vector<device::Device> gpus = pretend::gpus(2);
   gpus.push_back(gpus.front());
   EXPECT_EQ(error_of([&] { make_device_group(gpus); }),
-            "[--allreduce] needed a GPU for each replica, or one GPU for all; got gpu:0, gpu:1, gpu:0");
+            "[--allreduce] expected a GPU for each replica, or one GPU for all, got gpu:0, gpu:1, gpu:0");
 }
 
 TEST(GpuGroup, AThreadThatLeavesTakesAllWithIt) {
@@ -160,7 +159,7 @@ TEST(GpuGroup, AThreadThatLeavesTakesAllWithIt) {
     const std::string message = error_of([&] {
       for (;;) group.all_reduce(buffer.as<float>()).wait();
     });
-    EXPECT_EQ(message, "[all_reduce] needed all 3 members of the group; member 1 left: enough");
+    EXPECT_EQ(message, "[all_reduce] expected all 3 members of the group; member 1 left: enough");
     EXPECT_EQ(error_of([&] { group.barrier(); }), message);
   });
   other.join();

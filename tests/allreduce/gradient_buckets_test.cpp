@@ -227,7 +227,7 @@ TEST(ParseWireType, ReadsWhatItWritesAndListsTheNames) {
   for (const WireType type : {WireType::float32, WireType::bfloat16, WireType::float16})
     EXPECT_EQ(parse_wire_type(to_string(type)), type);
   EXPECT_EQ(error_of([] { parse_wire_type("int8"); }),
-            "[--comm-dtype] needed float32, bfloat16 or float16; got \"int8\"");
+            "[--comm-dtype] expected float32, bfloat16 or float16, got \"int8\"");
 }
 
 TEST(GradientBuckets, SumsEachStepOfEveryReplica) {

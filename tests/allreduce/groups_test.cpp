@@ -23,9 +23,9 @@ TEST(ParseRoute, ListsTheNames) {
     FAIL() << "an unknown route was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_STREQ(
-        error.what(),
-        "[--allreduce] needed auto, in-process, shared-memory, ring, hierarchical, mpi, nccl or staged; got \"tree\"");
+    EXPECT_STREQ(error.what(),
+                 "[--allreduce] expected auto, in-process, shared-memory, ring, hierarchical, mpi, nccl or staged, got "
+                 "\"tree\"");
   }
 }
 

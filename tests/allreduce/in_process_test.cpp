@@ -60,7 +60,7 @@ TEST(InProcess, TheFirstReasonStays) {
   group[0].abort("second");
   for (const Communicator& member : group)
     EXPECT_EQ(error_of([&] { member.barrier(); }),
-              "[all_reduce] needed all 2 members of the group; member 1 left: first");
+              "[all_reduce] expected all 2 members of the group; member 1 left: first");
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ class LayoutDifference : public ::testing::TestWithParam<GroupKind> {
       const Layout& layout = group.rank() == last ? odd : usual;
       EXPECT_EQ(
           error_of([&] { check_layout(group, layout); }),
-          "[all_reduce] needed the same parameters on all replicas; " + fmt::format(fmt::runtime(difference), last))
+          "[all_reduce] expected the same parameters on all replicas; " + fmt::format(fmt::runtime(difference), last))
           << "on replica " << group.rank();
       group.barrier();  // the group lives on
     });

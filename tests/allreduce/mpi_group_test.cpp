@@ -35,11 +35,11 @@ TEST(MpiGroup, RefusesARouteOfThreads) {
     FAIL() << "in-process was accepted between ranks";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_EQ(
-        error.what(),
-        fmt::format("[--allreduce] needed auto, shared-memory, ring, hierarchical or mpi between ranks; got in-process "
-                    "for {} ranks",
-                    world_size()));
+    EXPECT_EQ(error.what(),
+              fmt::format(
+                  "[--allreduce] expected auto, shared-memory, ring, hierarchical or mpi between ranks, got in-process "
+                  "for {} ranks",
+                  world_size()));
   }
 }
 
@@ -102,7 +102,7 @@ TEST(MpiGroup, RefusesToGatherMoreThanMpiCanCount) {
   ASSERT_NE(memory, MAP_FAILED);
   run_ranks(world_size(), Route::ring, [&](const Communicator& group) {
     EXPECT_EQ(error_of([&] { group.all_gather(std::span(static_cast<const std::byte*>(memory), kBytes)); }),
-              fmt::format("[all-gather] expected at most 2147483647 bytes over all ranks together; gather in pieces; "
+              fmt::format("[all-gather] expected at most 2147483647 bytes over all ranks together; gather in pieces, "
                           "got {}",
                           kBytes * static_cast<std::size_t>(world_size())));
     const std::byte small{static_cast<unsigned char>(group.rank())};

@@ -83,7 +83,7 @@ TEST_F(NcclOnAGpu, CanBeLeftInTheMiddle) {
   const device::Buffer buffer = group.allocate(kCount * sizeof(float));
   Request request = group.all_reduce(buffer.as<float>());
   group.abort("enough");
-  const std::string expected = "[all_reduce] needed all 1 members of the group; member 0 left: enough";
+  const std::string expected = "[all_reduce] expected all 1 members of the group; member 0 left: enough";
   EXPECT_EQ(error_of([&] { request.wait(); }), expected);
   EXPECT_EQ(error_of([&] { group.all_reduce(buffer.as<float>()).wait(); }), expected);
 }
@@ -105,7 +105,7 @@ TEST_F(NcclOnAGpu, RefusesASecondMember) {
   EXPECT_THAT(error_of([&] {
                 make_nccl(hosts, {kGpu, kGpu}, MPI_COMM_NULL);
               }),
-              StartsWith("[nccl] needed 2 members to join on member "));
+              StartsWith("[nccl] expected 2 members to join on member "));
 }
 
 }  // namespace

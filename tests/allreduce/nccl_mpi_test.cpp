@@ -33,7 +33,7 @@ TEST(NcclBetweenRanks, RefusesTwoRanksOnOneGpu) {
   if (world_size() == 1) GTEST_SKIP() << "one rank has its GPU for itself";
   EXPECT_EQ(
       error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::nccl); }),
-      fmt::format("[devices] needed a GPU for each rank: let --devices auto choose, give each rank its own with "
+      fmt::format("[devices] expected a GPU for each rank: let --devices auto choose, give each rank its own with "
                   "--devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; rank 0 (gpu:0) and rank 1 "
                   "(gpu:0) on {} both have GPU-00000000-0000-0000-0000-000000000000",
                   host_name()));
@@ -45,7 +45,7 @@ TEST(NcclBetweenRanks, SaysOnAllRanksThatOneLacksTheLibrary) {
   if (world_rank() == last) pretend::lose_library();
   for (const Route route : {Route::nccl, Route::hierarchical})
     EXPECT_EQ(error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route); }),
-              fmt::format("[nccl] needed NCCL on {}; [NCCL] needed a library; it is lost", host_name()));
+              fmt::format("[nccl] expected NCCL on {}; [NCCL] expected a library; it is lost", host_name()));
   pretend::mend();
 }
 
@@ -53,17 +53,18 @@ TEST(NcclBetweenRanks, RefusesAMixture) {
   if (world_size() == 1) GTEST_SKIP() << "one rank has one device";
   const std::vector<device::Device> devices = {world_rank() == 0 ? device::Device{} : pretend::gpus(1).front()};
   EXPECT_EQ(error_of([&] { make_device_group(MPI_COMM_WORLD, devices, Route::automatic); }),
-            fmt::format("[--allreduce] needed replicas that are all on the CPU or all on GPUs; got 1 of {} on the CPU",
+            fmt::format("[--allreduce] expected all replicas on the CPU or all on GPUs, got 1 of {} on the CPU",
                         world_size()));
 }
 
 TEST(NcclBetweenRanks, RefusesRoutesOfTheCpu) {
   if (world_size() == 1) GTEST_SKIP() << "one rank needs no route";
-  EXPECT_EQ(error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), Route::shared_memory); }),
-            "[--allreduce] needed auto, nccl, hierarchical or staged between GPUs of several ranks; got shared-memory");
+  EXPECT_EQ(
+      error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), Route::shared_memory); }),
+      "[--allreduce] expected auto, nccl, hierarchical or staged between GPUs of several ranks, got shared-memory");
   EXPECT_EQ(
       error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(2, 2 * world_rank()), Route::hierarchical); }),
-      fmt::format("[--allreduce] needed one replica a rank for hierarchical between GPUs; got {} replicas of {} "
+      fmt::format("[--allreduce] expected one replica per rank for hierarchical between GPUs, got {} replicas of {} "
                   "ranks",
                   2 * world_size(), world_size()));
 }
@@ -72,10 +73,10 @@ TEST(NcclBetweenRanks, NamesTheRankWithoutItsGpuOnAllRanks) {
   if (world_size() == 1) GTEST_SKIP() << "one rank asks for itself";
   const int last = world_size() - 1;
   const int gpu = world_rank() == last ? 99 : world_rank();
-  EXPECT_EQ(
-      error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, gpu), Route::nccl); }),
-      fmt::format("[devices] needed the devices of rank {} on {}; [devices] needed gpu:99; this process sees 8 GPUs",
-                  last, host_name()));
+  EXPECT_EQ(error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, gpu), Route::nccl); }),
+            fmt::format(
+                "[devices] expected the devices of rank {} on {}; [devices] expected gpu:99; this process sees 8 GPUs",
+                last, host_name()));
 }
 
 TEST(NcclBetweenRanks, OfTheCpuIsAGroupOfTheCpu) {
@@ -97,7 +98,7 @@ TEST(NcclBetweenRanks, AnAnswerOfNcclIsTheErrorOfAllRanks) {
       if (group.rank() == 1) pretend::answer_next_call(1, ncclSystemError);
       const std::string message = error_of([&] { group.all_reduce(buffer.as<float>()).wait(); });
       EXPECT_THAT(message, HasSubstr(" on member 1 (gpu:1 of "));
-      EXPECT_THAT(message, HasSubstr("; NCCL answered \"unhandled system error\""));
+      EXPECT_THAT(message, HasSubstr("; NCCL returned \"unhandled system error\""));
       EXPECT_EQ(error_of([&] { group.barrier(); }), message);
     });
     pretend::mend();
@@ -118,7 +119,7 @@ TEST(NcclBetweenRanks, ARankThatLeavesFreesThoseThatWaitOnTheirGpus) {
         request.wait();
         group.barrier();
       });
-      EXPECT_EQ(message, fmt::format("[all_reduce] needed all {} members of the group; member 1 left: out of memory",
+      EXPECT_EQ(message, fmt::format("[all_reduce] expected all {} members of the group; member 1 left: out of memory",
                                      world_size()));
     });
     pretend::mend();

@@ -27,7 +27,7 @@ class NcclGroup : public ::testing::Test {
 
 std::string place_of(int member) { return fmt::format("member {0} (gpu:{0} of {1})", member, host_name()); }
 
-const std::string kAdvice = "; NCCL_DEBUG=WARN in the environment makes it tell more";
+const std::string kAdvice = "; set NCCL_DEBUG=WARN for details";
 
 TEST_F(NcclGroup, IsWhatGpusOfOneProcessGet) {
   for (const Route route : {Route::automatic, Route::in_process, Route::nccl}) {
@@ -93,8 +93,8 @@ TEST_F(NcclGroup, BuffersMayOutliveTheGroup) {
 
 TEST_F(NcclGroup, AnAnswerOfNcclIsTheErrorOfAllMembers) {
   pretend::answer_next_call(1, ncclSystemError);
-  const std::string expected = "[nccl] needed ncclAllReduce on " + place_of(1) +
-                               "; NCCL answered \"unhandled system error\" (a pretended one)" + kAdvice;
+  const std::string expected = "[nccl] expected ncclAllReduce on " + place_of(1) +
+                               "; NCCL returned \"unhandled system error\" (a pretended one)" + kAdvice;
   run_members(make_device_group(pretend::gpus(3)), [&](const Communicator& group) {
     const device::Buffer buffer = group.allocate(4000);
     EXPECT_EQ(error_of([&] { group.all_reduce(buffer.as<float>()).wait(); }), expected);
@@ -118,8 +118,8 @@ TEST_F(NcclGroup, AnErrorUnderWayIsTheErrorOfAllMembers) {
       group.barrier();
       group.barrier();
     });
-    EXPECT_EQ(message, "[nccl] needed its operations to go on on " + place_of(1) +
-                           "; NCCL answered \"remote process exited or there was a network error\" (a pretended one)" +
+    EXPECT_EQ(message, "[nccl] expected NCCL operations to continue on " + place_of(1) +
+                           "; NCCL returned \"remote process exited or there was a network error\" (a pretended one)" +
                            kAdvice);
   });
 }
@@ -136,7 +136,7 @@ TEST_F(NcclGroup, AMemberThatLeavesFreesThoseThatWaitOnTheirGpus) {
                 request.wait();
                 group.barrier();
               }),
-              "[all_reduce] needed all 3 members of the group; member 2 left: out of memory");
+              "[all_reduce] expected all 3 members of the group; member 2 left: out of memory");
   });
 }
 
@@ -164,24 +164,26 @@ TEST_F(NcclGroup, RefusesTwoMembersOnOneGpu) {
   const std::vector<device::Device> twice(2, pretend::gpus(1).front());
   std::vector<std::shared_ptr<GroupMember>> hosts;
   for (const Communicator& member : make_in_process_group(2)) hosts.push_back(member.impl());
-  EXPECT_EQ(error_of([&] { make_nccl(hosts, twice, MPI_COMM_NULL); }),
-            fmt::format("[nccl] needed 2 members to join on member 0 (gpu:0 of {}); NCCL answered \"invalid usage\" (a "
-                        "pretended one){}",
-                        host_name(), kAdvice));
+  EXPECT_EQ(
+      error_of([&] { make_nccl(hosts, twice, MPI_COMM_NULL); }),
+      fmt::format("[nccl] expected 2 members to join on member 0 (gpu:0 of {}); NCCL returned \"invalid usage\" (a "
+                  "pretended one){}",
+                  host_name(), kAdvice));
 }
 
 TEST_F(NcclGroup, NamesAMemberThatWaitsInVainForOthers) {
   const std::vector<Communicator> all = make_in_process_group(3);
-  EXPECT_EQ(error_of([&] { make_nccl({all[1].impl()}, pretend::gpus(1), MPI_COMM_NULL, {.join_limit = 20ms}); }),
-            fmt::format("[nccl] needed 3 members to join within 0.02 s; member 1 on {} (gpu:0) still waits for others",
-                        host_name()));
+  EXPECT_EQ(
+      error_of([&] { make_nccl({all[1].impl()}, pretend::gpus(1), MPI_COMM_NULL, {.join_limit = 20ms}); }),
+      fmt::format("[nccl] expected 3 members to join within 0.02 s; member 1 on {} (gpu:0) is still waiting for others",
+                  host_name()));
 }
 
 TEST_F(NcclGroup, SaysThatTheLibraryIsMissing) {
   pretend::lose_library();
   EXPECT_EQ(nccl_loaded_version(), "absent");
   EXPECT_EQ(error_of([] { make_device_group(pretend::gpus(2)); }),
-            fmt::format("[nccl] needed NCCL on {}; [NCCL] needed a library; it is lost", host_name()));
+            fmt::format("[nccl] expected NCCL on {}; [NCCL] expected a library; it is lost", host_name()));
   pretend::mend();
   EXPECT_EQ(nccl_loaded_version(), nccl_built_version());
 }

@@ -42,7 +42,7 @@ class OnGpu final : public GroupMember {
   }
   void barrier() override { inner_->barrier(); }
   bool any(bool mine) override { return inner_->any(mine); }
-  void fail(const Failure& failure) override { inner_->fail(failure); }
+  void fail(const ErrorMessage& failure) override { inner_->fail(failure); }
   void throw_if_failed() override { inner_->throw_if_failed(); }
 
  private:

@@ -117,13 +117,14 @@ TEST(StragglerReport, WantsOneEntryAReplica) {
 TEST(StragglerReport, SpeaksInSentences) {
   const StragglerReport report = after({computing(12 * kMs), computing(212 * kMs), computing(12 * kMs)});
   const std::vector<std::string> names = {"rank 0 (host G)", "rank 1 (host H)", "rank 2 (host H)"};
-  EXPECT_THAT(to_sentences(report.stragglers(), names),
-              ElementsAre("rank 1 (host H) is slow: compute 212 ms a step where the median is 12 ms; the others wait "
-                          "200 ms a step for it"));
+  EXPECT_THAT(
+      to_sentences(report.stragglers(), names),
+      ElementsAre("rank 1 (host H) is slow: compute takes 212 ms per step, the median is 12 ms; the others wait "
+                  "200 ms per step for it"));
   EXPECT_THAT(
       to_sentences(after({reading(1.2 * kMs), reading(7.5 * kMs)}).stragglers(), names),
-      ElementsAre("rank 1 (host H) is slow: input 7.5 ms a step where the median is 1.2 ms; the others wait 6.3 "
-                  "ms a step for it"));
+      ElementsAre("rank 1 (host H) is slow: input takes 7.5 ms per step, the median is 1.2 ms; the others wait 6.3 "
+                  "ms per step for it"));
   EXPECT_THAT(to_sentences({}, names), IsEmpty());
 }
 

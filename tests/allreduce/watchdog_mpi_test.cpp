@@ -72,19 +72,20 @@ class FailingRank : public ::testing::TestWithParam<int> {
 };
 
 TEST_P(FailingRank, IsNamedWhenItIsKilled) {
-  EXPECT_THAT(verdict_on("killed"), AllOf(HasSubstr("needed every rank to stay; " + name()), HasSubstr(" is gone ("),
-                                          HasSubstr(" before it was at step "), HasSubstr("; start it again")));
+  EXPECT_THAT(verdict_on("killed"),
+              AllOf(HasSubstr("expected every rank to stay connected; " + name()), HasSubstr(" is gone ("),
+                    HasSubstr(" before it was at step "), HasSubstr("; start it again")));
 }
 
 TEST_P(FailingRank, IsNamedWhenItIsStopped) {
-  EXPECT_THAT(verdict_on("stopped"), AllOf(HasSubstr("needed a sign of life from every rank within 2 s; " + name()),
-                                           HasSubstr(" has not been heard of for "),
+  EXPECT_THAT(verdict_on("stopped"), AllOf(HasSubstr("expected a heartbeat from every rank within 2 s; " + name()),
+                                           HasSubstr(" has not been heard from for "),
                                            HasSubstr("before that it was at step "), HasSubstr("; start it again")));
 }
 
 TEST_P(FailingRank, IsNamedWithItsBucketWhenItStandsStill) {
   EXPECT_THAT(verdict_on("sleeps"),
-              AllOf(HasSubstr("needed progress within 2 s; " + name()),
+              AllOf(HasSubstr("expected progress within 2 s; " + name()),
                     HasSubstr(", step 20, waiting before bucket 1 (layers fc2 .. conv5) for "),
                     HasSubstr(GetParam() == 2 ? " s in compute; ranks 0,1 are in it; start it again"
                                               : " s in compute; ranks 1,2 are in it; start it again")));
@@ -96,8 +97,8 @@ TEST(WatchdogOfAJob, SaysSoWhereNobodyIsMissing) {
   const Outcome outcome = run(3, "broken", 1);
   EXPECT_EQ(outcome.status, 4);
   EXPECT_THAT(outcome.output,
-              AllOf(HasSubstr("nobody has moved for "),
-                    HasSubstr("ranks 0,1,2 are at step 20, in all_reduce of bucket 1 (layers fc2 .. conv5); nobody is "
+              AllOf(HasSubstr("no rank has made progress for "),
+                    HasSubstr("ranks 0,1,2 are at step 20, in all_reduce of bucket 1 (layers fc2 .. conv5); no rank is "
                               "missing, so a connection between them may be broken; start it again")));
 }
 

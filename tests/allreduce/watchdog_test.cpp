@@ -66,7 +66,7 @@ TEST(WatchdogOfOneProcess, NamesTheReplicaThatTheOthersWaitFor) {
   const WatchdogReport report = reported.await();
   EXPECT_TRUE(report.speaks);
   EXPECT_THAT(report.text,
-              StartsWith("[watchdog] needed progress within 0.5 s; replica 1 (rank 0, host H), step 12, waiting "
+              StartsWith("[watchdog] expected progress within 0.5 s; replica 1 (rank 0, host H), step 12, waiting "
                          "before bucket 0 (layers fc2) for "));
   EXPECT_THAT(report.text, EndsWith(" s in compute; replica 0 is in it; start it again"));
 }
@@ -105,7 +105,7 @@ TEST(WatchdogOfOneProcess, RefusesATimeoutThatIsNone) {
       ADD_FAILURE() << timeout << " was accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.category(), ErrorCategory::input);
-      EXPECT_THAT(error.what(), StartsWith("[watchdog] needed a stall timeout of 0 (off) or more seconds; "));
+      EXPECT_THAT(error.what(), StartsWith("[watchdog] expected a stall timeout of 0 (off) or more seconds, got "));
     }
   }
 }
@@ -121,9 +121,10 @@ TEST(WatchdogOfOneProcess, LeavesWithTheStatusOfACommunicationError) {
         std::this_thread::sleep_for(std::chrono::seconds(60));
       },
       ::testing::ExitedWithCode(4),
-      "lockstep: error: \\[watchdog\\] needed progress within 0.5 s; nobody has moved for .* s: rank 0 is before the "
+      "lockstep: error: \\[watchdog\\] expected progress within 0.5 s; no rank has made progress for .* s: rank 0 is "
+      "before the "
       "first "
-      "step, in barrier; nobody is missing, so a connection between them may be broken; start it again");
+      "step, in barrier; no rank is missing, so a connection between them may be broken; start it again");
 }
 
 /// Three ranks as threads: rank r has activity r, and host "host-r".
@@ -132,14 +133,14 @@ class WatchdogOfRanks : public ::testing::Test {
   static constexpr int kRanks = 3;
 
   void start(double timeout) {
-    auto center = std::make_unique<Center>(kRanks, "host-0", timeout, timeout / 10);
+    auto center = std::make_unique<Coordinator>(kRanks, "host-0", timeout, timeout / 10);
     const Invitation invitation = center->invitation();
     launch(0, std::move(center), timeout);
     for (int rank = 1; rank < kRanks; ++rank)
       launch(rank, std::make_unique<Member>(rank, fmt::format("host-{}", rank), invitation), timeout);
   }
 
-  void launch(int rank, std::unique_ptr<Post> post, double timeout) {
+  void launch(int rank, std::unique_ptr<Agent> post, double timeout) {
     const auto r = static_cast<std::size_t>(rank);
     watchdogs_[r] = std::make_unique<Watchdog>(std::move(post), std::vector<const Activity*>{&activities_[r]},
                                                options(timeout, reported_[r]));
@@ -190,7 +191,7 @@ TEST_F(WatchdogOfRanks, LeaveByAnExceptionWithoutAFalseAlarm) {
 
 // As rank 0's process would end: its sockets close, and nobody says goodbye.
 TEST(WatchdogWithoutRankZero, OneRankOfAHostSpeaks) {
-  auto center = std::make_unique<Center>(3, "G", kLong, 0.05);
+  auto center = std::make_unique<Coordinator>(3, "G", kLong, 0.05);
   std::array<Activity, 2> activities;
   std::array<Reported, 2> reported;
   std::vector<std::unique_ptr<Watchdog>> watchdogs;
@@ -212,7 +213,7 @@ TEST(WatchdogWithoutRankZero, OneRankOfAHostSpeaks) {
   int speakers = 0;
   for (Reported& report : reported) {
     const WatchdogReport found = report.await();
-    EXPECT_THAT(found.text, StartsWith("[watchdog] needed every rank to stay; rank 0, host G, is gone ("));
+    EXPECT_THAT(found.text, StartsWith("[watchdog] expected every rank to stay connected; rank 0, host G, is gone ("));
     speakers += found.speaks ? 1 : 0;
   }
   EXPECT_EQ(speakers, 1);

@@ -62,7 +62,7 @@ TEST(MpirunAllreduceBench, PrintsOneTable) {
 TEST(MpirunAllreduceBench, RefusesRoutesThatDoNotConnectRanks) {
   const Result result = run(mpirun(2, kBench + "--allreduce in-process"));
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [--allreduce] needed auto, "));
+  EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [--allreduce] expected auto, "));
   EXPECT_EQ(result.errors.find("lockstep: error: "), result.errors.rfind("lockstep: error: "));
   EXPECT_EQ(result.output, "");
 }

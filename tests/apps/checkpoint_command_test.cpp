@@ -51,7 +51,7 @@ TEST_F(CheckpointCommand, InspectListsADirectory) {
   EXPECT_THAT(out, HasSubstr("checkpoint             step   epoch          bytes  state\n"));
   EXPECT_THAT(out,
               ::testing::ContainsRegex(
-                  "step-00000020 +20 +0 +[0-9]+  complete\nstep-00000010 +10 +0 +[0-9]+  \\[.*state.json\\] needed"));
+                  "step-00000020 +20 +0 +[0-9]+  complete\nstep-00000010 +10 +0 +[0-9]+  \\[.*state.json\\] expected"));
 }
 
 TEST_F(CheckpointCommand, TellsAndAvoidsWhatIsNotHealthy) {
@@ -103,8 +103,8 @@ TEST_F(CheckpointCommand, VerifyReadsEverything) {
   EXPECT_EQ(checkpoint_error([&] {
               run({"verify", directory().string()});
             }),
-            fmt::format("[{}] needed sound checkpoints; 1 of 2 are damaged", directory().string()));
-  EXPECT_THAT(out_.str(), StartsWith(fmt::format("{}: [{}] needed checksum ", newest().string(),
+            fmt::format("[{}] expected sound checkpoints; 1 of 2 are damaged", directory().string()));
+  EXPECT_THAT(out_.str(), StartsWith(fmt::format("{}: [{}] expected checksum ", newest().string(),
                                                  (newest() / checkpoint::kModelFile).string())));
   EXPECT_EQ(run({"verify", (directory() / "step-00000010").string(), "--json"}),
             fmt::format("{{\"path\":\"{}\",\"sound\":true}}\n", (directory() / "step-00000010").string()));
@@ -125,7 +125,7 @@ TEST_F(CheckpointCommand, ExportRefusesADamagedOne) {
   EXPECT_THAT(checkpoint_error([&] {
                 run({"export", directory().string(), "--output", file.string()});
               }),
-              HasSubstr("needed checksum"));
+              HasSubstr("expected checksum"));
   EXPECT_FALSE(fs::exists(file));
   fs::remove(newest() / checkpoint::kManifestName);
   run({"export", directory().string(), "--output", file.string()});
@@ -135,18 +135,18 @@ TEST_F(CheckpointCommand, ExportRefusesADamagedOne) {
   EXPECT_THAT(checkpoint_error([&] {
                 run({"export", directory().string(), "--output", file.string()});
               }),
-              HasSubstr("needed a complete checkpoint; ["));
+              HasSubstr("expected a complete checkpoint; ["));
 }
 
 TEST_F(CheckpointCommand, RefusesADirectoryWithoutCheckpoints) {
   const std::string needed =
-      fmt::format("[{}] needed a checkpoint, or a directory of checkpoints; ", scratch_.path().string());
+      fmt::format("[{}] expected a checkpoint, or a directory of checkpoints; ", scratch_.path().string());
   for (const char* action : {"inspect", "verify"})
     EXPECT_EQ(checkpoint_error([&] { run({action, scratch_.path().string()}); }), needed + "there is none in it");
   EXPECT_THAT(checkpoint_error([&] {
                 run({"inspect", "/nowhere"});
               }),
-              MatchesRegex("\\[/nowhere\\] needed a checkpoint, or a directory of checkpoints; it does not exist"));
+              MatchesRegex("\\[/nowhere\\] expected a checkpoint, or a directory of checkpoints; it does not exist"));
 }
 
 TEST_F(CheckpointCommand, NeedsAnActionAndAPath) {

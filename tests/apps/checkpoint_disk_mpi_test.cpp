@@ -66,7 +66,8 @@ TEST_F(TrainingOnADisk, WhoseRankIsKilledWhileItSavesKeepsTheEarlierCheckpoint) 
     EXPECT_TRUE(other.ends_within(10));
     const Result result = process.finish();
     EXPECT_NE(result.status, 0);
-    EXPECT_THAT(result.errors, HasSubstr("[watchdog] needed every rank to stay; rank " + std::to_string(killed)));
+    EXPECT_THAT(result.errors,
+                HasSubstr("[watchdog] expected every rank to stay connected; rank " + std::to_string(killed)));
     EXPECT_TRUE(verifies());
     EXPECT_EQ(checkpoint::list_checkpoints(run_path()).front().step, 8);
   }
@@ -104,7 +105,8 @@ TEST_F(TrainingOnADisk, ThatIsFullForAWhileGoesOn) {
   process.kill(SIGTERM);
   const Result result = process.finish();
   EXPECT_EQ(result.status, 128 + SIGTERM) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr(" is not saved; the training continues and saves again at the next boundary: "));
+  EXPECT_THAT(result.errors, HasSubstr(" was not saved; the training continues, and saves again when the next "
+                                       "checkpoint is due: "));
   EXPECT_TRUE(verifies());
 }
 
@@ -122,12 +124,13 @@ TEST_F(TrainingOnADisk, ThatIsFullAtTheLastSaveEndsWithThatError) {
 }
 
 TEST_F(TrainingOnADisk, WithoutLocksRefusesASecondTraining) {
-  const std::string warning = ": its file system has no locks (No locks available); a lease keeps other runs out";
+  const std::string warning =
+      ": its file system does not support locks (No locks available); using a lease to keep other runs out";
   Process first(train("--steps 2000000 --save-every 50", run_path(), {"NO_LOCKS=1"}));
   ASSERT_TRUE(first.wait_for(R"("event":"checkpoint")"));
   const Result second = run(train("--steps 8 --resume never", run_path(), {"NO_LOCKS=1"}));
   EXPECT_EQ(second.status, 3);
-  EXPECT_THAT(second.errors, HasSubstr("needed the directory for this run alone; process "));
+  EXPECT_THAT(second.errors, HasSubstr("expected exclusive use of the directory; process "));
   first.kill(SIGTERM);
   const Result ended = first.finish();
   EXPECT_EQ(ended.status, 128 + SIGTERM) << ended.errors;

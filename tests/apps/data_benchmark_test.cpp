@@ -9,8 +9,6 @@
 #include <sstream>
 
 #include "apps/lockstep/data_commands.h"
-#include "apps/lockstep/page_cache.h"
-#include "apps/lockstep/stand_in_sources.h"
 #include "tests/data/support.h"
 
 namespace lockstep::apps {
@@ -51,7 +49,7 @@ TEST(DropFromPageCache, NeedsAFile) {
   data::write_bytes(directory / "empty", "");
   EXPECT_EQ(drop_from_page_cache(directory / "empty"), 0);
   EXPECT_EQ(data::data_error_of([&] { drop_from_page_cache(directory / "none"); }),
-            "[" + (directory / "none").string() + "] needed a file that can be read; No such file or directory");
+            "[" + (directory / "none").string() + "] expected a file that can be read; No such file or directory");
 }
 
 TEST(DropFromPageCache, LeavesTheFileAsItIs) {
@@ -152,9 +150,9 @@ TEST_F(DataBenchmarkTest, PrintsEveryRateAndTheLimit) {
   EXPECT_THAT(output,
               AllOf(HasSubstr("synthetic: nothing read or decoded"), HasSubstr("decoded: samples in memory"),
                     HasSubstr("stored: records in memory, decoded"), HasSubstr("warm: read from the page cache"),
-                    HasSubstr("the limit with warm files and 1 thread: ")));
+                    HasSubstr("bottleneck with warm files and 1 thread: ")));
   EXPECT_TRUE(output.find("cold: read from the disk") != std::string::npos ||
-              output.find("although it was asked to drop it") != std::string::npos)
+              output.find("after a request to drop it") != std::string::npos)
       << output;
 }
 
@@ -197,23 +195,23 @@ TEST_F(DataBenchmarkTest, PreparesImagesAsTrainingDoes) {
 TEST_F(DataBenchmarkTest, SaysThatPackedFilesAreNotReadCold) {
   write(data::Compression::gzip);
   EXPECT_THAT(run({"--data", pattern(), "--input-shape", "2x2x3"}),
-              HasSubstr("packed files are inflated into memory when they are opened; there is no cold reading\n"));
+              HasSubstr("compressed files are decompressed into memory when they are opened; cold reading was not "
+                        "measured\n"));
 }
 
 TEST_F(DataBenchmarkTest, TakesDataSetsThatAreNotFiles) {
   const std::string output = run({"--data", "synthetic:2x2x1:3:20", "--data-threads", "2"});
-  EXPECT_THAT(output, HasSubstr("the limit with warm files and 2 threads: "));
+  EXPECT_THAT(output, HasSubstr("bottleneck with warm files and 2 threads: "));
   EXPECT_THAT(output, ::testing::Not(HasSubstr("stored")));
   EXPECT_THAT(output, ::testing::Not(HasSubstr("cold")));
 }
 
 TEST_F(DataBenchmarkTest, NeedsADataSetAndPositiveNumbers) {
-  EXPECT_EQ(data::input_error_of([&] { run({}); }),
-            "[command line] needed --data, the records to read; it was not given");
+  EXPECT_EQ(data::input_error_of([&] { run({}); }), "[command line] expected --data; it was not given");
   EXPECT_EQ(data::input_error_of([&] {
               run({"--data", "synthetic:2x2x1:3:20", "--data-threads", "0"});
             }),
-            "[command line] --data-threads needs at least 1; got 0");
+            "[command line] expected --data-threads to be at least 1, got 0");
   EXPECT_THROW(run({"--data", "synthetic:2x2x1:3:20", "--seconds", "0"}), CLI::ParseError);
 }
 

@@ -87,7 +87,7 @@ TEST_F(DataCommands, ConvertPacks) {
 TEST_F(DataCommands, ConvertDoesNotOverwriteUnasked) {
   run_convert();
   EXPECT_THAT(input_error_of([&] { run_convert(); }),
-              HasSubstr("needed a directory without shards of train, or --overwrite"));
+              HasSubstr("expected a directory without shards of train, or --overwrite"));
   EXPECT_NO_THROW(run_convert({"--overwrite"}));
 }
 
@@ -101,7 +101,7 @@ TEST_F(DataCommands, ConvertCsv) {
 }
 
 TEST_F(DataCommands, ConvertNamesWhatIsWrong) {
-  EXPECT_THAT(data_error_of([&] { run_convert({"--part", "test"}); }), HasSubstr("needed t10k-images-idx3-ubyte"));
+  EXPECT_THAT(data_error_of([&] { run_convert({"--part", "test"}); }), HasSubstr("expected t10k-images-idx3-ubyte"));
   EXPECT_THROW(run_convert({"--shards", "0"}), CLI::ParseError);
   EXPECT_THROW(run_convert({"--compression", "zip"}), CLI::ParseError);
   EXPECT_THROW(run({"convert", "idx"}), CLI::ParseError);
@@ -118,7 +118,7 @@ TEST_F(DataCommands, Index) {
   EXPECT_THAT(data_error_of([&] {
                 run({"index", "--index-dir", path("idx/train-labels-idx1-ubyte"), path("out")});
               }),
-              HasSubstr("needed to write the index (--index-dir chooses another place); it cannot be written"));
+              HasSubstr("expected to write the index (--index-dir sets another directory); it cannot be written"));
 }
 
 /// Its checksum holds and it is of this file, but its offsets lead far beyond it.
@@ -173,7 +173,8 @@ TEST_F(DataCommands, InspectsTables) {
                    "test"});
             }),
             "[--input " + path("a.csv") +
-                "?leave_out=color] needed like=FILE, the table that is trained on, whose words stand for numbers; "
+                "?leave_out=color] expected like=FILE, the training table that defines the numbers of categorical "
+                "values; "
                 "there is none");
   run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output", path("out")});
   EXPECT_THAT(run({"inspect", path("out")}), HasSubstr("records of each label\n  0              1  apple\n"));
@@ -227,7 +228,7 @@ TEST_F(DataCommands, InspectShowsEveryKind) {
   EXPECT_THAT(data_error_of([&] {
                 run({"inspect", path("a.tfrecord")});
               }),
-              HasSubstr("a.tfrecord: record 0 at byte 0] needed a tf.train.Example"));
+              HasSubstr("a.tfrecord: record 0 at byte 0] expected a tf.train.Example"));
 }
 
 TEST_F(DataCommands, VerifyPasses) {
@@ -246,18 +247,18 @@ TEST_F(DataCommands, VerifyNamesEveryFault) {
   write_records(directory_ / "b.tfrecord", {"zero"});
   const std::string first =
       "[" + path("a.tfrecord") +
-      ": record 0 at byte 0] needed an intact record; data CRC: the data do not match their checksum";
+      ": record 0 at byte 0] expected an intact record; data CRC: the data does not match its checksum";
   EXPECT_EQ(data_error_of([&] {
               run({"verify", path("*.tfrecord")});
             }),
-            "[verify] needed intact files; 3 faults in 1 of 2 files; the first: " + first);
-  EXPECT_EQ(
-      output_,
-      first + "\n[" + path("a.tfrecord") +
-          ": record 2 at byte 39] needed an intact record; data CRC: the data do not match their checksum\n[" +
-          path("a.tfrecord") +
-          ": record 3 at byte 58] needed an intact record; length CRC: the length field does not match its checksum\n" +
-          path("a.tfrecord") + ": 4 records, 3 damaged\n" + path("b.tfrecord") + ": 1 records, intact\n");
+            "[verify] expected intact files; 3 faults in 1 of 2 files; the first: " + first);
+  EXPECT_EQ(output_,
+            first + "\n[" + path("a.tfrecord") +
+                ": record 2 at byte 39] expected an intact record; data CRC: the data does not match its checksum\n[" +
+                path("a.tfrecord") +
+                ": record 3 at byte 58] expected an intact record; length CRC: the length field does not match its "
+                "checksum\n" +
+                path("a.tfrecord") + ": 4 records, 3 damaged\n" + path("b.tfrecord") + ": 1 records, intact\n");
 }
 
 TEST_F(DataCommands, VerifyDecodesImages) {
@@ -276,11 +277,11 @@ TEST_F(DataCommands, VerifyDecodesImages) {
   const std::string error = data_error_of([&] { run({"verify", "--images", path("a.tfrecord")}); });
   EXPECT_THAT(error,
               HasSubstr("3 faults in 1 of 1 files; the first: [" + path("a.tfrecord") +
-                        ": record 0 at byte 0] needed an intact image in image/encoded; [image] needed a JPEG or a "
+                        ": record 0 at byte 0] expected an intact image in image/encoded; [image] expected a JPEG or a "
                         "PNG image"));
   EXPECT_THAT(output_, HasSubstr(": record 2 at byte "));
-  EXPECT_THAT(output_, HasSubstr("needed an intact image in picture; [PNG image]"));
-  EXPECT_THAT(output_, HasSubstr("needed a tf.train.Example; "));
+  EXPECT_THAT(output_, HasSubstr("expected an intact image in picture; [PNG image]"));
+  EXPECT_THAT(output_, HasSubstr("expected a tf.train.Example; "));
   EXPECT_THAT(output_, HasSubstr("a.tfrecord: 5 records, 1 images, 3 damaged\n"));
 }
 
@@ -292,7 +293,7 @@ TEST_F(DataCommands, VerifyFindsDamagedPackedFiles) {
   EXPECT_THAT(data_error_of([&] {
                 run({"verify", path("out")});
               }),
-              HasSubstr("needed a complete zlib stream; truncated"));
+              HasSubstr("expected a complete zlib stream; truncated"));
 }
 
 TEST_F(DataCommands, VerifyComparesWithTheDescription) {
@@ -301,8 +302,8 @@ TEST_F(DataCommands, VerifyComparesWithTheDescription) {
   EXPECT_EQ(data_error_of([&] {
               run({"verify", path("out")});
             }),
-            "[verify] needed intact files; 1 fault in 0 of 2 files; the first: [" + path("out/dataset.json") +
-                "] needed 5 records of train; there are 4");
+            "[verify] expected intact files; 1 fault in 0 of 2 files; the first: [" + path("out/dataset.json") +
+                "] expected 5 records of train, got 4");
   std::filesystem::remove(directory_ / "out/train-00000-of-00002.tfrecord");
   EXPECT_THAT(data_error_of([&] { run({"verify", path("out")}); }), HasSubstr("No such file or directory"));
   EXPECT_NO_THROW(run({"verify", path("out/*")}));
@@ -314,7 +315,7 @@ TEST_F(DataCommands, NeedFiles) {
   EXPECT_EQ(data_error_of([&] {
               run({"verify", path("*.tfrecord")});
             }),
-            "[" + path("*.tfrecord") + "] needed TFRecord files that match this pattern; there are none");
+            "[" + path("*.tfrecord") + "] expected TFRecord files that match this pattern; there are none");
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ TEST_P(Diverged, KeepsWhatWasSavedBeforeAndIsContinuedWithABetterRate) {
   const Result wild = train(task + "--learning-rate 1e38 --steps 200");
   EXPECT_EQ(wild.status, 6);
   EXPECT_THAT(wild.errors, HasSubstr("lockstep: error: [train] expected finite losses, gradients and parameters; try a "
-                                     "lower learning rate, warm-up or clipping; got 100 skipped steps in a row"));
+                                     "lower learning rate, warm-up or clipping, got 100 skipped steps in a row"));
   EXPECT_THAT(wild.errors, HasSubstr("; the newest healthy checkpoint is " + directory() + "/step-00000020"));
   const Result again = train(task + "--learning-rate 0.1 --steps 330");
   EXPECT_EQ(again.status, 0) << again.errors;

@@ -1,4 +1,4 @@
-// lockstep doctor on ranks that do not reach rank 0 by TCP.
+// lockstep doctor on ranks that do not reach rank 0 over TCP.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@ using ::testing::HasSubstr;
 TEST(MpirunDoctorFault, RankZeroThatCannotListen) {
   const std::string preload = "LD_PRELOAD=" LOCKSTEP_PRETEND_NO_PORTS;
   const Examined examined(run(mpirun(2, {"env", preload, LOCKSTEP_PROGRAM, "doctor", "--quick", "--json"})));
-  EXPECT_THAT(only_problem(examined, "connections"), AllOf(HasSubstr("needed a TCP port of 127.0.0.1 to listen on"),
-                                                           HasSubstr(" -> let the hosts open TCP connections")));
+  EXPECT_THAT(only_problem(examined, "connections"), AllOf(HasSubstr("expected a TCP port of 127.0.0.1 to listen on"),
+                                                           HasSubstr(" -> allow TCP connections between the hosts")));
   EXPECT_NE(examined.level_of("routes"), "missing") << "the rest is checked as well";
 }
 

@@ -75,7 +75,7 @@ TEST(MpirunDoctorFault, RanksThatDoNotSeeEachOthersMemory) {
   const auto findings = examined.of_check("shared-memory");
   ASSERT_EQ(findings.size(), 1U) << examined.report();
   EXPECT_EQ(findings.front()["ranks"], (std::vector<int>{0, 1}));
-  EXPECT_THAT(std::string(findings.front()["what"]), HasSubstr("cannot map the memory of 1 other of its host: "));
+  EXPECT_THAT(std::string(findings.front()["what"]), HasSubstr("cannot map the memory of 1 other rank of its host: "));
   EXPECT_THAT(std::string(findings.front()["remedy"]), HasSubstr("--pid=host"));
 }
 
@@ -95,7 +95,7 @@ TEST(MpirunDoctorFault, ARankThatIsKilled) {
   const auto findings = examined.of_check("progress");
   ASSERT_EQ(findings.size(), 1U) << examined.report();
   EXPECT_THAT(std::string(findings.front()["what"]), AllOf(HasSubstr("; rank 1, host "), HasSubstr(" is gone")));
-  EXPECT_EQ(findings.front()["remedy"], "look at that host (dmesg, top), or leave it out");
+  EXPECT_EQ(findings.front()["remedy"], "check that host (dmesg, top), or exclude it");
   EXPECT_EQ(examined.level_of("connections"), "ok") << "what was known by then";
 }
 

@@ -56,18 +56,19 @@ TEST(DoctorFault, ACheckpointFolderThatCannotBe) {
   std::ofstream(scratch.path() / "file") << "in the way";
   EXPECT_THAT(
       only_problem(examine_after("", "--checkpoint-dir " + (scratch.path() / "file" / "run").string()), "checkpoints"),
-      AllOf(HasSubstr("/file is not a folder"), HasSubstr(" -> name a folder with --checkpoint-dir that ")));
+      AllOf(HasSubstr("/file is not a folder"), HasSubstr(" -> set --checkpoint-dir to a folder that ")));
 }
 
 TEST(DoctorFault, AFolderForTemporaryFilesThatIsNotThere) {
   EXPECT_THAT(only_problem(examine_after("TMPDIR=/nowhere"), "temporary-files"),
-              AllOf(HasSubstr("/nowhere is not there on "), HasSubstr(" -> name a folder with room in TMPDIR")));
+              AllOf(HasSubstr("/nowhere does not exist on "), HasSubstr(" -> set TMPDIR to a folder with free space")));
 }
 
 TEST(DoctorFault, DataThatAreMissing) {
   EXPECT_THAT(
       only_problem(examine_after("", "--data /nowhere/train.tfrecord"), "data"),
-      AllOf(HasSubstr("[/nowhere/train.tfrecord] needed "), HasSubstr(" -> put the files there on every host")));
+      AllOf(HasSubstr("[/nowhere/train.tfrecord] expected "), HasSubstr(" -> copy the files to this path on every "
+                                                                        "host")));
 }
 
 TEST(DoctorFault, AGpuWithBadMemory) {
@@ -87,17 +88,17 @@ TEST(DoctorFault, AFullDisk) {
                                    "; status=$?; ls -A " + folder + " >&2; exit $status"}));
   EXPECT_EQ(examined.errors(), "") << "nothing stays there";
   EXPECT_THAT(only_problem(examined, "checkpoints"),
-              HasSubstr("cannot be written: No space left on device -> name a folder with --checkpoint-dir that "));
+              HasSubstr("cannot be written: No space left on device -> set --checkpoint-dir to a folder that "));
 }
 
 TEST(DoctorCommandLine, IsChecked) {
   EXPECT_THAT(run_lockstep("doctor --seconds 90").errors,
-              HasSubstr("lockstep: error: [command line] --seconds needs 1 to 30; got 90"));
+              HasSubstr("lockstep: error: [command line] expected --seconds to be from 1 to 30, got 90"));
   EXPECT_EQ(run_lockstep("doctor --seconds 90").status, 2);
   EXPECT_EQ(run_lockstep("doctor --allreduce pigeon").status, 2);
   const Result misspelt = run_lockstep("doctor --quick --data fashon-mnist");
   EXPECT_EQ(misspelt.status, 2) << misspelt.output;
-  EXPECT_THAT(misspelt.errors, HasSubstr("lockstep: error: [--data fashon-mnist] needed "));
+  EXPECT_THAT(misspelt.errors, HasSubstr("lockstep: error: [--data fashon-mnist] expected "));
   EXPECT_THAT(run_lockstep("doctor --help").output, HasSubstr("Exit status: 0 nothing is wrong"));
 }
 

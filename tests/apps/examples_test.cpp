@@ -57,7 +57,7 @@ TEST(IrisExample, SaysWhatItNeeds) {
   EXPECT_EQ(run({example("iris")}).status, 1);
   const Result result = run({example("iris"), "nowhere.csv", "nowhere.csv"});
   EXPECT_NE(result.status, 0);
-  EXPECT_THAT(result.errors, HasSubstr("[nowhere.csv] needed a file that can be read"));
+  EXPECT_THAT(result.errors, HasSubstr("[nowhere.csv] expected a file that can be read"));
 }
 
 TEST(CustomLayerExample, LearnsWithItsOwnLayer) {

@@ -25,7 +25,7 @@ void expect_no_gpu(const Result& result, const std::string& reason) {
   EXPECT_EQ(result.status, 5);
   EXPECT_EQ(result.output, "");
   EXPECT_EQ(result.errors,
-            "scripts/gpu_check: error: needs a GPU; " + reason + ". docs/gpu.md says what has not run on one\n");
+            "scripts/gpu_check: error: needs a GPU; " + reason + ". docs/gpu.md lists what has not run on one\n");
 }
 
 TEST(GpuCheck, SaysInOneLineThatNoGpuIsShown) {
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
                                     "--help lists them"},
                       ScriptRefusal{"gpu_check --out", "scripts/gpu_check: error: --out needs a file"},
                       ScriptRefusal{"gpu_check --minutes 0",
-                                    "scripts/gpu_check: error: --minutes needs a whole number above 0; got '0'"},
+                                    "scripts/gpu_check: error: --minutes: expected a whole number above 0, got '0'"},
                       ScriptRefusal{
                           "gpu_pack --all",
                           "scripts/gpu_pack: error: unknown option '--all'; scripts/gpu_pack --help lists them"},

@@ -106,7 +106,7 @@ class Tables(unittest.TestCase):
 class Judgements(unittest.TestCase):
     def test_tell_what_was_reached(self):
         note, _ = gpu_speed.judge("10 steps/s", {}, [("times PyTorch", 1.5, 1.5, True), ("unknown", None, 1, True), ("memory", 1.0, 1.05, False)])
-        self.assertEqual(note, "10 steps/s; times PyTorch 1.50 (needed at least 1.5); memory 1.00 (needed at most 1.05)")
+        self.assertEqual(note, "10 steps/s; times PyTorch 1.50 (expected at least 1.5); memory 1.00 (expected at most 1.05)")
 
     def test_fail_what_was_missed_and_keep_its_figures(self):
         for reached, more in [(1.4, True), (1.6, False)]:
@@ -254,11 +254,11 @@ class Tests(unittest.TestCase):
 
         def run(command, limit, environment):
             seen.append(environment)
-            return Output(5, "", "[devices] needed gpu:0; none", 1, None)
+            return Output(5, "", "[devices] expected gpu:0; none", 1, None)
         check.steps = types.SimpleNamespace(run=run, environment={"PATH": "/bin"})
-        self.assertEqual(check.refuses([], "needed gpu:0", {"CUDA_VISIBLE_DEVICES": ""}), "[devices] needed gpu:0; none")
+        self.assertEqual(check.refuses([], "expected gpu:0", {"CUDA_VISIBLE_DEVICES": ""}), "[devices] expected gpu:0; none")
         self.assertEqual(seen, [{"PATH": "/bin", "CUDA_VISIBLE_DEVICES": ""}])
-        self.assertRaisesRegex(Failed, "needed status 5 and 'memory'", check.refuses, [], "memory")
+        self.assertRaisesRegex(Failed, "expected status 5 and 'memory'", check.refuses, [], "memory")
 
 
 class Finding(unittest.TestCase):

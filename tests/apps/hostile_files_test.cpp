@@ -78,7 +78,7 @@ TEST_F(SpecialOutputs, ExportWritesToThemAndLeavesThemWhatTheyAre) {
 
   const Result to_directory = run({"sh", "-c", export_to + scratch_.path().string()});
   EXPECT_EQ(to_directory.status, 3);
-  EXPECT_THAT(to_directory.errors, HasSubstr("needed to write the file; Is a directory"));
+  EXPECT_THAT(to_directory.errors, HasSubstr("expected to write the file; Is a directory"));
 
   if (!make_null("null")) GTEST_SKIP() << "mknod, for the device: " << std::strerror(errno);
   EXPECT_EQ(run({"sh", "-c", export_to + path("null")}).status, 0);
@@ -176,7 +176,7 @@ TEST_F(Bombs, WideSafetensors) {
   for (int i = 1; i < 4'000'000; ++i) header += ",[]";
   const Result result = run_limited(kTraining + "--steps 1 --init-from " + safetensors(header + "]}"));
   EXPECT_EQ(result.status, 3) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr("expected JSON; got more than "));
+  EXPECT_THAT(result.errors, HasSubstr("expected JSON, got more than "));
 }
 
 TEST_F(Bombs, NestedModel) {
@@ -225,7 +225,7 @@ TEST_F(Bombs, PackedRecords) {
   for (const std::string more : {"", " --bad-records skip:10"}) {
     const Result result = run_limited(kTraining + "--steps 1 --data " + path("bomb.tfrecord") + more, 1'000'000);
     EXPECT_EQ(result.status, 3) << result.errors;
-    EXPECT_THAT(result.errors, HasSubstr("bytes after decompression, what the available memory can hold; got more"));
+    EXPECT_THAT(result.errors, HasSubstr("bytes after decompression, the limit of the available memory, got more"));
   }
 }
 

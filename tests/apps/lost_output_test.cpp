@@ -111,7 +111,7 @@ TEST_F(LostOutput, ToAReaderThatDoesNotReadDoesNotEndATraining) {
   ASSERT_TRUE(Watched(process.id()).ends_within(100));
   const Result result = process.finish();
   EXPECT_EQ(result.status, 3);
-  expect_lost(result, "got a reader that took nothing for 1 s");
+  expect_lost(result, "got a reader that read nothing for 1 s");
   EXPECT_TRUE(std::filesystem::exists(at("blocked") + "/step-00000800/MANIFEST.json"));
 }
 

@@ -289,7 +289,8 @@ TEST(MpirunEnvironment, ThatIsOfAnotherLauncherIsRefused) {
   EXPECT_EQ(result.status, 4) << result.errors;
   EXPECT_THAT(
       result.errors,
-      HasSubstr("[session] needed the 4 ranks that a PMI launcher started in one job; MPI shows each of them alone"));
+      HasSubstr("[session] expected the 4 ranks that a PMI launcher started in one job; MPI treats each of them as a "
+                "separate job"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "apps/lockstep/reduction_pattern.h"
+#include "apps/lockstep/reduction_timing.h"
 
 #include <gtest/gtest.h>
 

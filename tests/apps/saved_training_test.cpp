@@ -52,9 +52,9 @@ TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
   EXPECT_NE(evaluated(""), evaluated("--images none"));
   const Result otherwise = run_lockstep(train + "--epochs 2");
   EXPECT_EQ(otherwise.status, 3);
-  EXPECT_THAT(otherwise.errors, HasSubstr("[resume] needed samples prepared as for " + directory()));
+  EXPECT_THAT(otherwise.errors, HasSubstr("[resume] expected the sample preparation of " + directory()));
   EXPECT_THAT(otherwise.errors,
-              HasSubstr("(\", images cifar10-train\"); got \"\"; another --checkpoint-dir starts over"));
+              HasSubstr("(\", images cifar10-train\"), got \"\"; use another --checkpoint-dir to start over"));
   EXPECT_EQ(run_lockstep(train + "--images cifar10 --epochs 2").status, 0);
 }
 
@@ -74,7 +74,7 @@ TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
   EXPECT_EQ(run_lockstep(evaluate + "&like=" + table.string()).event("evaluate")["accuracy"], 1.0);
   const Result refused = run_lockstep(evaluate);
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.errors, HasSubstr("needed like=FILE, the table that was trained on"));
+  EXPECT_THAT(refused.errors, HasSubstr("expected like=FILE, the training table"));
 }
 
 TEST_F(Saved, RemembersThatItsSamplesWereMixed) {
@@ -84,17 +84,17 @@ TEST_F(Saved, RemembersThatItsSamplesWereMixed) {
   EXPECT_NE(hash_of(mixed), hash_of(run_lockstep(kTrain + "--epochs 1")));
   const Result otherwise = run_lockstep(train + " --epochs 2");
   EXPECT_EQ(otherwise.status, 3);
-  EXPECT_THAT(otherwise.errors, HasSubstr("(\", mixup 0.2\"); got \"\"; another --checkpoint-dir starts over"));
+  EXPECT_THAT(otherwise.errors, HasSubstr("(\", mixup 0.2\"), got \"\"; use another --checkpoint-dir to start over"));
   EXPECT_EQ(run_lockstep(train + " --epochs 2 --mixup 0.2").status, 0);
   const Result refused = run_lockstep(kTrain + "--mixup 5");
   EXPECT_EQ(refused.status, 2) << refused.errors;
-  EXPECT_THAT(refused.errors, HasSubstr("--mixup needs a number from 0 to 4; got 5"));
+  EXPECT_THAT(refused.errors, HasSubstr("expected --mixup to be from 0 to 4, got 5"));
 }
 
 TEST_F(Saved, OfBfloat16GoesOnAlikeAndIsEvaluatedInEitherType) {
   const std::string precision = "--precision bfloat16 ";
   const Result straight = run_lockstep(train("straight") + precision);
-  if (straight.errors.find("needs a processor with AVX-512") != std::string::npos) GTEST_SKIP() << straight.errors;
+  if (straight.errors.find("expected a processor with AVX-512") != std::string::npos) GTEST_SKIP() << straight.errors;
   ASSERT_EQ(straight.status, 0) << straight.errors;
   EXPECT_EQ(straight.event("start")["precision"], "bfloat16");
   EXPECT_LT(straight.event("epoch")["loss"], 1.0);
@@ -148,7 +148,7 @@ TEST_F(Saved, AreRefusedForAnotherModelBatchOrSeed) {
 TEST_F(Saved, MustBeThereToResumeFrom) {
   const Result result = run_lockstep(train() + "--resume must");
   EXPECT_EQ(result.status, 3);
-  EXPECT_THAT(result.errors, HasSubstr("needed a complete checkpoint; there is none"));
+  EXPECT_THAT(result.errors, HasSubstr("expected a complete checkpoint; there is none"));
 }
 
 TEST_F(Saved, AreEvaluated) {
@@ -181,7 +181,7 @@ TEST_F(Saved, AreRefusedForOtherData) {
   ASSERT_EQ(run_lockstep(train()).status, 0);
   const Result result = run_lockstep("evaluate --data synthetic:9x8x1:4:10 --checkpoint " + directory());
   EXPECT_EQ(result.status, 3);
-  EXPECT_THAT(result.errors, HasSubstr("needed samples of shape [8, 8, 1]"));
+  EXPECT_THAT(result.errors, HasSubstr("expected samples of shape [8, 8, 1]"));
 }
 
 std::string file_text(const std::string& path) {
@@ -213,7 +213,7 @@ TEST_F(Saved, PredictIntoFiles) {
   }
   const Result refused = run_lockstep(predict + directory("p.txt"));
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.errors, HasSubstr("--output needs a file that ends in .csv or .jsonl"));
+  EXPECT_THAT(refused.errors, HasSubstr("expected --output to end in .csv or .jsonl"));
 }
 
 // Made by version 0.1, seven steps of a convolution with batch normalization and Adam, in the middle of an epoch:

@@ -114,8 +114,8 @@ TEST_F(ShardedData, ByFileNeedAFileForEachRank) {
   write("a", 100);
   const Result result = run(mpirun(2, train("--shard-policy file")));
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("[shard-policy file] needed at least one file for each of 2 ranks; auto deals "
-                                       "records instead; 1 TFRecord file in "));
+  EXPECT_THAT(result.errors, HasSubstr("[shard-policy file] expected at least one file for each of 2 ranks; auto "
+                                       "distributes records instead; 1 TFRecord file in "));
 }
 
 TEST_F(ShardedData, WithADamagedRecordFailUnlessItIsSkipped) {

@@ -1,4 +1,4 @@
-#include "apps/lockstep/terminal.h"
+#include "apps/lockstep/standard_streams.h"
 
 #include <gtest/gtest.h>
 #include <pty.h>

@@ -1,4 +1,4 @@
-#include "apps/lockstep/warm_time.h"
+#include "apps/lockstep/reduction_timing.h"
 
 #include <gtest/gtest.h>
 

@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// All that a FIFO's writer writes.
+/// Everything that is written to a FIFO.
 class FifoReader {
  public:
   explicit FifoReader(std::filesystem::path path) : thread_([this, path] { text_ = data::read_bytes(path); }) {}
@@ -36,7 +36,7 @@ class FifoReader {
   std::thread thread_;
 };
 
-/// Runs `function` in a process that is killed after it, without a destructor.
+/// Runs `function` in a process that is then killed, without running destructors.
 template <typename Function>
 void in_killed_process(Function function) {
   const pid_t child = ::fork();
@@ -87,7 +87,7 @@ TEST(AtomicFile, OnesOfTheSameNameDoNotMeet) {
 TEST(AtomicFile, SaysWhereItCannotBeMade) {
   const data::TemporaryDirectory directory;
   EXPECT_EQ(data::data_error_of([&] { AtomicFile(directory / "none/file"); }),
-            "[" + (directory / "none/file").string() + "] needed to write the file; No such file or directory");
+            "[" + (directory / "none/file").string() + "] expected to write the file; No such file or directory");
 }
 
 TEST(AtomicFile, FollowsALinkAndReplacesWhatItNames) {
@@ -148,7 +148,7 @@ TEST(AtomicFile, LeavesTheDevicesOfTheSystem) {
   write_file_atomically("/dev/null", "abc");
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
   EXPECT_THAT(data::data_error_of([] { write_file_atomically("/dev/full", "abc"); }),
-              HasSubstr("[/dev/full] needed to write the file; No space left on device"));
+              HasSubstr("[/dev/full] expected to write the file; No space left on device"));
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
@@ -167,7 +167,7 @@ TEST(AtomicFile, WritesToAnOpenFileWithoutAName) {
 TEST(AtomicFile, RefusesADirectory) {
   const data::TemporaryDirectory directory;
   EXPECT_EQ(data::data_error_of([&] { AtomicFile(directory.path()); }),
-            "[" + directory.path().string() + "] needed to write the file; Is a directory");
+            "[" + directory.path().string() + "] expected to write the file; Is a directory");
 }
 
 TEST(AtomicFile, FollowsNothingWhereOnlyAFileMayBe) {
@@ -179,7 +179,7 @@ TEST(AtomicFile, FollowsNothingWhereOnlyAFileMayBe) {
     EXPECT_EQ(data::data_error_of([&] {
                 AtomicFile(directory / name, Durability::cached, ErrorCategory::data, Existing::regular_only);
               }),
-              "[" + (directory / name).string() + "] expected a regular file; got a link or a special file");
+              "[" + (directory / name).string() + "] expected a regular file, got a link or a special file");
   EXPECT_EQ(data::read_bytes(directory / "victim"), "old");
   AtomicFile file(directory / "victim", Durability::cached, ErrorCategory::data, Existing::regular_only);
   file.write("new");

@@ -33,7 +33,7 @@ TEST_F(ProcessorQuota, MayBeOfVersion1) {
   EXPECT_EQ(processor_quota(root_), 8);
 }
 
-// A container of version 1 shows the group of its host, and has its own at the top.
+// A cgroup version 1 container shows the group of its host, and has its own group at the root.
 TEST_F(ProcessorQuota, IsFoundWhereTheGroupHasAnotherName) {
   write("proc/self/cgroup", "4:cpu,cpuacct:/docker/1f\n");
   write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n");

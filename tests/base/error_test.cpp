@@ -7,8 +7,8 @@ namespace lockstep {
 namespace {
 
 TEST(Error, SaysWhereNeedAndGiven) {
-  const Error error(ErrorCategory::data, "train.tfrecord", "needed a record", "got 3 bytes");
-  EXPECT_STREQ(error.what(), "[train.tfrecord] needed a record; got 3 bytes");
+  const Error error(ErrorCategory::data, "train.tfrecord", "expected a record", "got 3 bytes");
+  EXPECT_STREQ(error.what(), "[train.tfrecord] expected a record, got 3 bytes");
 }
 
 TEST(Error, CategoriesDecideTheExitStatus) {

@@ -1,4 +1,4 @@
-// What is opened for reading: regular files, and nothing that could make a reader wait.
+// InputFile opens regular files only, and nothing that could block a reader.
 #include "lockstep/base/input_file.h"
 
 #include <gmock/gmock.h>
@@ -19,12 +19,12 @@ TEST(InputFile, RefusesAFifoAtOnce) {
   const auto path = directory / "fifo";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   EXPECT_EQ(data::data_error_of([&] { InputFile file(path); }),
-            "[" + path.string() + "] expected a regular file; got a pipe or FIFO");
+            "[" + path.string() + "] expected a regular file, got a pipe or FIFO");
 }
 
 TEST(InputFile, RefusesDevicesAndSockets) {
   EXPECT_EQ(data::data_error_of([] { InputFile file("/dev/zero"); }),
-            "[/dev/zero] expected a regular file; got a device");
+            "[/dev/zero] expected a regular file, got a device");
   const data::TemporaryDirectory directory;
   const auto path = directory / "socket";
   const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -33,14 +33,14 @@ TEST(InputFile, RefusesDevicesAndSockets) {
   std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
   ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   EXPECT_EQ(data::data_error_of([&] { InputFile file(path); }),
-            "[" + path.string() + "] needed a file that can be read; No such device or address");
+            "[" + path.string() + "] expected a file that can be read; No such device or address");
   ::close(listener);
 }
 
 TEST(InputFile, RefusesADirectory) {
   const data::TemporaryDirectory directory;
   EXPECT_EQ(data::data_error_of([&] { InputFile file(directory.path()); }),
-            "[" + directory.path().string() + "] needed a file that can be read; Is a directory");
+            "[" + directory.path().string() + "] expected a file that can be read; Is a directory");
 }
 
 TEST(InputFile, FollowsALinkToAFile) {

@@ -27,25 +27,25 @@ TEST(ParseJson, GivesWhatTheLibraryGives) {
 }
 
 TEST(ParseJson, RefusesWhatIsNoJson) {
-  EXPECT_EQ(refusal_of(R"({"a": })"), "[here] expected JSON; got a syntax error at byte 7 (line 1, column 7)");
+  EXPECT_EQ(refusal_of(R"({"a": })"), "[here] expected JSON, got a syntax error at byte 7 (line 1, column 7)");
   EXPECT_THAT(refusal_of(""), HasSubstr("a syntax error"));
   EXPECT_THAT(refusal_of("1 2"), HasSubstr("a syntax error"));
   EXPECT_THAT(refusal_of("\"\xff\""), HasSubstr("a syntax error"));
-  EXPECT_EQ(refusal_of(R"({"a":1,"b":2,"a":3})"), "[here] expected JSON; got the key \"a\" twice");
+  EXPECT_EQ(refusal_of(R"({"a":1,"b":2,"a":3})"), "[here] expected JSON, got the key \"a\" twice");
 }
 
 TEST(ParseJson, RefusesNestingThatWouldExhaustTheStack) {
   const std::size_t depth = 1'000'000;
   EXPECT_EQ(refusal_of(std::string(depth, '[') + std::string(depth, ']')),
-            "[here] expected JSON; got more than 64 levels of arrays and objects");
+            "[here] expected JSON, got more than 64 levels of arrays and objects");
   EXPECT_EQ(refusal_of(std::string(64, '[') + std::string(64, ']')), "accepted");
-  EXPECT_EQ(refusal_of("[[{}]]", {.depth = 2}), "[here] expected JSON; got more than 2 levels of arrays and objects");
+  EXPECT_EQ(refusal_of("[[{}]]", {.depth = 2}), "[here] expected JSON, got more than 2 levels of arrays and objects");
 }
 
 TEST(ParseJson, RefusesMoreValuesAndBytesThanAllowed) {
   EXPECT_EQ(refusal_of("[1,2,3]", {.values = 4}), "accepted");
-  EXPECT_EQ(refusal_of("[1,2,3]", {.values = 3}), "[here] expected JSON; got more than 3 values");
-  EXPECT_EQ(refusal_of("[1,2,3]", {.bytes = 6}), "[here] expected JSON; got 7 bytes, more than 6");
+  EXPECT_EQ(refusal_of("[1,2,3]", {.values = 3}), "[here] expected JSON, got more than 3 values");
+  EXPECT_EQ(refusal_of("[1,2,3]", {.bytes = 6}), "[here] expected JSON, got 7 bytes, more than 6");
 }
 
 TEST(DescribeJson, IsShortForAnyValue) {

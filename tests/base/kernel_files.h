@@ -1,4 +1,4 @@
-// A directory that stands for the kernel's files.
+// A directory that simulates the kernel's files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// A test that fills such a directory, which ends with it.
+/// A test that fills such a directory; the directory is removed at the end.
 class KernelFiles : public ::testing::Test {
  protected:
   KernelFiles() {

@@ -11,7 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/forwarded_function.h"
 
-// zlib, with which this program is not linked, and a library that nobody has.
+// zlib, which this program is not linked with, and a library that does not exist.
 extern "C" {
 const char* zlibVersion();
 unsigned long adler32(unsigned long sum, const unsigned char* data, unsigned bytes);
@@ -62,9 +62,10 @@ std::string device_error(const std::function<void()>& call) {
 }
 
 constexpr std::string_view kMissing =
-    "[made-up] needed liblockstep_made_up.so.7 for this test; the loader said \"liblockstep_made_up.so.7: cannot open "
+    "[made-up] expected liblockstep_made_up.so.7 for this test; the loader reported \"liblockstep_made_up.so.7: cannot "
+    "open "
     "shared object file: No such file or directory\"";
-constexpr std::string_view kWhatToDo = ": install it, or name its folder in LD_LIBRARY_PATH";
+constexpr std::string_view kWhatToDo = ": install it, or add its directory to LD_LIBRARY_PATH";
 
 TEST(LoadedLibrary, IsAnErrorWhereItIsMissing) {
   EXPECT_EQ(device_error([] { LoadedLibrary library(kMadeUp); }), fmt::format("{}{}", kMissing, kWhatToDo));
@@ -93,7 +94,7 @@ TEST(LoadedLibrary, IsFoundInItsFolder) {
 
 TEST(LoadedLibrary, IsAnErrorWhereItIsTooOld) {
   EXPECT_EQ(device_error([] { zlib().check_major_version(1, 2); }),
-            "[zlib] needed version 2 for gzip files; libz.so.1 is version 1: install zlib1g");
+            "[zlib] expected version 2 for gzip files; libz.so.1 is version 1: install zlib1g");
   EXPECT_EQ(device_error([] { zlib().check_major_version(2, 2); }), "no error");
   EXPECT_EQ(device_error([] { zlib().check_major_version(3, 2); }), "no error");
 }
@@ -112,7 +113,7 @@ TEST(ForwardedFunction, IsAnErrorWhereTheLibraryIsMissing) {
 
 TEST(ForwardedFunction, IsAnErrorWhereTheLibraryHasNoSuchFunction) {
   const std::string message = device_error([] { zlib_has_no_such_function(1); });
-  EXPECT_THAT(message, StartsWith("[zlib] needed zlib_has_no_such_function of libz.so.1; the loader said \""));
+  EXPECT_THAT(message, StartsWith("[zlib] expected zlib_has_no_such_function in libz.so.1; the loader reported \""));
   EXPECT_THAT(message, ::testing::EndsWith("\": install zlib1g"));
 }
 

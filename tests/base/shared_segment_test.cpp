@@ -1,4 +1,4 @@
-// Memory that another process finds by numbers which may mean something else there.
+// Shared memory that another process opens by IDs that may be stale or refer to something else.
 #include "lockstep/base/shared_segment.h"
 
 #include <fcntl.h>
@@ -61,7 +61,7 @@ TEST(SharedSegment, SealedMemoryOfAnotherKindIsRefused) {
   handle.descriptor = other;
   EXPECT_THAT(refusal_of(handle), HasSubstr("; its file is not sealed memory"));
   ASSERT_EQ(::fcntl(other, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
-  EXPECT_THAT(refusal_of(handle), HasSubstr("; that number means another process here"));
+  EXPECT_THAT(refusal_of(handle), HasSubstr("; that process ID belongs to another process"));
   ::close(other);
 }
 
@@ -69,18 +69,18 @@ TEST(SharedSegment, AnotherSegmentUnderAUsedAgainDescriptorIsRefused) {
   const SharedSegment made = SharedSegment::create(64);
   SharedSegment::Handle stale = made.handle();
   --stale.serial;
-  EXPECT_THAT(refusal_of(stale), HasSubstr("; that number means another process here"));
+  EXPECT_THAT(refusal_of(stale), HasSubstr("; that process ID belongs to another process"));
   SharedSegment::Handle guessed = made.handle();
   ++guessed.owner.nonce[1];
-  EXPECT_THAT(refusal_of(guessed), HasSubstr("; that number means another process here"));
+  EXPECT_THAT(refusal_of(guessed), HasSubstr("; that process ID belongs to another process"));
 }
 
 TEST(SharedSegment, ProcessesOfAnotherPidNamespaceAreNotLookedFor) {
   const SharedSegment made = SharedSegment::create(64);
   SharedSegment::Handle other = made.handle();
   ++other.owner.pid_namespace;
-  EXPECT_THAT(refusal_of(other), HasSubstr("] needed the memory of process " + std::to_string(::getpid()) +
-                                           " of this host; it is in another PID namespace"));
+  EXPECT_THAT(refusal_of(other), HasSubstr("] expected shared memory of process " + std::to_string(::getpid()) +
+                                           " on this host; it is in another PID namespace"));
 }
 
 TEST(SharedSegment, CannotShrinkUnderThoseWhoMapIt) {

@@ -1,4 +1,4 @@
-// What a disk does to the checkpoints of a run: power that fails between any two operations, the order in which bytes
+// Effects of disk faults on the checkpoints of a run: power loss between any two operations, the order in which bytes
 // and names become durable, and errors of single operations. tests/support/disk_faults.cpp is linked in.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// An environment variable for the life of the object.
+/// Sets an environment variable for the lifetime of the object.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
@@ -42,7 +42,7 @@ CheckpointDirectory directory_at(const fs::path& path, int keep) {
   return {{path, keep, std::chrono::milliseconds(0)}, alone()};
 }
 
-/// Two saves of one step, then of another; each has its number as the first element of everything.
+/// Two saves of one step, then one of another; each has its number as the first element of every array.
 void save_thrice(const fs::path& path, int keep) {
   CheckpointDirectory checkpoints = directory_at(path, keep);
   checkpoints.prepare(1);
@@ -53,7 +53,7 @@ void save_thrice(const fs::path& path, int keep) {
   }
 }
 
-/// `work` in a process of its own. Its exit status.
+/// Runs `work` in a separate process. Returns its exit status.
 int status_of(const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -76,7 +76,7 @@ class CheckpointDisk : public ::testing::Test {
  protected:
   fs::path path() const { return scratch_.path() / "run"; }
 
-  /// The run starts again: what it finds is sound, and none of what it saved before is lost.
+  /// The run restarts: the checkpoints that it finds are intact, and no earlier save is lost.
   void expect_sound(int least_number) const {
     CheckpointDirectory checkpoints = directory_at(path(), 1);
     checkpoints.prepare(1);
@@ -173,7 +173,7 @@ TEST_F(CheckpointDisk, AnOldOneThatCannotBeRemovedIsAWarning) {
   CheckpointDirectory checkpoints({path(), 2, std::chrono::milliseconds(0)}, alone(), log);
   for (const std::int64_t step : {8, 16}) checkpoints.save(replica.arrays(), at_step(step));
   {
-    const Variable under("LOCKSTEP_DISK_UNDER", (path() / "step-00000008").string());  // alone of all that are renamed
+    const Variable under("LOCKSTEP_DISK_UNDER", (path() / "step-00000008").string());  // the only one that is renamed
     const Variable only("LOCKSTEP_DISK_FAIL_ONLY", "rename");
     const Variable at("LOCKSTEP_DISK_FAIL_AT", "1");
     const Variable error("LOCKSTEP_DISK_ERROR", std::to_string(ESTALE));
@@ -204,7 +204,7 @@ std::vector<Operation> read_record(const fs::path& file) {
 
 bool is_below(const std::string& path, const std::string& directory) { return path.starts_with(directory + "/"); }
 
-/// What may not be asked of a disk that may lose power at any time; each broken rule in words.
+/// Rules for a disk that may lose power at any time; describes each violation.
 std::vector<std::string> broken_rules(const std::vector<Operation>& operations, const std::string& directory) {
   std::vector<std::string> broken;
   std::set<std::string> unsynced_files;
@@ -282,7 +282,7 @@ TEST(BrokenRules, AreFound) {
 
 class CheckpointDiskError : public CheckpointDisk, public ::testing::WithParamInterface<int> {
  protected:
-  /// The `call`-th write, fsync, rename or close of a save fails. False where there are not so many.
+  /// Makes the `call`-th write, fsync, rename or close of a save fail. False if there are fewer calls.
   bool fail_at(int call) const {
     fs::remove_all(path());
     SmallReplica first(1);
@@ -347,7 +347,7 @@ TEST_F(CheckpointDisk, WithOneToKeepANewOneThatReadsBackOtherwiseDoesNotReplaceT
   checkpoints.save(first.arrays(), at_step(8));
   const Variable damages("LOCKSTEP_DISK_DAMAGE", kModelFile);
   EXPECT_THAT(checkpoint_error([&] { checkpoints.save(second.arrays(), at_step(16)); }),
-              HasSubstr("model.safetensors] needed checksum "));
+              HasSubstr("model.safetensors] expected checksum "));
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000008"));
 }
 
@@ -365,7 +365,7 @@ TEST_F(CheckpointWithoutLocks, ASecondRunIsRefusedAndTheFirstGoesOn) {
     first.prepare(1);
     CheckpointDirectory second = directory_at(path(), 3);
     EXPECT_THAT(checkpoint_error([&] { second.prepare(1); }),
-                HasSubstr(fmt::format("needed the directory for this run alone; process {} on {} writes there: it "
+                HasSubstr(fmt::format("expected exclusive use of the directory; process {} on {} writes there: it "
                                       "renewed ",
                                       ::getpid(), host_name())));
     EXPECT_NO_THROW(first.save(replica.arrays(), at_step(8)));
@@ -416,7 +416,7 @@ TEST_F(CheckpointWithoutLocks, ALostLeaseStopsSavesAndSpareTheOther) {
   stopped.prepare(1);
   overwrite(path() / ".lease", "77 elsewhere 0123456789abcdef-f0000000 x");
   EXPECT_THAT(checkpoint_error([&] { stopped.save(replica.arrays(), at_step(8)); }),
-              HasSubstr("process 77 on elsewhere has taken it"));
+              HasSubstr("process 77 on elsewhere has taken it over"));
   EXPECT_THAT(names_in(path()), ElementsAre(".lease"));
 }
 

@@ -1,4 +1,4 @@
-// What a run meets: damaged files, a directory that cannot be used, a full disk, another run, and the end of the
+// Faults: damaged files, an unusable directory, a full disk, a concurrent run, and the end of the
 // process at any moment.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class CheckpointFault : public ::testing::Test {
     directory().save(second_.arrays(), at_step(20));
   }
 
-  /// Restores; the first must have been chosen and the second skipped. Returns why.
+  /// Restores. The first checkpoint must be chosen and the second skipped. Returns the reason.
   std::string reason_of_fallback() {
     SmallReplica fresh;
     CheckpointDirectory checkpoints = directory();
@@ -56,7 +56,7 @@ TEST_F(CheckpointFault, AFlippedBitInAnyFileFallsBack) {
   for (const char* file : {kModelFile, kOptimizerFile, kStateFile}) {
     save_two();
     flip_bit(newest(file), fs::file_size(newest(file)) - 3);
-    EXPECT_THAT(reason_of_fallback(), HasSubstr(fmt::format("step-00000020/{}] needed checksum ", file)));
+    EXPECT_THAT(reason_of_fallback(), HasSubstr(fmt::format("step-00000020/{}] expected checksum ", file)));
   }
 }
 
@@ -65,7 +65,7 @@ TEST_F(CheckpointFault, ATruncatedFileFallsBack) {
   const auto bytes = fs::file_size(newest(kModelFile));
   fs::resize_file(newest(kModelFile), bytes - 1);
   EXPECT_THAT(reason_of_fallback(),
-              HasSubstr(fmt::format("model.safetensors] needed {} bytes; it has {}", bytes, bytes - 1)));
+              HasSubstr(fmt::format("model.safetensors] expected {} bytes; it has {}", bytes, bytes - 1)));
 }
 
 TEST_F(CheckpointFault, AMissingFileFallsBack) {
@@ -77,14 +77,14 @@ TEST_F(CheckpointFault, AMissingFileFallsBack) {
 TEST_F(CheckpointFault, ATruncatedManifestFallsBack) {
   save_two();
   fs::resize_file(newest(kManifestName), fs::file_size(newest(kManifestName)) / 2);
-  EXPECT_THAT(reason_of_fallback(), HasSubstr("step-00000020/MANIFEST.json] expected JSON; "));
+  EXPECT_THAT(reason_of_fallback(), HasSubstr("step-00000020/MANIFEST.json] expected JSON, got "));
 }
 
 TEST_F(CheckpointFault, AMissingManifestFallsBack) {
   save_two();
   fs::remove(newest(kManifestName));
   EXPECT_THAT(reason_of_fallback(),
-              HasSubstr("step-00000020/MANIFEST.json] needed a file that can be read; No such file or directory"));
+              HasSubstr("step-00000020/MANIFEST.json] expected a file that can be read; No such file or directory"));
 }
 
 TEST_F(CheckpointFault, ManifestsThatAreNotOurs) {
@@ -96,19 +96,20 @@ TEST_F(CheckpointFault, ManifestsThatAreNotOurs) {
     overwrite(newest(kManifestName), manifest.dump());
     return reason_of_fallback();
   };
-  EXPECT_THAT(with("format", 2), HasSubstr("needed format 1; it has 2, of another version of Lockstep"));
-  EXPECT_THAT(with("step", 21), HasSubstr("needed the manifest of step 20; it is of step 21"));
+  EXPECT_THAT(with("format", 2), HasSubstr("expected format 1, got 2, which another version of Lockstep wrote"));
+  EXPECT_THAT(with("step", 21), HasSubstr("expected the manifest of step 20; it is of step 21"));
   EXPECT_THAT(with("files", {{{"name", "../x"}, {"bytes", 1}, {"xxh3_64", "0000000000000000"}}}),
-              HasSubstr("\"../x\" is no file name"));
-  EXPECT_THAT(with("files", {{{"name", "x"}, {"bytes", 1}, {"xxh3_64", "0"}}}), HasSubstr("\"0\" is no checksum"));
-  EXPECT_THAT(with("files", nlohmann::json::array()), HasSubstr("needed a manifest; it names no model.safetensors"));
+              HasSubstr("\"../x\" is not a file name"));
+  EXPECT_THAT(with("files", {{{"name", "x"}, {"bytes", 1}, {"xxh3_64", "0"}}}), HasSubstr("\"0\" is not a checksum"));
+  EXPECT_THAT(with("files", nlohmann::json::array()),
+              HasSubstr("expected a manifest; it does not list model.safetensors"));
 }
 
 TEST_F(CheckpointFault, ResumeMustRefusesWhereAllAreDamaged) {
   directory().save(first_.arrays(), at_step(10));
   flip_bit(path() / "step-00000010" / kModelFile, 200);
   EXPECT_THAT(checkpoint_error([&] { directory().restore(first_.arrays(), Resume::must); }),
-              HasSubstr("needed a complete checkpoint; 1 damaged, the newest: ["));
+              HasSubstr("expected a complete checkpoint; 1 damaged, the newest: ["));
 }
 
 TEST_F(CheckpointFault, ADamagedOneDoesNotCountAmongThoseKept) {
@@ -127,7 +128,7 @@ TEST_F(CheckpointFault, AFullDiskLeavesTheEarlierOnesAndNothingElse) {
   {
     const FileSizeLimit limit(64);
     EXPECT_THAT(checkpoint_error([&] { checkpoints.save(second_.arrays(), at_step(30)); }),
-                HasSubstr("] needed to write the file; File too large"));
+                HasSubstr("] expected to write the file; File too large"));
   }
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000010", "step-00000020"));
   SmallReplica fresh;
@@ -138,23 +139,23 @@ TEST_F(CheckpointFault, AFullDiskLeavesTheEarlierOnesAndNothingElse) {
 
 TEST_F(CheckpointFault, AFullDiskIsFoundBeforeTraining) {
   CheckpointDirectory checkpoints = directory();
-  EXPECT_THAT(
-      checkpoint_error([&] { checkpoints.prepare(std::uint64_t{1} << 60); }),
-      ::testing::MatchesRegex("\\[.*/run\\] needed 1152921504606846976 bytes free for a checkpoint; [0-9]+ are free"));
+  EXPECT_THAT(checkpoint_error([&] { checkpoints.prepare(std::uint64_t{1} << 60); }),
+              ::testing::MatchesRegex(
+                  "\\[.*/run\\] expected 1152921504606846976 bytes free for a checkpoint; [0-9]+ are free"));
 }
 
 TEST_F(CheckpointFault, ADirectoryThatCannotBeMadeIsFoundBeforeTraining) {
   overwrite(scratch_.path() / "file", "");
   CheckpointDirectory below_a_file({scratch_.path() / "file" / "run"}, alone());
   EXPECT_EQ(checkpoint_error([&] { below_a_file.prepare(1); }),
-            fmt::format("[{}] needed a directory for checkpoints that can be written; Not a directory",
+            fmt::format("[{}] expected a directory for checkpoints that can be written; Not a directory",
                         (scratch_.path() / "file" / "run").string()));
   CheckpointDirectory a_file({scratch_.path() / "file"}, alone());
   EXPECT_THAT(checkpoint_error([&] { a_file.prepare(1); }),
-              HasSubstr("needed a directory for checkpoints that can be written; Not a directory"));
+              HasSubstr("expected a directory for checkpoints that can be written; Not a directory"));
   CheckpointDirectory unwritable({"/proc/self"}, alone());
   EXPECT_THAT(checkpoint_error([&] { unwritable.prepare(1); }),
-              HasSubstr("[/proc/self] needed a directory that can be written; "));
+              HasSubstr("[/proc/self] expected a directory that can be written; "));
 }
 
 TEST_F(CheckpointFault, AnotherRunInTheDirectoryIsRefused) {
@@ -163,7 +164,7 @@ TEST_F(CheckpointFault, AnotherRunInTheDirectoryIsRefused) {
     running.prepare(1);
     CheckpointDirectory second = directory();
     EXPECT_EQ(checkpoint_error([&] { second.prepare(1); }),
-              fmt::format("[{}] needed the directory for this run alone; process {} on {} writes there",
+              fmt::format("[{}] expected exclusive use of the directory; process {} on {} writes there",
                           path().string(), ::getpid(), host_name()));
     EXPECT_NO_THROW(running.save(first_.arrays(), at_step(1)));
   }
@@ -202,7 +203,7 @@ TEST_F(CheckpointFault, WorkersRemoveOnlyWhatTheDeadLeft) {
   const std::string here = process_namespace();
   const std::string dead = of(host_name(), here, child);
   const std::string alive = of(host_name(), here, ::getppid());
-  // A host of the same name, or a container: whether that process lives cannot be seen.
+  // Another host of the same name, or a container: it is unknown whether that process is running.
   const std::string other_boot = of(host_name(), "0123456789abcdef-f0000000", child);
   const std::string long_ago = of(host_name(), "0123456789abcdef-f0000000", child + 1);
   for (const std::string& name : {dead, alive, other_boot, long_ago}) fs::create_directory(scratch_.path() / name);
@@ -219,9 +220,9 @@ TEST_F(CheckpointFault, ALockThatIsNoFileOfItsOwnIsRefusedAndLeftAlone) {
   fs::create_directory(path());
   overwrite(victim, "precious");
   const auto refusal = [&] { return checkpoint_error([&] { directory().prepare(1); }); };
-  const std::string expected =
-      fmt::format("[{}] expected a regular file with one name; got a link or a special file, which is left as it is",
-                  lock.string());
+  const std::string expected = fmt::format(
+      "[{}] expected a regular file with one hard link, got a link or a special file, which is left unchanged",
+      lock.string());
   fs::create_symlink(victim, lock);
   EXPECT_EQ(refusal(), expected);
   fs::remove(lock);
@@ -234,7 +235,7 @@ TEST_F(CheckpointFault, ALockThatIsNoFileOfItsOwnIsRefusedAndLeftAlone) {
   EXPECT_EQ(contents_of(victim), "precious");
 }
 
-/// Ends this process with SIGKILL after `delay`, wherever it is then.
+/// Ends this process with SIGKILL after `delay`.
 void die_after(std::chrono::microseconds delay) {
   delay = std::max(delay, std::chrono::microseconds(1));  // 0 would mean never
   std::signal(SIGALRM, [](int) { ::kill(::getpid(), SIGKILL); });
@@ -268,7 +269,7 @@ constexpr int kKeep = 2;
   }
 }
 
-/// Runs one child to its end; returns the last save it told of.
+/// Runs one child to its end; returns the last save that it reported.
 std::int64_t run_until_killed(const fs::path& path, double saves_to_live) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);

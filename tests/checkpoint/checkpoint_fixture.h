@@ -1,4 +1,4 @@
-// A small replica and a directory of its own for tests of files.
+// A small replica and a scratch directory for file tests.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@
 
 namespace lockstep::checkpoint {
 
-/// A directory that this test alone uses.
+/// A directory for the exclusive use of this test.
 class ScratchDirectory {
  public:
   ScratchDirectory() : directory_(std::filesystem::temp_directory_path(), unique_prefix()) {}
@@ -41,7 +41,7 @@ class ScratchDirectory {
   TemporaryDirectory directory_;
 };
 
-/// Two layers, a buffer, and Adam's slots. Every element is different, and follows from `start`.
+/// Two layers, a buffer, and Adam's slots. Every element is different and derived from `start`.
 class SmallReplica {
  public:
   explicit SmallReplica(float start = 0, std::vector<model::ParameterInfo> parameters = default_parameters())
@@ -96,7 +96,7 @@ inline TrainingState at_step(std::int64_t step) {
   return state;
 }
 
-/// Names in a directory, without the lock, which stays.
+/// Names in a directory, without the lock file.
 inline std::set<std::string> names_in(const std::filesystem::path& directory) {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(directory))
@@ -122,7 +122,7 @@ inline void flip_bit(const std::filesystem::path& path, std::size_t offset) {
   overwrite(path, bytes);
 }
 
-/// The message of the Error (checkpoint) that `call` throws; says so where it throws something else or nothing.
+/// The message of the Error (checkpoint) that `call` throws; a description if it throws something else or nothing.
 inline std::string checkpoint_error(const std::function<void()>& call) {
   try {
     call();
@@ -133,7 +133,7 @@ inline std::string checkpoint_error(const std::function<void()>& call) {
   return "no error";
 }
 
-/// While it lives no file of this process grows beyond `bytes`: what a full disk looks like to a writer.
+/// During its lifetime, no file of this process can grow beyond `bytes`, which simulates a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

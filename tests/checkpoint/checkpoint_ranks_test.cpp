@@ -1,4 +1,4 @@
-// Several ranks, as threads: one checkpoint, replicas compared, and a failure on one that reaches all.
+// Several ranks, as threads: one checkpoint, comparison of replicas, and failures of one rank that all ranks report.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
@@ -85,7 +85,7 @@ TEST_F(CheckpointRanks, AllReceiveWhatTheChiefRestores) {
     EXPECT_EQ(restored->state.step, 8);
     EXPECT_TRUE(fresh.holds_same_as(saved));
     ASSERT_EQ(checkpoints.skipped().size(), 1u);
-    EXPECT_THAT(checkpoints.skipped().front(), HasSubstr("step-00000009/state.json] needed a file of "));
+    EXPECT_THAT(checkpoints.skipped().front(), HasSubstr("step-00000009/state.json] expected a file of "));
   });
 }
 
@@ -98,7 +98,7 @@ TEST_F(CheckpointRanks, AllHearThatThereIsNoCheckpoint) {
     SmallReplica fresh;
     CheckpointDirectory(options(), rank).restore(fresh.arrays(), Resume::must);
   });
-  EXPECT_THAT(message, HasSubstr("needed a complete checkpoint; there is none"));
+  EXPECT_THAT(message, HasSubstr("expected a complete checkpoint; there is none"));
 }
 
 TEST_F(CheckpointRanks, AReplicaThatDiffersIsNamedOnAll) {
@@ -110,8 +110,8 @@ TEST_F(CheckpointRanks, AReplicaThatDiffersIsNamedOnAll) {
   });
   EXPECT_THAT(message,
               HasSubstr(fmt::format(
-                  "[checkpoint] needed identical replicas on all ranks; rank 2 on {} has another v/dense/kernel in "
-                  "optimizer.safetensors (",
+                  "[checkpoint] expected identical replicas on all ranks; rank 2 on {} has a different v/dense/kernel "
+                  "in optimizer.safetensors (",
                   host_name())));
   EXPECT_THAT(names_in(path()), IsEmpty());
 }
@@ -123,7 +123,7 @@ TEST_F(CheckpointRanks, AReplicaOfAnotherModelIsNamedOnAll) {
     SmallReplica replica(4, parameters);
     CheckpointDirectory(options(), rank).save(replica.arrays(), at_step(8));
   });
-  EXPECT_THAT(message, HasSubstr("has another zeta in model.safetensors ("));
+  EXPECT_THAT(message, HasSubstr("has a different zeta in model.safetensors ("));
   EXPECT_THAT(names_in(path()), IsEmpty());
 }
 
@@ -132,7 +132,7 @@ TEST_F(CheckpointRanks, ARankAtAnotherStepIsNamedOnAll) {
     SmallReplica replica(4);
     CheckpointDirectory(options(), rank).save(replica.arrays(), at_step(rank.rank() == 1 ? 7 : 8));
   });
-  EXPECT_EQ(message, fmt::format("[checkpoint] needed identical replicas on all ranks; rank 1 on {} is at step 7, "
+  EXPECT_EQ(message, fmt::format("[checkpoint] expected identical replicas on all ranks; rank 1 on {} is at step 7, "
                                  "epoch 0, seed 1, global batch 64, "
                                  "float32, the chief at step 8, epoch 0, seed 1, global batch 64, float32",
                                  host_name()));
@@ -147,7 +147,7 @@ TEST_F(CheckpointRanks, WhatARankKnowsOfItselfMayDiffer) {
   });
 }
 
-/// Names that appeared in a directory since this object did.
+/// Names that appeared in a directory since the construction of this object.
 class MadeIn {
  public:
   explicit MadeIn(const fs::path& directory) : descriptor_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
@@ -173,7 +173,7 @@ class MadeIn {
   mutable std::vector<std::string> names_;
 };
 
-/// TMPDIR for the life of the object.
+/// Sets TMPDIR for the lifetime of the object.
 class TemporaryFilesIn {
  public:
   explicit TemporaryFilesIn(const fs::path& path) { ::setenv("TMPDIR", path.c_str(), 1); }
@@ -195,9 +195,9 @@ TEST_F(CheckpointRanks, AFailureOnOneReachesAllAndKeepsTheEarlierOne) {
     rank.barrier();
     checkpoints.save(replica.arrays(), at_step(9));
   });
-  EXPECT_THAT(message, HasSubstr(fmt::format("[checkpoint] needed every rank to do its part; rank 1 on {} failed: [{}",
+  EXPECT_THAT(message, HasSubstr(fmt::format("[checkpoint] expected every rank to succeed; rank 1 on {} failed: [{}",
                                              host_name(), (temporary / worker_temporary_prefix(1)).string())));
-  EXPECT_THAT(message, HasSubstr("] needed to make the directory; No such file or directory"));
+  EXPECT_THAT(message, HasSubstr("] expected to create the directory; No such file or directory"));
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000008"));
 }
 
@@ -206,7 +206,7 @@ TEST_F(CheckpointRanks, ADirectoryTheChiefCannotMakeIsRefusedOnAll) {
   const std::string message =
       refusal([&](const Communicator& rank) { CheckpointDirectory(options(), rank).prepare(1); });
   EXPECT_THAT(message, HasSubstr("rank 0 on "));
-  EXPECT_THAT(message, HasSubstr("needed a directory for checkpoints that can be written; Not a directory"));
+  EXPECT_THAT(message, HasSubstr("expected a directory for checkpoints that can be written; Not a directory"));
 }
 
 /// What the other ranks hold at a save lies on storage of their node: never in the directory of the checkpoints, of
@@ -250,7 +250,7 @@ TEST_F(CheckpointRanks, CompareHashesOrNothingAndWriteNothing) {
     });
     const bool compares = verify == VerifyCheckpoint::hash;
     EXPECT_THAT(message,
-                compares ? HasSubstr("needed identical replicas on all ranks; rank 2 on ") : HasSubstr("no error"));
+                compares ? HasSubstr("expected identical replicas on all ranks; rank 2 on ") : HasSubstr("no error"));
     EXPECT_EQ(fs::exists(path() / "step-00000009"), !compares);
   }
   EXPECT_THAT(made_here.names(), IsEmpty());
@@ -261,7 +261,7 @@ TEST_F(CheckpointRanks, CompareHashesOfWhatIsLargeOrHasNoRoom) {
     VerifyCheckpoint chosen = VerifyCheckpoint::automatic;
     run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
       CheckpointDirectory checkpoints(options(), rank);
-      // The bytes of the chief count, or else ranks could choose differently.
+      // The value of the chief is used; otherwise ranks could make different choices.
       checkpoints.prepare(rank.rank() == 0 ? bytes : 1);
       if (rank.rank() == 2) chosen = checkpoints.verification();
     });
@@ -276,7 +276,7 @@ TEST_F(CheckpointRanks, CompareHashesOfWhatIsLargeOrHasNoRoom) {
   // One more checkpoint fits, two do not.
   const std::string message =
       refusal([&](const Communicator& rank) { CheckpointDirectory(full, rank).prepare(free / 4 * 3); });
-  EXPECT_THAT(message, HasSubstr("bytes a rank on storage of each node (--verify-checkpoint full); got "));
+  EXPECT_THAT(message, HasSubstr("bytes per rank on local storage of each node (--verify-checkpoint full), got "));
   EXPECT_THAT(message, HasSubstr(" bytes free for 2 ranks, "));
 }
 
@@ -294,11 +294,11 @@ TEST_F(CheckpointRanks, AChiefWithoutTheCheckpointsOfOthersIsRefused) {
   const std::string host = host_name();
   for (const Resume how : {Resume::automatic, Resume::must}) {
     EXPECT_THAT(resume(how), HasSubstr(expected));
-    EXPECT_THAT(resume(how), HasSubstr(fmt::format("got rank 2 on {} has step-00001000 in ", host)));
+    EXPECT_THAT(resume(how), HasSubstr(fmt::format("; rank 2 on {} has step-00001000 in ", host)));
     EXPECT_THAT(resume(how), HasSubstr(fmt::format(" and rank 0 on {} has none", host)));
   }
   EXPECT_EQ(resume(Resume::never), "no error");
-  // An older one is no reason to go back either.
+  // An older checkpoint on rank 0 is an error too.
   CheckpointDirectory({scratch_.path() / "moved"}, alone()).save(saved.arrays(), at_step(500));
   EXPECT_THAT(resume(Resume::automatic), HasSubstr(fmt::format(" and rank 0 on {} has step-00000500", host)));
 }

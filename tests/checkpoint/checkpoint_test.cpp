@@ -146,7 +146,7 @@ TEST_F(Checkpoint, NoneYet) {
   SmallReplica fresh;
   EXPECT_FALSE(directory().restore(fresh.arrays()).has_value());
   EXPECT_EQ(checkpoint_error([&] { directory().restore(fresh.arrays(), Resume::must); }),
-            fmt::format("[{}] needed a complete checkpoint; there is none", path().string()));
+            fmt::format("[{}] expected a complete checkpoint; there is none", path().string()));
   EXPECT_FALSE(fs::exists(path())) << "looking for a checkpoint must not make a directory";
 }
 
@@ -167,7 +167,8 @@ TEST_F(Checkpoint, OfAnotherModelNamesTheFirstDifference) {
     return message;
   };
   auto parameters = SmallReplica::default_parameters();
-  const std::string where = fmt::format("[{}] needed a checkpoint of this model with ", (saved / kModelFile).string());
+  const std::string where =
+      fmt::format("[{}] expected a checkpoint of this model with ", (saved / kModelFile).string());
 
   parameters[1].shape = {3, 6};
   EXPECT_EQ(refusal(parameters), where + "dense/kernel [3, 6]; the checkpoint has dense/kernel [3, 5]");
@@ -188,7 +189,7 @@ TEST_F(Checkpoint, OfAnotherOptimizerIsRefused) {
   directory().save(with_momentum, at_step(5));
   SmallReplica fresh;
   EXPECT_THAT(checkpoint_error([&] { directory().restore(fresh.arrays()); }),
-              HasSubstr("optimizer.safetensors] needed a checkpoint of this model with m/dense/bias [5]; the "
+              HasSubstr("optimizer.safetensors] expected a checkpoint of this model with m/dense/bias [5]; the "
                         "checkpoint has no m/dense/bias"));
 }
 
@@ -204,7 +205,7 @@ TEST_F(Checkpoint, ListNamesEverythingNewestFirst) {
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0].step, 3);
   EXPECT_THAT(found[0].damage,
-              HasSubstr("step-00000003/MANIFEST.json] needed a file that can be read; No such file or directory"));
+              HasSubstr("step-00000003/MANIFEST.json] expected a file that can be read; No such file or directory"));
   EXPECT_EQ(found[1].step, 20);
   EXPECT_TRUE(found[1].complete());
   EXPECT_EQ(found[2].step, 10);
@@ -229,13 +230,13 @@ TEST_F(Checkpoint, OneOfSeveralIsRestoredByItsPath) {
   flip_bit(copied / kModelFile, 200);
   EXPECT_THAT(
       checkpoint_error([&] { CheckpointDirectory({copied}, alone()).restore(replica_.arrays(), Resume::must); }),
-      HasSubstr("best] needed a complete checkpoint; 1 damaged, the newest: ["));
+      HasSubstr("best] expected a complete checkpoint; 1 damaged, the newest: ["));
 }
 
 TEST_F(Checkpoint, IsNoPlaceForOthers) {
   const fs::path saved = directory().save(replica_.arrays(), at_step(10));
   EXPECT_EQ(checkpoint_error([&] { CheckpointDirectory({saved}, alone()).prepare(1); }),
-            fmt::format("[{}] needed a directory for checkpoints; it is a checkpoint itself", saved.string()));
+            fmt::format("[{}] expected a directory for checkpoints; it is a checkpoint itself", saved.string()));
 }
 
 TEST_F(Checkpoint, SizeIsEstimatedFromAbove) {
@@ -247,9 +248,9 @@ TEST_F(Checkpoint, SizeIsEstimatedFromAbove) {
 
 TEST_F(Checkpoint, AStateThatIsNone) {
   EXPECT_THAT(checkpoint_error([] { parse_training_state("{}", "state.json"); }),
-              HasSubstr("[state.json] needed the state of a training run; "));
+              HasSubstr("[state.json] expected the state of a training run; "));
   EXPECT_THAT(checkpoint_error([] { parse_training_state("step", "state.json"); }),
-              HasSubstr("[state.json] expected JSON; "));
+              HasSubstr("[state.json] expected JSON, got "));
 }
 
 TEST_F(Checkpoint, KeepsAnyBytesInItsConfiguration) {
@@ -275,7 +276,7 @@ TEST(VerifyCheckpoint, IsReadFromItsNames) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_STREQ(error.what(), "[--verify-checkpoint] expected auto, full, hash or none; got \"some\"");
+    EXPECT_STREQ(error.what(), "[--verify-checkpoint] expected auto, full, hash or none, got \"some\"");
   }
 }
 
@@ -289,7 +290,7 @@ TEST(Resume, IsReadFromItsNames) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_STREQ(error.what(), "[--resume] expected auto, never or require; got \"always\"");
+    EXPECT_STREQ(error.what(), "[--resume] expected auto, never or require, got \"always\"");
   }
 }
 
@@ -299,7 +300,7 @@ TEST(Keep, IsAtLeastOne) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_STREQ(error.what(), "[--keep] needed at least 1 checkpoint to keep; got 0");
+    EXPECT_STREQ(error.what(), "[--keep] expected at least 1 checkpoint to keep, got 0");
   }
 }
 

@@ -1,4 +1,4 @@
-// Work on files that takes long is progress, up to a limit.
+// Long file operations count as progress, up to a limit.
 #include "lockstep/checkpoint/files.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 std::uint64_t changes(const allreduce::Activity& activity) { return activity.state().changes; }
 
-/// Waits until the activity has moved `more` times from now on.
+/// Waits until the activity has ticked `more` more times.
 void wait_for_ticks(const allreduce::Activity& activity, std::uint64_t more) {
   const std::uint64_t before = changes(activity);
   while (changes(activity) < before + more) std::this_thread::yield();

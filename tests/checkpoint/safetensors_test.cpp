@@ -1,5 +1,4 @@
-// Files against bytes written out here, against a file of the format's own library, and everything that can be wrong
-// with one.
+// Compares files with literal bytes and with a file of the reference library, and tests invalid files.
 #include "lockstep/checkpoint/safetensors.h"
 
 #include <gmock/gmock.h>
@@ -143,43 +142,43 @@ TEST_F(Safetensors, ThePythonLibraryReadsOurs) {
 
 TEST_F(Safetensors, AFileThatIsNotThere) {
   EXPECT_THAT(checkpoint_error([&] { SafetensorsFile opened(file()); }),
-              HasSubstr("tensors.safetensors] needed a file that can be read; No such file or directory"));
+              HasSubstr("tensors.safetensors] expected a file that can be read; No such file or directory"));
 }
 
 TEST_F(Safetensors, TruncatedFiles) {
-  EXPECT_EQ(refusal_of_bytes("\x03"), "needed 8 bytes that tell the length of its header; the file has 1");
-  EXPECT_EQ(refusal_of_bytes(""), "needed 8 bytes that tell the length of its header; the file has 0");
+  EXPECT_EQ(refusal_of_bytes("\x03"), "expected 8 bytes with the length of the header; the file has 1");
+  EXPECT_EQ(refusal_of_bytes(""), "expected 8 bytes with the length of the header; the file has 0");
   EXPECT_EQ(refusal_of_bytes(with_length("{}      ", "").substr(0, 12)),
-            "needed 8 bytes of header; the file ends after 4");
+            "expected 8 bytes of header; the file ends after 4");
   EXPECT_EQ(refusal(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "1234567"),
-            "needed 8 bytes of tensors; the file has 7");
+            "expected 8 bytes of tensors; the file has 7");
 }
 
 TEST_F(Safetensors, HeaderLengthIsLimited) {
   std::string bytes(8, '\0');
   const std::uint64_t length = 100'000'001;
   std::memcpy(bytes.data(), &length, 8);
-  EXPECT_EQ(refusal_of_bytes(bytes + "{}"), "needed a header of at most 100000000 bytes; 100000001 are announced");
+  EXPECT_EQ(refusal_of_bytes(bytes + "{}"), "expected a header of at most 100000000 bytes, got 100000001");
 }
 
 TEST_F(Safetensors, HeadersThatAreNoJson) {
-  EXPECT_EQ(refusal(" {}"), "needed a header that begins with {; \" \"");
-  EXPECT_EQ(refusal(""), "needed a header that begins with {; \"\"");
-  EXPECT_THAT(refusal("{\"a\":"), StartsWith("expected JSON; got a syntax error at byte "));
-  EXPECT_THAT(refusal("{} x"), StartsWith("expected JSON; got a syntax error at byte "));
-  EXPECT_THAT(refusal("{\"\xff\":1}"), StartsWith("expected JSON; got a syntax error at byte "));
+  EXPECT_EQ(refusal(" {}"), "expected a header that begins with {, got \" \"");
+  EXPECT_EQ(refusal(""), "expected a header that begins with {, got \"\"");
+  EXPECT_THAT(refusal("{\"a\":"), StartsWith("expected JSON, got a syntax error at byte "));
+  EXPECT_THAT(refusal("{} x"), StartsWith("expected JSON, got a syntax error at byte "));
+  EXPECT_THAT(refusal("{\"\xff\":1}"), StartsWith("expected JSON, got a syntax error at byte "));
 }
 
 TEST_F(Safetensors, NamesMustNotRepeat) {
   const std::string entry = R"({"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
-  EXPECT_EQ(refusal(R"({"a":)" + entry + R"(,"a":)" + entry + "}"), "expected JSON; got the key \"a\" twice");
+  EXPECT_EQ(refusal(R"({"a":)" + entry + R"(,"a":)" + entry + "}"), "expected JSON, got the key \"a\" twice");
   EXPECT_EQ(refusal(R"({"a":{"dtype":"F32","shape":[0],"shape":[1],"data_offsets":[0,0]}})"),
-            "expected JSON; got the key \"shape\" twice");
+            "expected JSON, got the key \"shape\" twice");
 }
 
 TEST_F(Safetensors, MembersOfTheWrongKind) {
-  const std::string needed = "needed dtype, shape and data_offsets of \"a\"; ";
-  EXPECT_EQ(refusal(R"({"a":7})"), needed + "got 7");
+  const std::string needed = "expected dtype, shape and data_offsets of \"a\", got ";
+  EXPECT_EQ(refusal(R"({"a":7})"), needed + "7");
   EXPECT_THAT(refusal(R"({"a":{"dtype":"F32","shape":[0]}})"), StartsWith(needed));
   EXPECT_THAT(refusal(R"({"a":{"dtype":32,"shape":[0],"data_offsets":[0,0]}})"), StartsWith(needed));
   EXPECT_THAT(refusal(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,0]}})"), StartsWith(needed));
@@ -188,23 +187,24 @@ TEST_F(Safetensors, MembersOfTheWrongKind) {
   EXPECT_THAT(refusal(R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,0]}})"),
               StartsWith(needed));
   EXPECT_EQ(refusal(R"({"a":{"dtype":"F31","shape":[0],"data_offsets":[0,0]}})"),
-            "needed a known type of \"a\"; it is \"F31\"");
-  EXPECT_EQ(refusal(R"({"__metadata__":{"step":7}})"), "needed texts by name in __metadata__; got an object of 1 key");
+            "expected a known type for \"a\", got \"F31\"");
+  EXPECT_EQ(refusal(R"({"__metadata__":{"step":7}})"),
+            "expected strings by name in __metadata__, got an object of 1 key");
 }
 
 TEST_F(Safetensors, HeadersThatNestAreRefusedWithoutRecursion) {
   const std::string open(200'000, '[');
   const std::string close(200'000, ']');
-  const std::string limit = "expected JSON; got more than 8 levels of arrays and objects";
+  const std::string limit = "expected JSON, got more than 8 levels of arrays and objects";
   EXPECT_EQ(refusal("{\"a\":" + open + close + "}"), limit);
   EXPECT_EQ(refusal("{\"__metadata__\":" + open + close + "}"), limit);
-  EXPECT_EQ(refusal("{\"a\":[[[[[[[1]]]]]]]}"), "needed dtype, shape and data_offsets of \"a\"; got an array of 1");
+  EXPECT_EQ(refusal("{\"a\":[[[[[[[1]]]]]]]}"), "expected dtype, shape and data_offsets of \"a\", got an array of 1");
 }
 
 TEST_F(Safetensors, AHeaderWithMoreValuesThanTensorsCouldHaveIsRefused) {
   std::string values = "[]";
   for (int i = 0; i < 100'000; ++i) values += ",[]";
-  EXPECT_THAT(refusal("{\"a\":[" + values + "]}"), StartsWith("expected JSON; got more than 54"));
+  EXPECT_THAT(refusal("{\"a\":[" + values + "]}"), StartsWith("expected JSON, got more than 54"));
 }
 
 TEST_F(Safetensors, TheLimitLeavesRoomForManySmallTensorsOfManyExtents) {
@@ -218,11 +218,11 @@ TEST_F(Safetensors, TheLimitLeavesRoomForManySmallTensorsOfManyExtents) {
 
 TEST_F(Safetensors, SizesMustFitShapes) {
   EXPECT_EQ(refusal(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "1234"),
-            "needed 8 bytes of \"a\", F32 [2]; its data_offsets are [0, 4]");
+            "expected 8 bytes of \"a\", F32 [2]; its data_offsets are [0, 4]");
   EXPECT_EQ(refusal(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", "1234"),
-            "needed 4 bytes of \"a\", F32 [1]; its data_offsets are [4, 0]");
+            "expected 4 bytes of \"a\", F32 [1]; its data_offsets are [4, 0]");
   EXPECT_EQ(refusal(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4611686018427387904],"data_offsets":[0,0]}})"),
-            "needed a shape of \"a\" that fits a file; [4611686018427387904, 4611686018427387904]");
+            "expected a shape of \"a\" that fits in a file, got [4611686018427387904, 4611686018427387904]");
 }
 
 TEST_F(Safetensors, TensorsCoverTheDataWithoutGapOrOverlap) {
@@ -232,10 +232,10 @@ TEST_F(Safetensors, TensorsCoverTheDataWithoutGapOrOverlap) {
         begin_b, end_b);
   };
   EXPECT_EQ(refusal(two(8, 12), "123456789012"),
-            "needed \"b\" at byte 4 of the data, where the tensor before it ends; it begins at 8");
+            "expected \"b\" at byte 4 of the data, where the tensor before it ends; it begins at 8");
   EXPECT_EQ(refusal(two(2, 6), "123456"),
-            "needed \"b\" at byte 4 of the data, where the tensor before it ends; it begins at 2");
-  EXPECT_EQ(refusal(two(4, 8), "123456789"), "needed 8 bytes of tensors; the file has 9");
+            "expected \"b\" at byte 4 of the data, where the tensor before it ends; it begins at 2");
+  EXPECT_EQ(refusal(two(4, 8), "123456789"), "expected 8 bytes of tensors; the file has 9");
   overwrite(file(), with_length(two(4, 8), "12345678"));
   EXPECT_EQ(SafetensorsFile(file()).tensors().size(), 2u);
 }
@@ -247,9 +247,9 @@ TEST_F(Safetensors, ReadingAsAnotherTypeOrSize) {
   std::vector<float> three(3);
   std::vector<std::int64_t> one(1);
   EXPECT_THAT(checkpoint_error([&] { opened.read(*opened.find("a"), three); }),
-              HasSubstr("needed 12 bytes of F32 under \"a\"; it has 8 of F32"));
+              HasSubstr("expected 12 bytes of F32 under \"a\"; it has 8 of F32"));
   EXPECT_THAT(checkpoint_error([&] { opened.read(*opened.find("a"), one); }),
-              HasSubstr("needed 8 bytes of I64 under \"a\"; it has 8 of F32"));
+              HasSubstr("expected 8 bytes of I64 under \"a\"; it has 8 of F32"));
 }
 
 TEST_F(Safetensors, AFullDiskLeavesNothing) {
@@ -257,7 +257,7 @@ TEST_F(Safetensors, AFullDiskLeavesNothing) {
   const std::vector<TensorView> tensors{{"a", {10'000}, std::span<const float>(values)}};
   const FileSizeLimit limit(4096);
   EXPECT_THAT(checkpoint_error([&] { write_safetensors(file(), tensors); }),
-              HasSubstr("tensors.safetensors] needed to write the file; File too large"));
+              HasSubstr("tensors.safetensors] expected to write the file; File too large"));
   EXPECT_TRUE(names_in(scratch_.path()).empty());
 }
 

@@ -64,7 +64,7 @@ TEST_F(Hosts, TakeTheRouteThatMeasuredFastestAndTakeItAgain) {
   EXPECT_THAT(std::string(first.event("start")["allreduce_reason"]),
               ContainsRegex("4 ranks on 2 nodes; [0-9]+ KiB take [0-9.]+ ms by hierarchical, [0-9.]+ ms by ring"));
   EXPECT_EQ(second.event("start")["allreduce"], route);
-  EXPECT_EQ(second.event("start")["allreduce_reason"], "4 ranks on 2 nodes, as in the run that this one goes on from");
+  EXPECT_EQ(second.event("start")["allreduce_reason"], "4 ranks on 2 nodes, as in the run that is resumed");
 }
 
 TEST_F(Hosts, AddUpOnEveryRouteBetweenThem) {
@@ -130,8 +130,8 @@ TEST_F(Hosts, ThatStandServeSeveralJobs) {
   }
   EXPECT_TRUE(stands());
   EXPECT_THAT(run(cluster({"run", "--name", name(), "--hosts", "3"}, kTrain)).errors,
-              HasSubstr("stands already, with 2 hosts, 1gbit each way; --hosts cannot change it"));
-  EXPECT_THAT(run(cluster({"up", "--name", name()})).errors, HasSubstr("needs a name that is free"));
+              HasSubstr("is already running, with 2 hosts, 1gbit each way; --hosts cannot change it"));
+  EXPECT_THAT(run(cluster({"up", "--name", name()})).errors, HasSubstr("expected an unused name, got "));
   EXPECT_TRUE(stands());
   EXPECT_EQ(run(cluster({"down", "--name", name()})).status, 0);
   EXPECT_FALSE(stands());
@@ -173,7 +173,8 @@ TEST_P(EndOfARun, IsThatOfItsRanks) {
   EXPECT_EQ(process.finish().status, 128 + GetParam());
   for (const Watched* rank : {&first, &second, &third}) EXPECT_TRUE(rank->ends_within(15));
   if (GetParam() == SIGKILL) {
-    EXPECT_THAT(run(cluster({"list"})).output, ContainsRegex(name() + " +dead; scripts/cluster clean removes"));
+    EXPECT_THAT(run(cluster({"list"})).output,
+                ContainsRegex(name() + " +dead; remove the rest with scripts/cluster clean"));
     EXPECT_EQ(run(cluster({"clean"})).status, 0);
   }
   EXPECT_FALSE(stands());
@@ -197,20 +198,20 @@ TEST_P(ClusterScript, RefusesWhatItDoesNotKnow) {
 
 INSTANTIATE_TEST_SUITE_P(
     Arguments, ClusterScript,
-    ::testing::Values(Refusal{"", "needs run, up, exec, cut, mend, down, list or clean;"},
-                      Refusal{"start", "needs run, up, exec, cut, mend, down, list or clean; got 'start'"},
+    ::testing::Values(Refusal{"", "expected run, up, exec, cut, mend, down, list or clean;"},
+                      Refusal{"start", "expected run, up, exec, cut, mend, down, list or clean, got 'start'"},
                       Refusal{"run", "run needs -- and a command"}, Refusal{"up", "up needs --name NAME"},
                       Refusal{"down", "down needs --name NAME"}, Refusal{"exec --name x", "exec needs a host"},
                       Refusal{"cut --name x", "cut needs one host"},
                       Refusal{"run --speed 1 -- true", "unknown option '--speed'"},
-                      Refusal{"run --hosts 0 -- true", "--hosts needs a whole number above 0; got '0'"},
-                      Refusal{"run --hosts 65 -- true", "--hosts needs at most 64; got 65"},
-                      Refusal{"run --ranks-per-host x -- true", "--ranks-per-host needs a whole number above 0"},
+                      Refusal{"run --hosts 0 -- true", "--hosts: expected a whole number above 0, got '0'"},
+                      Refusal{"run --hosts 65 -- true", "--hosts: expected at most 64, got 65"},
+                      Refusal{"run --ranks-per-host x -- true", "--ranks-per-host: expected a whole number above 0"},
                       Refusal{"run --rate 1gb -- true",
-                              "--rate needs bits a second, such as 1gbit, or none; got '1gb'"},
-                      Refusal{"run --burst big -- true", "--burst needs bytes, such as 1mb; got 'big'"},
-                      Refusal{"run --latency 5 -- true", "--latency needs a time, such as 5ms; got '5'"},
-                      Refusal{"run --name ../x -- true", "--name needs letters, digits, '-' and '_'; got '../x'"}),
+                              "--rate: expected bits per second, such as 1gbit, or none, got '1gb'"},
+                      Refusal{"run --burst big -- true", "--burst: expected bytes, such as 1mb, got 'big'"},
+                      Refusal{"run --latency 5 -- true", "--latency: expected a time, such as 5ms, got '5'"},
+                      Refusal{"run --name ../x -- true", "--name: expected letters, digits, '-' and '_', got '../x'"}),
     [](const auto& test) { return "Case" + std::to_string(test.index); });
 
 TEST(ClusterScriptWithoutRoot, SaysThatItNeedsIt) {

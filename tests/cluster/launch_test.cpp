@@ -77,11 +77,11 @@ TEST_F(LaunchOnHosts, NamesAHostThatCannotBeReached) {
   const auto results = job(2, "--timeout 3", {"true"});
   EXPECT_EQ(results[0].status, 4);
   EXPECT_THAT(results[0].errors,
-              HasSubstr("needed all 2 tasks at port 2222 of host node0 within 3 s; 1 came; no word of "
-                        "rank 1 (worker:1) of host node1"));
+              HasSubstr("expected all 2 tasks to connect to port 2222 of host node0 within 3 s; 1 connected, missing "
+                        "rank 1 (worker:1) on host node1"));
   EXPECT_EQ(results[1].status, 4);
   EXPECT_THAT(results[1].errors,
-              AllOf(HasSubstr("needed the task of rank 0 at node0:2222 within 3 s; from host node1 by "),
+              AllOf(HasSubstr("expected to connect to rank 0 at node0:2222 within 3 s; from host node1 by "),
                     HasSubstr(" to 10.77.0.1: ")));
 }
 
@@ -92,7 +92,7 @@ TEST_F(LaunchOnHosts, NamesThePairOfHostsThatDoNotReachEachOther) {
   for (const Result& result : results) {
     EXPECT_EQ(result.status, 4);
     EXPECT_THAT(result.errors,
-                AllOf(HasSubstr("[launch] needed hosts that reach each other; "),
+                AllOf(HasSubstr("[launch] expected hosts that reach each other; "),
                       HasSubstr("host node1 does not reach node2 at 10.77.0.3 by no interface: No route to host"),
                       HasSubstr("host node2 does not reach node1 at 10.77.0.2 by eth0: Connection timed out")));
   }

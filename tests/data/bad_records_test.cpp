@@ -25,7 +25,7 @@ class PartlyBadSource final : public RecordSource {
   std::int64_t size() const override { return good_.size(); }
   void read(std::int64_t record_id, Sample& sample) const override {
     if (bad_.contains(record_id))
-      throw Error(category_, "file: record " + std::to_string(record_id), "needed intact data", "its CRC differs");
+      throw Error(category_, "file: record " + std::to_string(record_id), "expected intact data", "its CRC differs");
     good_.read(record_id, sample);
   }
   std::string description() const override { return "partly bad"; }
@@ -43,7 +43,7 @@ Dataset partly_bad(std::int64_t records, std::set<std::int64_t> bad, std::int64_
 TEST(BadRecords, AreErrorsUnlessTheyMayBeSkipped) {
   const Dataset dataset = partly_bad(8, {5});
   EXPECT_EQ(data_error_of([&] { ids_of(dataset, epochs(dataset, 1)); }),
-            "[file: record 5] needed intact data; its CRC differs");
+            "[file: record 5] expected intact data; its CRC differs");
 }
 
 TEST(BadRecords, AreReplacedByTheNextGoodOnes) {
@@ -62,7 +62,7 @@ TEST(BadRecords, AreReplacedByTheNextGoodOnes) {
   const auto bad = stream->bad_records();  // two epochs, each of them once
   ASSERT_EQ(bad.size(), 4u);
   EXPECT_EQ(bad[1].record_id, 5);
-  EXPECT_EQ(bad[1].problem, "[file: record 5] needed intact data; its CRC differs");
+  EXPECT_EQ(bad[1].problem, "[file: record 5] expected intact data; its CRC differs");
 }
 
 TEST(BadRecords, AreReplacedAsPartnersToo) {
@@ -94,8 +94,8 @@ TEST(BadRecords, AreReplacedAsPartnersToo) {
 TEST(BadRecords, BeyondTheLimitAreAnError) {
   const Dataset dataset = partly_bad(10, {2, 5}).skip_bad_records(1);
   EXPECT_EQ(data_error_of([&] { ids_of(dataset, epochs(dataset, 1)); }),
-            "[bad records] needed at most 1 record that cannot be read; there are more, such as: [file: record "
-            "5] needed intact data; its CRC differs");
+            "[bad records] expected at most 1 unreadable record; there are more, such as: [file: record "
+            "5] expected intact data; its CRC differs");
 }
 
 TEST(BadRecords, GiveTheSameBatchesOnAnyNumberOfReplicas) {
@@ -115,7 +115,7 @@ TEST(BadRecords, GiveTheSameBatchesOnAnyNumberOfReplicas) {
 TEST(BadRecords, CannotBeAll) {
   const Dataset dataset = partly_bad(3, {0, 1, 2}).skip_bad_records(5);
   EXPECT_EQ(data_error_of([&] { ids_of(dataset, epochs(dataset, 1)); }),
-            "[partly bad] needed a record that can be read; all 3 are bad");
+            "[partly bad] expected a readable record; all 3 are bad");
 }
 
 TEST(BadRecords, AreOnlyThoseWhoseDataAreWrong) {
@@ -124,12 +124,12 @@ TEST(BadRecords, AreOnlyThoseWhoseDataAreWrong) {
           .batch(3)
           .skip_bad_records(5);
   EXPECT_EQ(error_of(ErrorCategory::device, [&] { ids_of(dataset, epochs(dataset, 1)); }),
-            "[file: record 1] needed intact data; its CRC differs");
+            "[file: record 1] expected intact data; its CRC differs");
 }
 
 TEST(BadRecords, NeedALimitFromZero) {
   EXPECT_EQ(input_error_of([] { partly_bad(3, {}).skip_bad_records(-1); }),
-            "[bad records] needed a limit from 0; -1 was given");
+            "[bad records] expected a limit of 0 or more, got -1");
 }
 
 }  // namespace

@@ -140,7 +140,8 @@ TEST(BatchPlan, NeedsLikeWorkersButForAuto) {
   EXPECT_EQ(input_error_of([] {
               BatchPlan(ShardPolicy::off, {10}, 4, {3, 2});
             }),
-            "[shard-policy off] needed the same number of replicas on every rank; 3 replicas are not ranks of 2");
+            "[shard-policy off] expected the same number of replicas on every rank; 3 replicas cannot be divided into "
+            "ranks of 2");
   EXPECT_EQ(BatchPlan(ShardPolicy::automatic, {10}, 4, {3, 2}).steps_per_epoch(), 3);
 }
 

@@ -163,7 +163,8 @@ TEST_P(Cache, MayStandBehindAMapOfImages) {
 
 TEST_P(Cache, StandsBeforeShuffleAndBatch) {
   EXPECT_EQ(input_error_of([&] { cached(images().batch(2)); }),
-            "[cache] needed a place before shuffle(), mixup() and batch(): it is about records by id; it stands after "
+            "[cache] expected a call before shuffle(), mixup() and batch(), because it selects records by id; it was "
+            "called after "
             "batch()");
 }
 
@@ -171,7 +172,7 @@ TEST(CacheInMemory, MustFit) {
   const auto source = std::make_shared<CountingSource>(1 << 20);
   EXPECT_EQ(
       input_error_of([&] { CachedSource(source, std::int64_t{5} << 20); }),
-      "[cache] needed 12.0 MiB of memory for 1048576 records of 12 bytes; 5.0 MiB are available: use cache(file)");
+      "[cache] expected 12.0 MiB of memory for 1048576 records of 12 bytes; 5.0 MiB are available: use cache(file)");
   EXPECT_THAT(
       input_error_of([] { Dataset::from_source(std::make_shared<CountingSource>(std::int64_t{1} << 60)).cache(); }),
       HasSubstr("use cache(file)"));
@@ -234,16 +235,18 @@ TEST_F(CacheFile, OfSeveralProcessesEachFillsItsOwnAndTheFirstOneStays) {
 
 TEST_F(CacheFile, OfSomethingElseIsRefused) {
   fill();
-  EXPECT_EQ(data_error_of([&] { cached(5); }),
-            "[" + file().string() +
-                "] needed a cache of 5 records of counting, as floats [2] with 5 classes and 0 targets; it is one of 4 "
-                "records of counting, as floats [2] with 5 classes and 0 targets: remove it, or name another file");
+  EXPECT_EQ(
+      data_error_of([&] { cached(5); }),
+      "[" + file().string() +
+          "] expected a cache of 5 records of counting, as floats [2] with 5 classes and 0 targets; it is a cache of 4 "
+          "records of counting, as floats [2] with 5 classes and 0 targets: remove it, or choose another file");
   EXPECT_THAT(
       data_error_of([&] { Dataset::from_source(source_).map([](Sample&, const SampleKey&) {}).take(4).cache(file()); }),
-      HasSubstr("needed a cache of 4 records of counting, 1 map, the first 4 records, as floats"));
+      HasSubstr("expected a cache of 4 records of counting, 1 map, the first 4 records, as floats"));
   write_bytes(file(), "my thesis, the only copy, with all of its figures and tables");
   EXPECT_EQ(data_error_of([&] { cached(); }),
-            "[" + file().string() + "] needed a cache file; it is something else: remove it, or name another file");
+            "[" + file().string() +
+                "] expected a cache file; the file is not a cache file: remove it, or choose another file");
   EXPECT_THAT(read_bytes(file()), HasSubstr("my thesis"));
 }
 
@@ -257,8 +260,7 @@ TEST_F(CacheFile, OfAMapThatHasChangedIsRefused) {
   EXPECT_EQ(with_map(1).size(), 4);
   EXPECT_EQ(data_error_of([&] { with_map(2); }),
             "[" + file().string() +
-                "] needed a cache of what the data set gives now; record 0 is another: remove the file, which is then "
-                "made anew");
+                "] expected a cache of the current records; record 0 differs: remove the file, which is then rebuilt");
 }
 
 TEST_F(CacheFile, DamageIsToldByItsRecord) {
@@ -270,12 +272,12 @@ TEST_F(CacheFile, DamageIsToldByItsRecord) {
   const Dataset dataset = cached();
   EXPECT_EQ(data_error_of([&] { batches_of(dataset.batch(4), 1); }),
             "[" + file().string() +
-                ": record 2] needed an intact record; it does not match its checksum: remove the file, which is then "
-                "made anew");
+                ": record 2] expected an intact record; it does not match its checksum: remove the file, which is then "
+                "rebuilt");
   write_bytes(file(), whole.substr(0, whole.size() - 1));
-  EXPECT_EQ(data_error_of([&] { cached(); }), "[" + file().string() + "] needed " + std::to_string(whole.size()) +
+  EXPECT_EQ(data_error_of([&] { cached(); }), "[" + file().string() + "] expected " + std::to_string(whole.size()) +
                                                   " bytes for 4 records; it has " + std::to_string(whole.size() - 1) +
-                                                  ": remove it, or name another file");
+                                                  ": remove it, or choose another file");
 }
 
 TEST_F(CacheFile, ADamagedHeaderIsNeverTaken) {
@@ -285,17 +287,17 @@ TEST_F(CacheFile, ADamagedHeaderIsNeverTaken) {
     std::string damaged = whole;
     damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
     write_bytes(file(), damaged);
-    EXPECT_THAT(data_error_of([&] { cached(); }), HasSubstr(": remove it, or name another file")) << "byte " << i;
+    EXPECT_THAT(data_error_of([&] { cached(); }), HasSubstr(": remove it, or choose another file")) << "byte " << i;
   }
   std::string other_version = whole;
   other_version[8] = 2;
   write_bytes(file(), other_version);
-  EXPECT_THAT(data_error_of([&] { cached(); }), HasSubstr("needed a cache file of version 1; its version is 2"));
+  EXPECT_THAT(data_error_of([&] { cached(); }), HasSubstr("expected a cache file of version 1; its version is 2"));
   std::string damaged = whole;
   damaged[40] ^= 1;
   write_bytes(file(), damaged);
   EXPECT_THAT(data_error_of([&] { cached(); }),
-              HasSubstr("needed an intact cache file; its header does not match its checksum"));
+              HasSubstr("expected an intact cache file; its header does not match its checksum"));
 }
 
 TEST_F(CacheFile, HasTheFormThatItsHeaderSays) {
@@ -313,9 +315,9 @@ TEST_F(CacheFile, NeedsADirectoryAndRoom) {
   EXPECT_THAT(
       error_of(ErrorCategory::output,
                [&] { Dataset::from_source(std::make_shared<CountingSource>(1)).cache(directory_ / "none/cache"); }),
-      HasSubstr("none/cache] needed to write the file; No such file or directory"));
+      HasSubstr("none/cache] expected to write the file; No such file or directory"));
   EXPECT_THAT(error_of(ErrorCategory::output, [&] { cached(std::int64_t{1} << 50); }),
-              HasSubstr("/cache] needed 17179869184.0 MiB on the disk for 1125899906842624 records of 12 bytes; "));
+              HasSubstr("/cache] expected 17179869184.0 MiB on the disk for 1125899906842624 records of 12 bytes; "));
   EXPECT_TRUE(names_in(directory_.path()).empty());
 }
 
@@ -329,7 +331,7 @@ TEST_F(CacheFile, OnADiskThatFillsUpIsAnErrorAndLeavesNothing) {
     const rlimit limit{4096, before.rlim_max};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     EXPECT_THAT(error_of(ErrorCategory::output, [&] { batches_of(dataset, 1); }),
-                HasSubstr("cache] needed to write the file; File too large"));
+                HasSubstr("cache] expected to write the file; File too large"));
     ::setrlimit(RLIMIT_FSIZE, &before);
   }
   std::signal(SIGXFSZ, handler);

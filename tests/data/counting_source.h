@@ -27,7 +27,7 @@ class CountingSource : public RecordSource {
   void read(std::int64_t record_id, Sample& sample) const override {
     reads_.fetch_add(1);
     if (broken_ >= 0 && record_id >= broken_) {
-      throw Error(ErrorCategory::data, "source", "needed a whole record",
+      throw Error(ErrorCategory::data, "source", "expected a whole record",
                   "record " + std::to_string(record_id) + " is broken");
     }
     ASSERT_EQ(sample.features.size(), 2u);

@@ -51,28 +51,27 @@ TEST_F(CsvTest, ReadsRowsWithAndWithoutHeader) {
 }
 
 TEST_F(CsvTest, NamesFileLineAndColumn) {
-  const std::string needed_number = "needed a number, or a column of words: categorical=";
-  EXPECT_EQ(error("1,2,0\n1,x,0\n"), at("line 2, column 2") + needed_number + "2; \"x\" was given");
-  EXPECT_EQ(error("a,b,c\n1,2,0\n,2,0\n"), at("line 3, column 1") + needed_number + "a; \"\" was given");
-  EXPECT_EQ(error("1,2,0\nnan,2,0\n"), at("line 2, column 1") + "needed a finite number; \"nan\" was given");
-  EXPECT_EQ(error("1,2,0\n1e99,2,0\n"), at("line 2, column 1") + "needed a finite number; \"1e99\" was given");
+  const std::string needed_number = "expected a number, or a column of words: categorical=";
+  EXPECT_EQ(error("1,2,0\n1,x,0\n"), at("line 2, column 2") + needed_number + "2, got \"x\"");
+  EXPECT_EQ(error("a,b,c\n1,2,0\n,2,0\n"), at("line 3, column 1") + needed_number + "a, got \"\"");
+  EXPECT_EQ(error("1,2,0\nnan,2,0\n"), at("line 2, column 1") + "expected a finite number, got \"nan\"");
+  EXPECT_EQ(error("1,2,0\n1e99,2,0\n"), at("line 2, column 1") + "expected a finite number, got \"1e99\"");
   EXPECT_EQ(error("1,2,0\n1,2,setosa\n"),
-            at("line 2, column 3") + "needed a class number (an integer from 0); \"setosa\" was given");
+            at("line 2, column 3") + "expected a class number (an integer from 0), got \"setosa\"");
   EXPECT_EQ(error("1,2,0\n1,2,-1\n"),
-            at("line 2, column 3") + "needed a class number (an integer from 0); \"-1\" was given");
-  EXPECT_EQ(error("1,2,0.5\n"),
-            at("line 1, column 3") + "needed a class number (an integer from 0); \"0.5\" was given");
-  EXPECT_EQ(error("1,2,0\n1,2\n"), at("line 2, column 2") + "needed 3 columns, as in the first row; there are 2");
-  EXPECT_EQ(error("1,2,0\n1,2,3,0\n"), at("line 2, column 3") + "needed 3 columns, as in the first row; there are 4");
-  EXPECT_EQ(error("a,b\n1,2,0\n"), at("line 2, column 2") + "needed 2 columns, as in the first row; there are 3");
-  EXPECT_EQ(error("1\n2\n"), of_file() + "needed a feature and a label; there is one column");
+            at("line 2, column 3") + "expected a class number (an integer from 0), got \"-1\"");
+  EXPECT_EQ(error("1,2,0.5\n"), at("line 1, column 3") + "expected a class number (an integer from 0), got \"0.5\"");
+  EXPECT_EQ(error("1,2,0\n1,2\n"), at("line 2, column 2") + "expected 3 columns, as in the first row; there are 2");
+  EXPECT_EQ(error("1,2,0\n1,2,3,0\n"), at("line 2, column 3") + "expected 3 columns, as in the first row; there are 4");
+  EXPECT_EQ(error("a,b\n1,2,0\n"), at("line 2, column 2") + "expected 2 columns, as in the first row; there are 3");
+  EXPECT_EQ(error("1\n2\n"), of_file() + "expected a feature and a label; there is one column");
 }
 
 TEST_F(CsvTest, NeedsRows) {
-  EXPECT_EQ(error(""), of_file() + "needed rows; the file has none");
-  EXPECT_EQ(error("a,b,c\n"), of_file() + "needed rows; the file has a header alone");
+  EXPECT_EQ(error(""), of_file() + "expected rows; the file has none");
+  EXPECT_EQ(error("a,b,c\n"), of_file() + "expected rows; the file has a header alone");
   EXPECT_EQ(data_error_of([] { CsvSource source("nowhere.csv"); }),
-            "[nowhere.csv] needed a file that can be read; No such file or directory");
+            "[nowhere.csv] expected a file that can be read; No such file or directory");
 }
 
 TEST_F(CsvTest, WordsBecomeFeaturesAndClassesInAnOrderThatRowsDoNotChange) {
@@ -110,7 +109,7 @@ TEST_F(CsvTest, TargetsTakeThePlaceOfALabel) {
   EXPECT_THAT(features, ElementsAre(5, 7));
   EXPECT_THAT(targets, ElementsAre(8, 6));
   EXPECT_EQ(error("a,b\n1,x\n", {.targets = {"b"}}),
-            at("line 2, column 2") + "needed a number, or a column of words: categorical=b; \"x\" was given");
+            at("line 2, column 2") + "expected a number, or a column of words: categorical=b, got \"x\"");
 }
 
 TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
@@ -118,14 +117,16 @@ TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
   EXPECT_EQ(open("color,size,class\nblue,6,0\n", {.categorical = {"1"}}).size(), 1);
   EXPECT_EQ(open("red,5,1\n", {.categorical = {"1"}}).size(), 1);
   EXPECT_EQ(open("color,kind\nred,apple\n", {.categorical = {"color"}}).size(), 1);  // the option names it
-  const std::string needed = of_file() + "needed to be told whether the first row is a header, by header=yes or no; ";
-  EXPECT_EQ(error("red,apple\nblue,pear\n", {.categorical = {"1"}}), needed + "neither it nor the second has a number");
+  const std::string needed =
+      of_file() + "expected header=yes or header=no, to state whether the first row is a header; ";
+  EXPECT_EQ(error("red,apple\nblue,pear\n", {.categorical = {"1"}}),
+            needed + "neither the first nor the second row has a number");
   EXPECT_EQ(error("NA,5,1\n3,6,0\n"),
-            needed + "it has numbers in some columns, and in others not where the second has");
+            needed + "the first row has numbers in some of the columns where the second row has them, but not in all");
   EXPECT_EQ(open("red,apple\nblue,pear\n", {.header = CsvHeader::no, .categorical = {"1"}}).size(), 2);
   EXPECT_EQ(open("2019,2020,2021\n1,2,0\n", {.header = CsvHeader::yes, .label = "2019"}).size(), 1);
   EXPECT_EQ(error(",5,1\n3,6,0\n"),
-            at("line 1, column 1") + "needed a number, or a column of words: categorical=1; \"\" was given");
+            at("line 1, column 1") + "expected a number, or a column of words: categorical=1, got \"\"");
 }
 
 TEST_F(CsvTest, AHeaderMayTellRecordsFeaturesAndClasses) {
@@ -133,9 +134,10 @@ TEST_F(CsvTest, AHeaderMayTellRecordsFeaturesAndClasses) {
   EXPECT_EQ(source.spec(), (SampleSpec{{2}, 3, 0}));
   EXPECT_THAT(source.class_names(), ElementsAre("setosa", "versicolor", "virginica"));
   EXPECT_EQ(open("1,5,yes,no\n1,2,3,4,5,0\n").spec(), (SampleSpec{{5}, 2, 0}));
-  EXPECT_EQ(error("3,2,setosa,versicolor\n1,2,0\n"), of_file() + "needed 3 rows, as the first line says; there are 1");
+  EXPECT_EQ(error("3,2,setosa,versicolor\n1,2,0\n"),
+            of_file() + "expected 3 rows, as stated in the first line; there are 1");
   EXPECT_EQ(error("1,2,setosa,versicolor\n1,2,2\n"),
-            at("line 2, column 3") + "needed a class number below 2; \"2\" was given");
+            at("line 2, column 3") + "expected a class number below 2, got \"2\"");
 }
 
 TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
@@ -148,12 +150,12 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
   EXPECT_EQ(read(source, 0).label, 1);
   EXPECT_THAT(source.class_names(), ElementsAre("apple", "pear"));
   EXPECT_EQ(error("color,size,kind\nblue,4,pear\n", options),
-            at("line 2, column 1") + "needed a value that the column color of " + known.string() +
-                " has (green, red, yellow), or unknown=column; \"blue\" was given");
+            at("line 2, column 1") + "expected a value that the column color of " + known.string() +
+                " has (green, red, yellow), or unknown=column, got \"blue\"");
   EXPECT_EQ(error("color,size,kind\nred,4,plum\n", options),
-            at("line 2, column 3") + "needed one of the classes apple, pear; \"plum\" was given");
+            at("line 2, column 3") + "expected one of the classes apple, pear, got \"plum\"");
   EXPECT_EQ(error("color,weight,kind\nred,4,pear\n", options),
-            of_file() + "needed the features color, size, as in " + known.string() + "; got color, weight");
+            of_file() + "expected the features color, size, as in " + known.string() + ", got color, weight");
   options.unknown_column = true;
   const CsvSource unknown = open("color,size,kind\nblue,4,pear\n", options);
   EXPECT_THAT(read(unknown, 0).features, ElementsAre(0, 0, 0, 1, 4));
@@ -161,8 +163,7 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
               ElementsAre("color=green", "color=red", "color=yellow", "color unknown", "size"));
   write_bytes(known, "1,2,3\n");
   EXPECT_EQ(open("5,6,1\n", {.like = known}).spec().classes, 4);
-  EXPECT_EQ(error("5,6,4\n", {.like = known}),
-            at("line 1, column 3") + "needed a class number below 4; \"4\" was given");
+  EXPECT_EQ(error("5,6,4\n", {.like = known}), at("line 1, column 3") + "expected a class number below 4, got \"4\"");
 }
 
 TEST_F(CsvTest, ReadsQuotedFields) {
@@ -173,45 +174,45 @@ TEST_F(CsvTest, ReadsQuotedFields) {
   EXPECT_THAT(read(source, 0).features, ElementsAre(1, 2));
   EXPECT_EQ(read(source, 1).label, 2);
   EXPECT_EQ(error("1,\"2\n3\",0\n1,x,0\n"),
-            at("line 1, column 2") + "needed a number, or a column of words: categorical=2; \"2\n3\" was given");
+            at("line 1, column 2") + "expected a number, or a column of words: categorical=2, got \"2\n3\"");
   EXPECT_EQ(error("1,2,\"a\nb\"\n1,y,b\n"),
-            at("line 3, column 2") + "needed a number, or a column of words: categorical=2; \"y\" was given");
+            at("line 3, column 2") + "expected a number, or a column of words: categorical=2, got \"y\"");
   EXPECT_EQ(error("1,2,0\n1,\"2,0\n"),
-            at("line 2, column 2") + "needed a quote that closes the field; the file ends without one");
+            at("line 2, column 2") + "expected a quote that closes the field; the file ends without one");
   EXPECT_EQ(error("1,\"2\"3,0\n"),
-            at("line 1, column 2") + "needed a comma or the end of the line after the closing quote; got 3");
-  EXPECT_EQ(error("1,2\"3\",0\n"),
-            at("line 1, column 2") + "needed quotes around a whole field, and doubled ones within it; got 2\"3\"");
+            at("line 1, column 2") + "expected a comma or the end of the line after the closing quote, got 3");
+  EXPECT_EQ(
+      error("1,2\"3\",0\n"),
+      at("line 1, column 2") + "expected quotes around the whole field, and doubled quotes inside it, got 2\"3\"");
 }
 
 TEST_F(CsvTest, RefusesOptionsThatDoNotFit) {
   const std::string text = "a,b,c\n1,2,0\n";
   EXPECT_EQ(input_error(text, {.label = "d"}),
-            of_file() + "needed label= with columns of the table: a, b, c; or their numbers from 1; got \"d\"");
+            of_file() + "expected label= with columns of the table: a, b, c; or their numbers from 1, got \"d\"");
   EXPECT_EQ(input_error(text, {.categorical = {"4"}}),
-            of_file() + "needed categorical= with columns of the table: a, b, c; or their numbers from 1; got \"4\"");
+            of_file() + "expected categorical= with columns of the table: a, b, c; or their numbers from 1, got \"4\"");
   EXPECT_EQ(input_error(text, {.label = "a", .leave_out = {"1"}}),
-            of_file() + "needed one meaning of the column a; got leave_out= and label=");
-  EXPECT_EQ(input_error(text, {.label = "a", .targets = {"b"}}),
-            of_file() + "needed a label or targets; both were given");
+            of_file() + "expected one meaning for the column a, got leave_out= and label=");
+  EXPECT_EQ(input_error(text, {.label = "a", .targets = {"b"}}), of_file() + "expected a label or targets, got both");
   EXPECT_EQ(input_error(text, {.targets = {"b"}, .categorical = {"b"}}),
-            of_file() + "needed targets that are numbers; b is categorical");
+            of_file() + "expected targets that are numbers; b is categorical");
   EXPECT_EQ(error(text, {.leave_out = {"a", "b"}}),
-            of_file() + "needed a feature and a label; no column is left for features");
-  EXPECT_EQ(error("1,2,x\n1,2,\n"), at("line 2, column 3") + "needed a class; the field is empty");
+            of_file() + "expected a feature and a label; no column is left for features");
+  EXPECT_EQ(error("1,2,x\n1,2,\n"), at("line 2, column 3") + "expected a class; the field is empty");
 }
 
 TEST_F(CsvTest, RefusesNamesThatAreNoCategories) {
   std::string text;
-  for (std::size_t i = 0; i <= CsvSource::kMostValues; ++i) text += std::to_string(i) + ",1,0\n";
+  for (std::size_t i = 0; i <= CsvSource::kMaxValues; ++i) text += std::to_string(i) + ",1,0\n";
   EXPECT_EQ(
       error(text, {.categorical = {"1"}}),
-      at("line 10001, column 1") + "needed at most 10000 different values in the column 1; \"10000\" is one more");
+      at("line 10001, column 1") + "expected at most 10000 different values in the column 1; \"10000\" is one more");
 }
 
 TEST_F(CsvTest, TellsColumnsApartByTheirNames) {
   EXPECT_THAT(error("a,a,label\n1,2,0\n"),
-              ::testing::HasSubstr("needed columns of different names; columns 1 and 2 are both called a"));
+              ::testing::HasSubstr("expected columns of different names; columns 1 and 2 are both called a"));
   EXPECT_EQ(open(",b,label\n7,2,0\n1,2,1\n").spec().shape, (std::vector<std::int64_t>{2}))
       << "1 is the name of the first";
 }
@@ -229,10 +230,11 @@ TEST(CsvOptions, AreReadFromText) {
   EXPECT_EQ(options.like, "train.csv");
   EXPECT_EQ(CsvOptions::parse("header=auto", "").header, CsvHeader::automatic);
   for (const char* text : {"", "label", "label=", "header=maybe", "unknown=1", "color=red"})
-    EXPECT_EQ(input_error_of([&] { CsvOptions::parse(text, "here"); }),
-              std::string("[here] needed label=COLUMN, targets=, columns=, leave_out= or categorical=COLUMN,COLUMN..., "
-                          "header=yes|no|auto, unknown=column|error or like=FILE, with & between them; got \"") +
-                  text + "\"");
+    EXPECT_EQ(
+        input_error_of([&] { CsvOptions::parse(text, "here"); }),
+        std::string("[here] expected label=COLUMN, targets=, columns=, leave_out= or categorical=COLUMN,COLUMN..., "
+                    "header=yes|no|auto, unknown=column|error or like=FILE, with & between them, got \"") +
+            text + "\"");
 }
 
 }  // namespace

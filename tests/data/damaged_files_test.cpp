@@ -59,7 +59,7 @@ TEST_F(DamagedFiles, GiveTheRecordsBeforeADamagedLength) {
   EXPECT_EQ(damage.location.offset, static_cast<std::int64_t>(3 * record_));
   EXPECT_EQ(damage.kind, "length CRC");
   EXPECT_EQ(damage.bytes_left_out, static_cast<std::int64_t>(2 * record_));
-  EXPECT_EQ(damage.text(), fmt::format("{}: record 3 at byte {}: length CRC; the last {} bytes are left out",
+  EXPECT_EQ(damage.text(), fmt::format("{}: record 3 at byte {}: length CRC; the last {} bytes are skipped",
                                        damage.location.file, 3 * record_, 2 * record_));
 }
 
@@ -100,7 +100,7 @@ TEST_F(DamagedFiles, GiveTheSameToWhoReadsThemOnce) {
   EXPECT_THAT(data_error_of([&] {
                 for (std::string_view record; reader.next(record); ++records) EXPECT_EQ(record.size() + 16, record_);
               }),
-              HasSubstr("needed a complete gzip stream; truncated"));
+              HasSubstr("expected a complete gzip stream; truncated"));
   EXPECT_EQ(records, open()->size());
 }
 
@@ -124,29 +124,30 @@ TEST_F(DamagedFiles, DataThatAreDamagedAreAnErrorOfTheirRecordAlone) {
   EXPECT_EQ(source->spec().classes, 2);  // of those that can be read
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord"));
   EXPECT_EQ(read(*source, 1).label, 1);
-  EXPECT_EQ(data_error_of([&] { read(*source, 2); }),
-            fmt::format("[{}: record 2 at byte {}] needed an intact record; data CRC: the data do not match their "
-                        "checksum",
-                        (directory_ / "a.tfrecord").string(), 2 * record_));
+  EXPECT_EQ(
+      data_error_of([&] { read(*source, 2); }),
+      fmt::format("[{}: record 2 at byte {}] expected an intact record; data CRC: the data does not match its checksum",
+                  (directory_ / "a.tfrecord").string(), 2 * record_));
 }
 
 TEST_F(DamagedFiles, ARecordThatIsNoExampleIsAnErrorOfThatRecordAlone) {
   write_records(directory_ / "a.tfrecord", {"\xff\xff", image_record(0, 4, 1), image_record(1, 5, 1)});
   const auto source = open();
   EXPECT_THAT(data_error_of([&] { read(*source, 0); }),
-              HasSubstr("a.tfrecord: record 0 at byte 0] needed a tf.train.Example; "));
+              HasSubstr("a.tfrecord: record 0 at byte 0] expected a tf.train.Example; "));
   EXPECT_EQ(read(*source, 1).label, 0);
   EXPECT_THAT(data_error_of([&] { read(*source, 2); }),
-              HasSubstr("] needed 4 raw bytes in image for shape [2, 2, 1]; it has 5 bytes"));
+              HasSubstr("] expected 4 raw bytes in image for shape [2, 2, 1]; it has 5 bytes"));
 }
 
 TEST_F(DamagedFiles, WithNothingBeforeTheDamageSayWhatIsWrong) {
   write("a.tfrecord", 3);
   flip("a.tfrecord", 0);
-  EXPECT_EQ(data_error_of([&] { open(); }),
-            fmt::format("[{0}] needed at least one record; {0}: record 0 at byte 0: length CRC; the last {1} bytes are "
-                        "left out",
-                        (directory_ / "a.tfrecord").string(), 3 * record_));
+  EXPECT_EQ(
+      data_error_of([&] { open(); }),
+      fmt::format(
+          "[{0}] expected at least one record; {0}: record 0 at byte 0: length CRC; the last {1} bytes are skipped",
+          (directory_ / "a.tfrecord").string(), 3 * record_));
 }
 
 /// Read by an index that was made before, out of a mapping or not.

@@ -16,12 +16,11 @@ using ::testing::ElementsAre;
 TEST(Dataset, MustBeBatchedAndNotEmptyToStream) {
   const Dataset unbatched = Dataset::from_source(std::make_shared<CountingSource>(10));
   EXPECT_EQ(input_error_of([&] { unbatched.stream({}); }),
-            "[stream] needed a data set grouped into batches; call batch() first; it is not");
+            "[stream] expected a data set grouped into batches; call batch() first");
   EXPECT_EQ(unbatched.steps_per_epoch(), 0);
   EXPECT_EQ(data_error_of([] { counting(0, 5).stream({}); }),
-            "[counting] needed at least one record; the data set is empty");
-  EXPECT_EQ(input_error_of([&] { unbatched.batch(0); }),
-            "[batch] needed a global batch of at least 1 sample; 0 was given");
+            "[counting] expected at least one record; the data set is empty");
+  EXPECT_EQ(input_error_of([&] { unbatched.batch(0); }), "[batch] expected a global batch of at least 1 sample, got 0");
 }
 
 TEST(Dataset, IsAValueThatStepsDoNotChange) {

@@ -109,20 +109,20 @@ TEST_F(ExampleReaderTest, TakesNumbersPackedOrNot) {
 TEST_F(ExampleReaderTest, NamesRecordAndFeatureWhereOneIsMissing) {
   feature("image").mutable_bytes_list()->add_value("x");
   EXPECT_EQ(error({"label", FeatureKind::int64s}),
-            "[a.tfrecord: record 7 at byte 90] needed 1 value of kind int64 in the feature label; the record has the "
+            "[a.tfrecord: record 7 at byte 90] expected 1 value of kind int64 in the feature label; the record has the "
             "features image (bytes)");
 }
 
 TEST_F(ExampleReaderTest, NamesRecordAndFeatureWhereKindOrLengthAreWrong) {
   feature("label").mutable_float_list()->add_value(1);
   EXPECT_EQ(error({"label", FeatureKind::int64s}),
-            "[a.tfrecord: record 7 at byte 90] needed 1 value of kind int64 in the feature label; it has 1 value of "
+            "[a.tfrecord: record 7 at byte 90] expected 1 value of kind int64 in the feature label; it has 1 value of "
             "kind float");
   EXPECT_EQ(error({"label", FeatureKind::floats, 3}),
-            "[a.tfrecord: record 7 at byte 90] needed 3 values of kind float in the feature label; it has 1 value of "
+            "[a.tfrecord: record 7 at byte 90] expected 3 values of kind float in the feature label; it has 1 value of "
             "kind float");
   EXPECT_EQ(error({"label", FeatureKind::bytes, std::nullopt, BytesList{}}),
-            "[a.tfrecord: record 7 at byte 90] needed values of kind bytes in the feature label; it has 1 value of "
+            "[a.tfrecord: record 7 at byte 90] expected values of kind bytes in the feature label; it has 1 value of "
             "kind float");
 }
 
@@ -130,28 +130,28 @@ TEST_F(ExampleReaderTest, ARecordThatIsNoExampleIsNamed) {
   EXPECT_THAT(data_error_of([&] {
                 read_bytes(ExampleReader({{"label", FeatureKind::int64s}}), "\x0a\x7f");
               }),
-              HasSubstr("[a.tfrecord: record 7 at byte 90] needed a tf.train.Example; "));
+              HasSubstr("[a.tfrecord: record 7 at byte 90] expected a tf.train.Example; "));
 }
 
 TEST(ExampleReader, RefusesRequestsThatCannotBeMet) {
   EXPECT_EQ(input_error_of([] {
               ExampleReader({{"a", FeatureKind::missing}});
             }),
-            "[example reader] needed the kind of the feature a; none was given");
+            "[example reader] expected the kind of the feature a, got none");
   EXPECT_EQ(input_error_of([] {
               ExampleReader({{"a", FeatureKind::bytes}, {"a", FeatureKind::floats}});
             }),
-            "[example reader] needed each feature once; a was given twice");
+            "[example reader] expected each feature once, got a twice");
   EXPECT_EQ(input_error_of([] {
               ExampleReader({{"a", FeatureKind::floats, 2, FloatList{1}}});
             }),
-            "[example reader] needed 2 values of kind float in the feature a, also where a record lacks it; it would "
-            "be 1 value "
+            "[example reader] expected 2 values of kind float in the feature a, also as the value of records without "
+            "it; its default is 1 value "
             "of kind float");
   EXPECT_THAT(input_error_of([] {
                 ExampleReader({{"a", FeatureKind::floats, 1, Int64List{1}}});
               }),
-              HasSubstr("it would be 1 value of kind int64"));
+              HasSubstr("its default is 1 value of kind int64"));
 }
 
 }  // namespace

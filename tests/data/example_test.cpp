@@ -197,7 +197,7 @@ TEST(Example, DamageAnywhereIsMalformedOrMeansWhatProtobufSays) {
 
 TEST(Example, PackedFloatsMustBeWhole) {
   EXPECT_THAT(data_error_of([] { parse_example(f(1, entry("a", f(2, from_hex("0a03000000"))))); }),
-              HasSubstr("[tf.train.Example] needed a message in protobuf's wire format; packed floats in 3 bytes"));
+              HasSubstr("[tf.train.Example] expected a message in the protobuf wire format; packed floats in 3 bytes"));
 }
 
 TEST(FeatureView, FindsFeaturesByName) {

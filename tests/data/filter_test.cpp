@@ -56,24 +56,24 @@ TEST(Filter, MayLeaveNothing) {
   EXPECT_EQ(none.size(), 0);
   EXPECT_EQ(none.filter(has_label_2).size(), 0);
   EXPECT_EQ(data_error_of([&] { none.batch(2).stream({}); }),
-            "[counting, 0 of 5 records by a filter] needed at least one record; the data set is empty");
+            "[counting, 0 of 5 records by a filter] expected at least one record; the data set is empty");
 }
 
 TEST(Filter, ThrowsTheFirstErrorInTheOrderOfTheRecords) {
   for (int trial = 0; trial < 50; ++trial) {
     const Dataset broken = Dataset::from_source(std::make_shared<CountingSource>(100, 0, 41));
     EXPECT_EQ(data_error_of([&] { broken.filter(has_label_2, 1 + trial % 8); }),
-              "[source] needed a whole record; record 41 is broken");
+              "[source] expected a whole record; record 41 is broken");
   }
 }
 
 TEST(Filter, RefusesWhatMakesNoSense) {
   const Dataset dataset = Dataset::from_source(std::make_shared<CountingSource>(5));
-  EXPECT_EQ(input_error_of([&] { dataset.filter({}); }), "[filter] needed a predicate; it is empty");
-  EXPECT_EQ(input_error_of([&] { dataset.filter(has_label_2, -1); }),
-            "[filter] needed a number of threads from 0; -1 was given");
+  EXPECT_EQ(input_error_of([&] { dataset.filter({}); }), "[filter] expected a predicate; it is empty");
+  EXPECT_EQ(input_error_of([&] { dataset.filter(has_label_2, -1); }), "[filter] expected 0 or more threads, got -1");
   EXPECT_EQ(input_error_of([&] { dataset.shuffle().filter(has_label_2); }),
-            "[filter] needed a place before shuffle(), mixup() and batch(): it is about records by id; it stands after "
+            "[filter] expected a call before shuffle(), mixup() and batch(), because it selects records by id; it was "
+            "called after "
             "shuffle()");
 }
 

@@ -80,20 +80,20 @@ TEST_F(IdxTest, NamesMissingFiles) {
   EXPECT_EQ(
       error(),
       "[" + directory_.path().string() +
-          "] needed train-images-idx3-ubyte and train-labels-idx1-ubyte, each with or without .gz; there are none");
+          "] expected train-images-idx3-ubyte and train-labels-idx1-ubyte, each with or without .gz; there are none");
   EXPECT_EQ(input_error_of([&] { IdxSource source(directory_.path(), "validation"); }),
-            "[IDX data] needed the part train or test; validation was given");
+            "[IDX data] expected the part train or test, got validation");
 }
 
 TEST_F(IdxTest, NamesTheFileThatIsSomethingElse) {
   write("PK\x03\x04", labels_);
   EXPECT_EQ(error(),
             "[" + path("train-images-idx3-ubyte") +
-                "] needed an IDX file of unsigned bytes (magic number 0x000008..); its magic number is 0x504b0304");
+                "] expected an IDX file of unsigned bytes (magic number 0x000008..); its magic number is 0x504b0304");
   write(idx({2, 2, 3}, std::string(48, 'x'), 0x0d), labels_);
   EXPECT_THAT(error(), HasSubstr("its magic number is 0x00000d03"));
   write("", labels_);
-  EXPECT_THAT(error(), HasSubstr("needed an IDX header of 4 bytes and 4 for each dimension; the file has 0 bytes"));
+  EXPECT_THAT(error(), HasSubstr("expected an IDX header of 4 bytes plus 4 bytes per dimension; the file has 0 bytes"));
 }
 
 TEST_F(IdxTest, FindsTruncationAtEveryLength) {
@@ -102,9 +102,9 @@ TEST_F(IdxTest, FindsTruncationAtEveryLength) {
     EXPECT_THAT(error(), HasSubstr(path("train-images-idx3-ubyte"))) << length;
   }
   write(images_.substr(0, 20), labels_);
-  EXPECT_THAT(error(), HasSubstr("needed 12 bytes of data for [2, 2, 3]; truncated: 4 bytes follow the header"));
+  EXPECT_THAT(error(), HasSubstr("expected 12 bytes of data for [2, 2, 3]; truncated: 4 bytes follow the header"));
   write(images_ + "x", labels_);
-  EXPECT_THAT(error(), HasSubstr("needed 12 bytes of data for [2, 2, 3]; at least 13 bytes follow the header"));
+  EXPECT_THAT(error(), HasSubstr("expected 12 bytes of data for [2, 2, 3]; at least 13 bytes follow the header"));
 }
 
 TEST_F(IdxTest, RefusesShapesBeyondAnyFile) {
@@ -114,10 +114,11 @@ TEST_F(IdxTest, RefusesShapesBeyondAnyFile) {
 
 TEST_F(IdxTest, ChecksThatImagesAndLabelsGoTogether) {
   write(images_, idx({3}, "\x01\x02\x03"));
-  EXPECT_EQ(error(), "[" + path("train-labels-idx1-ubyte") + "] needed 2 labels, one for each image; the shape is [3]");
+  EXPECT_EQ(error(),
+            "[" + path("train-labels-idx1-ubyte") + "] expected 2 labels, one for each image; the shape is [3]");
   write(labels_, labels_);
   EXPECT_EQ(error(),
-            "[" + path("train-images-idx3-ubyte") + "] needed images [N, H, W] or [N, H, W, C]; the shape is [2]");
+            "[" + path("train-images-idx3-ubyte") + "] expected images [N, H, W] or [N, H, W, C]; the shape is [2]");
 }
 
 }  // namespace

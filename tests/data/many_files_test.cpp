@@ -79,13 +79,13 @@ TEST_F(ManyFiles, OneThatChangedMeanwhileIsAnError) {
   read(*source, 0);
   for (int i = 2; i < 300; ++i) std::filesystem::remove(paths_[static_cast<std::size_t>(i)]);
   EXPECT_THAT(data_error_of([&] { read(*source, source->size() - 1); }),
-              ::testing::HasSubstr("needed a file that can be read; No such file or directory"));
+              ::testing::HasSubstr("expected a file that can be read; No such file or directory"));
   std::string longer;
   append_record(longer, image_record(1, 5, 1));
   write_bytes(paths_[299], longer);  // the last that has records
   EXPECT_EQ(data_error_of([&] { read(*source, source->size() - 1); }),
             "[" + paths_[299].string() +
-                "] needed the file as it was when the data set was opened; it has changed, start again");
+                "] expected the file as it was when the data set was opened; the file has changed; restart the run");
 }
 
 TEST(RecentFiles, KeepsTheFilesUsedLastAndThoseInUse) {

@@ -91,7 +91,7 @@ TEST_F(MappedFileTest, IsNothingWhereTooManyAreGuarded) {
   std::vector<MappedFile> mapped;
   write_bytes(path_, "0123456789");
   const InputFile file(path_);
-  for (std::size_t i = 0; i < MappingGuard::kMostGuards; ++i) {
+  for (std::size_t i = 0; i < MappingGuard::kMaxGuards; ++i) {
     auto one = MappedFile::map(file, 10);
     ASSERT_TRUE(one) << i;
     mapped.push_back(*std::move(one));
@@ -157,7 +157,7 @@ TEST_F(MappedFileTest, OfRecordsEndsWithTheErrorOfPread) {
   EXPECT_TRUE(file.is_mapped());
   for (int again = 0; again < 2; ++again) {
     EXPECT_THAT(data_error_of([&] { record(20); }),
-                HasSubstr("record 20 at byte 20320] needed an intact record; truncated data"));
+                HasSubstr("record 20 at byte 20320] expected an intact record; truncated data"));
     EXPECT_THAT(data_error_of([&] { record(40); }), HasSubstr("record 40 at byte 40640]"));
     EXPECT_FALSE(file.is_mapped());
     EXPECT_EQ(record(3), records[0]);

@@ -150,18 +150,19 @@ TEST(MixupBatches, AreToldOf) {
   EXPECT_EQ(tables().mixup(0.2).preparation(), ", mixup 0.2");
   EXPECT_EQ(tables().mixup(0.2).mixup_alpha(), 0.2);
   EXPECT_EQ(input_error_of([] { Dataset::synthetic({6}, 4, 53).mixup(0.2).take(3); }),
-            "[take] needed a place before shuffle(), mixup() and batch(): it is about records by id; it stands after "
+            "[take] expected a call before shuffle(), mixup() and batch(), because it selects records by id; it was "
+            "called after "
             "mixup()");
 }
 
 TEST(MixupBatches, NeedClassesAndASensibleAlpha) {
-  EXPECT_EQ(input_error_of([] { tables().mixup(-1); }), "[mixup] needed an alpha above 0 and up to 4; got -1");
-  EXPECT_EQ(input_error_of([] { tables().mixup(5); }), "[mixup] needed an alpha above 0 and up to 4; got 5");
+  EXPECT_EQ(input_error_of([] { tables().mixup(-1); }), "[mixup] expected an alpha above 0 and up to 4, got -1");
+  EXPECT_EQ(input_error_of([] { tables().mixup(5); }), "[mixup] expected an alpha above 0 and up to 4, got 5");
   const TemporaryDirectory directory;
   write_bytes(directory / "a.csv", "a,b\n1,2\n");
   const Dataset targets = Dataset::from_csv(directory / "a.csv", {.targets = {"b"}});
   EXPECT_EQ(input_error_of([&] { targets.mixup(0.2); }),
-            "[mixup] needed a data set with classes; " + (directory / "a.csv").string() + " has none");
+            "[mixup] expected a data set with classes; " + (directory / "a.csv").string() + " has no classes");
 }
 
 }  // namespace

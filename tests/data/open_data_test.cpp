@@ -50,20 +50,19 @@ TEST(OpenData, SyntheticImages) {
   EXPECT_TRUE(images.source().has_images());
   EXPECT_FALSE(open_data("synthetic:4x5x3:7:100").source().has_images());
   EXPECT_EQ(input_error_of([] { open_data("synthetic-images:4x5x3:7"); }),
-            "[--data synthetic-images:4x5x3:7] needed synthetic-images:HxWxC:CLASSES:COUNT; 2 of the 3 values were "
-            "given");
+            "[--data synthetic-images:4x5x3:7] expected synthetic-images:HxWxC:CLASSES:COUNT, "
+            "got 2 of the 3 values");
 }
 
 TEST(OpenData, RefusesSyntheticThatIsNot) {
   EXPECT_EQ(input_error_of([] { open_data("synthetic:"); }),
-            "[--data synthetic:] needed synthetic:HxWxC:CLASSES:COUNT; 0 of the 3 values were given");
+            "[--data synthetic:] expected synthetic:HxWxC:CLASSES:COUNT, got 0 of the 3 values");
   EXPECT_EQ(input_error_of([] { open_data("synthetic:4x4x1:10"); }),
-            "[--data synthetic:4x4x1:10] needed synthetic:HxWxC:CLASSES:COUNT; 2 of the 3 values were given");
+            "[--data synthetic:4x4x1:10] expected synthetic:HxWxC:CLASSES:COUNT, got 2 of the 3 values");
   EXPECT_EQ(input_error_of([] { open_data("synthetic:4x4xC:10:5"); }),
-            "[--data synthetic:4x4xC:10:5] needed synthetic:HxWxC:CLASSES:COUNT in positive numbers; \"C\" was given "
-            "among them");
-  EXPECT_THAT(input_error_of([] { open_data("synthetic:4x0x1:10:5"); }), HasSubstr("\"0\" was given"));
-  EXPECT_THAT(input_error_of([] { open_data("synthetic:4:10:-5"); }), HasSubstr("\"-5\" was given"));
+            "[--data synthetic:4x4xC:10:5] expected positive numbers in synthetic:HxWxC:CLASSES:COUNT, got \"C\"");
+  EXPECT_THAT(input_error_of([] { open_data("synthetic:4x0x1:10:5"); }), HasSubstr("got \"0\""));
+  EXPECT_THAT(input_error_of([] { open_data("synthetic:4:10:-5"); }), HasSubstr("got \"-5\""));
 }
 
 TEST(OpenData, Csv) {
@@ -71,11 +70,11 @@ TEST(OpenData, Csv) {
   write_bytes(directory / "a.csv", "1,2,0\n3,4,1\n");
   EXPECT_EQ(open_data("csv:" + (directory / "a.csv").string()).size(), 2);
   EXPECT_THAT(data_error_of([] { open_data("csv:nowhere.csv"); }),
-              HasSubstr("[nowhere.csv] needed a file that can be read"));
+              HasSubstr("[nowhere.csv] expected a file that can be read"));
   EXPECT_EQ(open_data("csv:" + (directory / "a.csv").string() + "?label=1&leave_out=3").spec(),
             (SampleSpec{{1}, 4, 0}));
   EXPECT_THAT(input_error_of([] { open_data("csv:a.csv?color=red"); }),
-              HasSubstr("[--data csv:a.csv?color=red] needed label=COLUMN, "));
+              HasSubstr("[--data csv:a.csv?color=red] expected label=COLUMN, "));
 }
 
 TEST(OpenData, AWordOfATestTableNeedsTheTrainingTable) {
@@ -86,7 +85,7 @@ TEST(OpenData, AWordOfATestTableNeedsTheTrainingTable) {
   DataSpecOptions test;
   test.part = "test";
   const std::string needed =
-      "] needed like=FILE, the table that was trained on, whose words stand for numbers; there is none";
+      "] expected like=FILE, the training table that defines the numbers of categorical values; there is none";
   const std::string categories = spec("b.csv") + "?categorical=1&header=no";
   EXPECT_EQ(input_error_of([&] { open_data(spec("a.csv"), test); }), "[--data " + spec("a.csv") + needed);
   EXPECT_EQ(input_error_of([&] { open_data(categories, test); }), "[--data " + categories + needed);
@@ -117,16 +116,15 @@ TEST(OpenData, FashionMnistIsLookedForInTheDataDirectoryFirst) {
   write_idx(directory.path(), "t10k", 4);
   EXPECT_EQ(open_data("fashion-mnist", options).size(), 4);
   EXPECT_EQ(input_error_of([&] { open_data("fashion-mnist:validation", options); }),
-            "[--data fashion-mnist:validation] needed the part train or test; another was given");
+            "[--data fashion-mnist:validation] expected the part train or test, got validation");
 }
 
 TEST(OpenData, SaysHowToGetFashionMnist) {
   DataSpecOptions options;
   options.system_dir = "system";
   EXPECT_EQ(data_error_of([&] { open_data("fashion-mnist:test", options); }),
-            "[--data fashion-mnist:test] needed the files of Fashion-MNIST in one of system/fashion-mnist: install "
-            "Debian's package "
-            "dataset-fashion-mnist, or name their directory with --data-dir; they are in none");
+            "[--data fashion-mnist:test] expected the Fashion-MNIST files in one of system/fashion-mnist: install the "
+            "Debian package dataset-fashion-mnist, or set their directory with --data-dir; none of them has the files");
   options.data_dir = "here";
   EXPECT_THAT(data_error_of([&] { open_data("fashion-mnist", options); }),
               HasSubstr("in one of here, here/fashion-mnist, system/fashion-mnist: "));
@@ -206,27 +204,27 @@ TEST_F(OpenShards, ByDirectory) {
   EXPECT_EQ(open_data(directory_.path().string(), options).size(), 10);
   options.part = "validation";
   EXPECT_EQ(data_error_of([&] { open_data(directory_.path().string(), options); }),
-            "[" + (directory_ / "dataset.json").string() + "] needed files of the part validation; it names none");
+            "[" + (directory_ / "dataset.json").string() + "] expected files for the part validation; it lists none");
   std::filesystem::remove(directory_ / "test-00000-of-00002.tfrecord");
   options.part = "test";
   EXPECT_EQ(data_error_of([&] { open_data(directory_.path().string(), options); }),
             "[" + (directory_ / "test-00000-of-00002.tfrecord").string() +
-                "] needed a file that can be read; No such file or directory");
+                "] expected a file that can be read; No such file or directory");
   std::filesystem::remove(directory_ / "dataset.json");
   EXPECT_THAT(data_error_of([&] { open_data(directory_.path().string(), options); }),
-              HasSubstr("it is a directory without them"));
+              HasSubstr("the directory has none of these"));
 }
 
 TEST(OpenData, NamesWhatItCannotFind) {
   EXPECT_EQ(data_error_of([] { open_data("nowhere/train-*.tfrecord"); }),
-            "[nowhere/train-*.tfrecord] needed TFRecord files that match this pattern; there are none");
+            "[nowhere/train-*.tfrecord] expected TFRecord files that match this pattern; there are none");
   EXPECT_EQ(input_error_of([] { open_data("fashion-mnits"); }),
-            "[--data fashion-mnits] needed a glob of TFRecord files, a directory with a dataset.json or with folders "
+            "[--data fashion-mnits] expected a glob of TFRecord files, a directory with a dataset.json or with folders "
             "of images, "
             "fashion-mnist[:train|:test], "
             "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], images:DIRECTORY or "
             "synthetic:HxWxC:CLASSES:COUNT[:train|:test] "
-            "(synthetic-images: the same in uint8); it is none of them");
+            "(synthetic-images: the same in uint8); it is none of these");
 }
 
 TEST(DataFiles, AreThoseThatWouldBeRead) {
@@ -261,10 +259,10 @@ TEST(DataFiles, ThatAreNotThereAreAnError) {
   const TemporaryDirectory directory;
   const std::string where = directory.path().string();
   EXPECT_THAT(data_error_of([&] { data_files(where + "/*.tfrecord"); }), HasSubstr("there are none"));
-  EXPECT_THAT(data_error_of([&] { data_files(where); }), HasSubstr("it is a directory without them"));
+  EXPECT_THAT(data_error_of([&] { data_files(where); }), HasSubstr("the directory has none of these"));
   EXPECT_EQ(data_error_of([&] { data_files("idx:" + where + ":test"); }),
-            "[" + where + "] needed the IDX files of the part test; they are not there");
-  EXPECT_THAT(input_error_of([] { data_files("nothing"); }), HasSubstr("it is none of them"));
+            "[" + where + "] expected the IDX files of the part test; they are missing");
+  EXPECT_THAT(input_error_of([] { data_files("nothing"); }), HasSubstr("it is none of these"));
   EXPECT_THAT(input_error_of([] { data_files("synthetic:4x4x1:2"); }), HasSubstr("2 of the 3 values"));
 }
 

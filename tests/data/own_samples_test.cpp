@@ -55,25 +55,24 @@ TEST(SamplesInMemory, MustFitTheirSpec) {
   using Floats = std::vector<float>;
   using Classes = std::vector<std::int32_t>;
   EXPECT_EQ(message(Floats{1, 2, 3}, Classes{0}, kPairs),
-            "[samples in memory] needed features in multiples of 2, for records of [2]; 3 were given");
+            "[samples in memory] expected features in multiples of 2, for records of [2], got 3");
   EXPECT_EQ(message(Floats{1, 2}, Classes{0, 1}, kPairs),
-            "[samples in memory] needed 1 labels for the features of 1 records; 2 were given");
-  EXPECT_EQ(message(Floats{1, 2}, Floats{0}, kPairs),
-            "[samples in memory] needed class numbers of int32; floats were given");
+            "[samples in memory] expected 1 labels for the features of 1 records, got 2");
+  EXPECT_EQ(message(Floats{1, 2}, Floats{0}, kPairs), "[samples in memory] expected int32 class numbers, got floats");
   EXPECT_EQ(message(Floats{1, 2}, Classes{0}, {.shape = {2}, .targets = 3}),
-            "[samples in memory] needed 3 float targets; class numbers were given");
+            "[samples in memory] expected 3 float targets, got class numbers");
   EXPECT_EQ(message(Floats{1, 2}, Floats{0}, {.shape = {2}, .targets = 3}),
-            "[samples in memory] needed 3 targets for the features of 1 records; 1 were given");
+            "[samples in memory] expected 3 targets for the features of 1 records, got 1");
   EXPECT_EQ(message(Floats{1, 2}, Classes{0}, {.shape = {2}}),
-            "[samples in memory] needed a number of classes, or one of targets; 0 classes and 0 targets were given");
+            "[samples in memory] expected a number of classes or a number of targets, got 0 classes and 0 targets");
   EXPECT_EQ(message(Floats{1, 2}, Classes{0}, {.shape = {2}, .classes = 2, .targets = 2}),
-            "[samples in memory] needed a number of classes, or one of targets; 2 classes and 2 targets were given");
+            "[samples in memory] expected a number of classes or a number of targets, got 2 classes and 2 targets");
   EXPECT_EQ(message(Floats{}, Classes{}, {.shape = {0}, .classes = 2}),
-            "[samples in memory] needed a shape of extents above 0 and up to 2^28 elements; got [0]");
+            "[samples in memory] expected a shape with positive extents and at most 2^28 elements, got [0]");
   EXPECT_EQ(data_error_of([] {
               Dataset::from_memory(Floats{1, 2, 3, 4}, Classes{0, 3}, kPairs);
             }),
-            "[samples in memory: record 1] needed a label from 0 to 2; it is 3");
+            "[samples in memory: record 1] expected a label from 0 to 2; it is 3");
 }
 
 Dataset squares(std::int64_t count) {
@@ -99,20 +98,20 @@ TEST(GeneratedSamples, TellWhichRecordCouldNotBeMade) {
     return data_error_of([&] { read(Dataset::from_generator(kPairs, 9, generate).source(), 7); });
   };
   EXPECT_EQ(message([](std::int64_t, Sample&) { throw std::runtime_error("out of ideas"); }),
-            "[generator: record 7] needed a sample; its function says: out of ideas");
+            "[generator: record 7] expected a sample; its function threw: out of ideas");
   EXPECT_EQ(message([](std::int64_t, Sample&) { throw 1; }),
-            "[generator: record 7] needed a sample; its function threw something that is no std::exception");
+            "[generator: record 7] expected a sample; its function threw an exception that is not a std::exception");
   EXPECT_EQ(message([](std::int64_t, Sample& sample) { sample.label = 3; }),
-            "[generator: record 7] needed a label from 0 to 2; it is 3");
+            "[generator: record 7] expected a label from 0 to 2; it is 3");
 }
 
 TEST(GeneratedSamples, NeedAFunctionAndASensibleNumber) {
-  EXPECT_EQ(input_error_of([] { squares(-1); }), "[generator] needed a number of records from 0; -1 was given");
+  EXPECT_EQ(input_error_of([] { squares(-1); }), "[generator] expected 0 or more records, got -1");
   EXPECT_EQ(input_error_of([] { Dataset::from_generator(kPairs, 1, {}); }),
-            "[generator] needed a function that makes records; it is empty");
+            "[generator] expected a function that generates records; it is empty");
   EXPECT_EQ(
       input_error_of([] { Dataset::from_generator({.shape = {}, .classes = 1}, 1, [](std::int64_t, Sample&) {}); }),
-      "[generator] needed a shape of extents above 0 and up to 2^28 elements; got []");
+      "[generator] expected a shape with positive extents and at most 2^28 elements, got []");
   EXPECT_EQ(squares(0).size(), 0);
 }
 

@@ -82,18 +82,18 @@ TEST(PixelBatches, RefuseARecordOfFloatsAmongThem) {
       {image_record(0, 2, 7), serialize_example({{"image", std::vector<float>{1, 2}}, {"label", Int64List{0}}})});
   const Dataset records = Dataset::from_tfrecords((directory / "mixed").string(), {.input_shape = {2}});
   EXPECT_THAT(data_error_of([&] { batches_of(records.batch(2), true); }),
-              testing::HasSubstr("needed 2 raw bytes in image for shape [2]; it has 2 values of kind float"));
+              testing::HasSubstr("expected 2 raw bytes in image for shape [2]; it has 2 values of kind float"));
 }
 
 TEST(Normalization, NeedsAMeanAndADeviationForEachChannel) {
   const Dataset dataset = Dataset::from_source(std::make_shared<ImageSource>());
   EXPECT_EQ(input_error_of([&] { dataset.normalize({.channels = 3}); }),
-            "[normalize] needed a mean and a deviation above 0 for each of the 2 channels; 3 deviations were given: "
+            "[normalize] expected a mean and a deviation above 0 for each of the 2 channels, got 3 deviations: "
             "1, 1, 1");
   EXPECT_EQ(input_error_of([&] {
               dataset.normalize({.channels = 2, .deviation = {1, 0}});
             }),
-            "[normalize] needed a mean and a deviation above 0 for each of the 2 channels; 2 deviations were given: "
+            "[normalize] expected a mean and a deviation above 0 for each of the 2 channels, got 2 deviations: "
             "1, 0");
 }
 

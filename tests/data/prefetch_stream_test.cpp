@@ -96,7 +96,7 @@ TEST(Stream, DeliversTheStepsBeforeAnErrorThenThrowsIt) {
     // Records 57, 58 and 59 are all broken; the first in the order of the data is reported, whichever thread was
     // faster. And again.
     for (int again = 0; again < 2; ++again) {
-      EXPECT_EQ(data_error_of([&] { stream->next(parts); }), "[source] needed a whole record; record 57 is broken")
+      EXPECT_EQ(data_error_of([&] { stream->next(parts); }), "[source] expected a whole record; record 57 is broken")
           << threads << " threads";
     }
   }
@@ -176,7 +176,7 @@ TEST(Stream, ReadsAsManyBatchesAheadAsTheDatasetOrElseItsOptionsSay) {
   EXPECT_EQ(slots_of(counting(10, 5).prefetch(4), {.prefetch = 3}), 4);
   const Dataset early = Dataset::from_source(std::make_shared<CountingSource>(10)).prefetch(4).take(7).batch(2);
   EXPECT_EQ(slots_of(early, {.prefetch = 3}), 4);
-  EXPECT_EQ(input_error_of([] { counting(10, 5).prefetch(0); }), "[prefetch] needed at least 1 batch; 0 was given");
+  EXPECT_EQ(input_error_of([] { counting(10, 5).prefetch(0); }), "[prefetch] expected at least 1 batch, got 0");
 }
 
 TEST(Stream, ReadsNoMoreAheadThanFitsIntoItsMemory) {

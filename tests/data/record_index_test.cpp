@@ -190,12 +190,13 @@ TEST_F(RecordIndexTest, NamesDamagedHeadersAndTruncation) {
   EXPECT_EQ(
       message(damaged),
       "[" + path_.string() +
-          ": record 1 at byte 20] needed an intact record; length CRC: the length field does not match its checksum");
+          ": record 1 at byte 20] expected an intact record; length CRC: the length field does not match its checksum");
   EXPECT_THAT(message(whole.substr(0, whole.size() - 1)),
-              HasSubstr("record 2 at byte 10036] needed an intact record; truncated data"));
+              HasSubstr("record 2 at byte 10036] expected an intact record; truncated data"));
   EXPECT_THAT(message(whole.substr(0, 10'040)),
-              HasSubstr("record 2 at byte 10036] needed an intact record; truncated length"));
-  EXPECT_THAT(message(whole.substr(0, 33)), HasSubstr("record 1 at byte 20] needed an intact record; truncated data"));
+              HasSubstr("record 2 at byte 10036] expected an intact record; truncated length"));
+  EXPECT_THAT(message(whole.substr(0, 33)),
+              HasSubstr("record 1 at byte 20] expected an intact record; truncated data"));
 }
 
 TEST_F(RecordIndexTest, ReadsHeadersAlone) {
@@ -208,7 +209,7 @@ TEST_F(RecordIndexTest, ReadsHeadersAlone) {
   ReadWindow window;
   EXPECT_EQ(file.record(2, index.offsets[2], index.length(2), window), "two");
   EXPECT_THAT(data_error_of([&] { file.record(1, index.offsets[1], index.length(1), window); }),
-              HasSubstr("record 1 at byte 20] needed an intact record; data CRC"));
+              HasSubstr("record 1 at byte 20] expected an intact record; data CRC"));
 }
 
 TEST_F(RecordIndexTest, AFileThatChangesUnderIsFound) {
@@ -224,8 +225,8 @@ TEST_F(RecordIndexTest, AFileThatChangesUnderIsFound) {
   change(other + other);
   EXPECT_EQ(data_error_of([&] { file.record(0, 0, index.length(0), window); }),
             "[" + path_.string() +
-                ": record 0 at byte 0] needed a record of 4 bytes, as the index says; it has 16; the file has changed, "
-                "start again");
+                ": record 0 at byte 0] expected a record of 4 bytes, as in the index; it has 16; the file has changed: "
+                "restart the run");
   change("");
   EXPECT_THAT(data_error_of([&] { file.record(1, index.offsets[1], index.length(1), window); }),
               HasSubstr("truncated length"));

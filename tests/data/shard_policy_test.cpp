@@ -12,7 +12,7 @@ TEST(ShardPolicy, HasNames) {
     EXPECT_EQ(parse_shard_policy(to_string(policy)), policy);
   EXPECT_EQ(to_string(ShardPolicy::automatic), "auto");
   EXPECT_EQ(input_error_of([] { parse_shard_policy("records"); }),
-            "[shard-policy] needed auto, file, data or off; got \"records\"");
+            "[shard-policy] expected auto, file, data or off, got \"records\"");
 }
 
 }  // namespace

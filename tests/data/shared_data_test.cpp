@@ -1,4 +1,4 @@
-// Files that others wrote. They are no part of the project: the tests are skipped where they are not there.
+// Files that others wrote. They are no part of the project: the tests are skipped where they are missing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

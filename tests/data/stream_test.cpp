@@ -228,17 +228,18 @@ TEST(Stream, RefusesOptionsThatCannotBe) {
     change(options);
     return input_error_of([&] { dataset.stream(options); });
   };
-  EXPECT_EQ(message([](StreamOptions& o) { o.threads = 0; }), "[stream] needed at least 1 thread; 0 was given");
+  EXPECT_EQ(message([](StreamOptions& o) { o.threads = 0; }), "[stream] expected at least 1 thread, got 0");
   EXPECT_EQ(message([](StreamOptions& o) { o.prefetch = 0; }),
-            "[stream] needed a prefetch of at least 1 batch; 0 was given");
+            "[stream] expected a prefetch of at least 1 batch, got 0");
   EXPECT_EQ(message([](StreamOptions& o) { o.prefetch_bytes = 0; }),
-            "[stream] needed at least 1 byte for batches read ahead; 0 was given");
-  EXPECT_EQ(message([](StreamOptions& o) { o.replicas = 0; }), "[stream] needed at least 1 replica; 0 was given");
+            "[stream] expected at least 1 byte for batches read ahead, got 0");
+  EXPECT_EQ(message([](StreamOptions& o) { o.replicas = 0; }), "[stream] expected at least 1 replica, got 0");
   EXPECT_EQ(message([](StreamOptions& o) { o.local_replicas = 0; }),
-            "[stream] needed at least 1 local replica; 0 was given");
+            "[stream] expected at least 1 local replica, got 0");
   EXPECT_EQ(message([](StreamOptions& o) { o.first_replica = 1; }),
-            "[stream] needed 1 local of 1 replicas; 1 was given");
-  EXPECT_EQ(message([](StreamOptions& o) { o.first_step = -1; }), "[stream] needed a first step from 0; -1 was given");
+            "[stream] expected a first replica that leaves room for 1 local replicas of 1, got 1");
+  EXPECT_EQ(message([](StreamOptions& o) { o.first_step = -1; }),
+            "[stream] expected a first step of 0 or more, got -1");
 }
 
 }  // namespace

@@ -93,24 +93,24 @@ TEST(SyntheticImages, HaveOneToFourChannels) {
   EXPECT_EQ(input_error_of([] {
               SyntheticSource source(images_of({5, 7, 5}));
             }),
-            "[synthetic data] needed a shape HxWxC of 1 to 4 channels for images; 5x7x5 was given");
+            "[synthetic data] expected a shape HxWxC of 1 to 4 channels for images, got 5x7x5");
   EXPECT_EQ(input_error_of([] { SyntheticSource source(images_of({16})); }),
-            "[synthetic data] needed a shape HxWxC of 1 to 4 channels for images; 16 was given");
+            "[synthetic data] expected a shape HxWxC of 1 to 4 channels for images, got 16");
 }
 
 TEST(Synthetic, RefusesEmptyShapes) {
   EXPECT_EQ(input_error_of([] {
               SyntheticSource source({{5, 0}, 4, 100, 1, "train"});
             }),
-            "[synthetic data] needed at least 1 element in every dimension; 0 was given");
+            "[synthetic data] expected at least 1 element in every dimension, got 0");
   EXPECT_EQ(input_error_of([] {
               SyntheticSource source({{5}, 0, 100, 1, "train"});
             }),
-            "[synthetic data] needed at least 1 class; 0 was given");
+            "[synthetic data] expected at least 1 class, got 0");
   EXPECT_EQ(input_error_of([] {
               SyntheticSource source({{5}, 2, 0, 1, "train"});
             }),
-            "[synthetic data] needed at least 1 record; 0 was given");
+            "[synthetic data] expected at least 1 record, got 0");
 }
 
 }  // namespace

@@ -125,10 +125,10 @@ def unpacked_example():
 def differ(found, expected, what):
     found, expected = list(found), list(expected)
     if len(found) != len(expected):
-        sys.exit(f"{what}: needed {len(expected)} records; there are {len(found)}")
+        sys.exit(f"{what}: expected {len(expected)} records; there are {len(found)}")
     for number, (one, other) in enumerate(zip(found, expected)):
         if one != other:
-            sys.exit(f"{what}: record {number}: needed {str(other)[:500]}; it is {str(one)[:500]}")
+            sys.exit(f"{what}: record {number}: expected {str(other)[:500]}; it is {str(one)[:500]}")
     print(f"{what}: {len(found)} records are the same")
 
 

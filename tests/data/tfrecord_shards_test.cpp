@@ -39,14 +39,14 @@ TEST(DatasetJson, NamesWhatItCannotUnderstand) {
     return data_error_of([&] { read_dataset_json(directory.path()); });
   };
   const std::string where = "[" + (directory / "dataset.json").string() + "] ";
-  EXPECT_THAT(message("{"), HasSubstr(where + "expected JSON; got a syntax error at byte 2"));
+  EXPECT_THAT(message("{"), HasSubstr(where + "expected JSON, got a syntax error at byte 2"));
   EXPECT_THAT(message("{}"), HasSubstr("lockstep_dataset"));
-  EXPECT_EQ(message(R"({"lockstep_dataset": 2})"), where + "needed \"lockstep_dataset\": 1; it is 2");
+  EXPECT_EQ(message(R"({"lockstep_dataset": 2})"), where + "expected \"lockstep_dataset\": 1; it is 2");
   EXPECT_THAT(message(R"({"lockstep_dataset": 1, "parts": {"train": {"records": "many"}}})"),
-              HasSubstr("needed a description"));
+              HasSubstr("expected a description"));
   const std::string nested = std::string(100'000, '[') + std::string(100'000, ']');
   EXPECT_EQ(message("{\"lockstep_dataset\": " + nested + "}"),
-            where + "expected JSON; got more than 64 levels of arrays and objects");
+            where + "expected JSON, got more than 64 levels of arrays and objects");
 }
 
 class ShardsTest : public ::testing::Test {
@@ -67,13 +67,13 @@ TEST_F(ShardsTest, KeepTheNamesOfClasses) {
   write_bytes(directory_ / "b.csv", "width,kind\n1,plum\n2,cherry\n");
   EXPECT_EQ(data_error_of([&] { write_shards(CsvSource(directory_ / "b.csv"), options_); }),
             "[" + (options_.directory / "dataset.json").string() +
-                "] needed the classes of its part train: apple, plum; got cherry, plum");
+                "] expected the classes of its part train: apple, plum, got cherry, plum");
   EXPECT_NO_THROW(write_shards(CsvSource(directory_ / "a.csv"), options_));
   EXPECT_EQ(input_error_of([&] {
               write_shards(CsvSource(directory_ / "a.csv", {.targets = {"1"}, .categorical = {"2"}}), options_);
             }),
             "[" + (directory_ / "a.csv").string() +
-                "] needed records with a label to write as TFRecord shards; they have targets");
+                "] expected records with labels to write as TFRecord shards; the records have targets");
 }
 
 TEST_F(ShardsTest, AreNamedAndCutEvenly) {
@@ -113,7 +113,7 @@ TEST_F(ShardsTest, AreNotMixedWithOlderOnes) {
   options_.shards = 3;
   EXPECT_EQ(input_error_of([&] { write_shards(source_, options_); }),
             "[" + options_.directory.string() +
-                "] needed a directory without shards of train, or --overwrite; it has train-00000-of-00002.tfrecord");
+                "] expected a directory without shards of train, or --overwrite; it has train-00000-of-00002.tfrecord");
   options_.part = "test";
   EXPECT_NO_THROW(write_shards(source_, options_));
   options_.part = "train";
@@ -129,7 +129,7 @@ class BrokenAtTheEnd final : public RecordSource {
   const SampleSpec& spec() const override { return good_.spec(); }
   std::int64_t size() const override { return good_.size(); }
   void read(std::int64_t record_id, Sample& sample) const override {
-    if (record_id == size() - 1) throw Error(ErrorCategory::data, "source", "needed the last record", "it is lost");
+    if (record_id == size() - 1) throw Error(ErrorCategory::data, "source", "expected the last record", "it is lost");
     good_.read(record_id, sample);
   }
   std::string description() const override { return "broken at the end"; }
@@ -140,7 +140,7 @@ class BrokenAtTheEnd final : public RecordSource {
 
 TEST_F(ShardsTest, AreAllThereOrNone) {
   options_.shards = 2;
-  EXPECT_THAT(data_error_of([&] { write_shards(BrokenAtTheEnd(), options_); }), HasSubstr("needed the last record"));
+  EXPECT_THAT(data_error_of([&] { write_shards(BrokenAtTheEnd(), options_); }), HasSubstr("expected the last record"));
   EXPECT_TRUE(names_in(options_.directory).empty());
   write_shards(source_, options_);
   const std::string before = read_bytes(options_.directory / "train-00000-of-00002.tfrecord");
@@ -155,13 +155,13 @@ TEST_F(ShardsTest, AreAllThereOrNone) {
 TEST_F(ShardsTest, NeedADirectoryThatCanBeMade) {
   write_bytes(directory_ / "made", "a file");
   EXPECT_THAT(data_error_of([&] { write_shards(source_, options_); }),
-              HasSubstr("needed a directory to write shards to; "));
+              HasSubstr("expected a directory to write shards to; "));
   options_.shards = 0;
-  EXPECT_EQ(input_error_of([&] { write_shards(source_, options_); }), "[shards] needed 1 to 99999 shards; 0 was given");
+  EXPECT_EQ(input_error_of([&] { write_shards(source_, options_); }), "[shards] expected 1 to 99999 shards, got 0");
   options_.shards = 1;
   options_.part = "a/b";
   EXPECT_EQ(input_error_of([&] { write_shards(source_, options_); }),
-            "[shards] needed a part name that can begin a file name; \"a/b\" was given");
+            "[shards] expected a part name that can begin a file name, got \"a/b\"");
 }
 
 /// As after a crash or a power failure between two renames: the first shard is new and the second old.
@@ -178,13 +178,13 @@ TEST_F(ShardsTest, AnInterruptedReplacementIsNotReadAsOneDataSet) {
     std::filesystem::rename(second, directory_ / "old");
     std::filesystem::create_directories(second / "not_empty");
   };
-  EXPECT_THAT(data_error_of([&] { write_shards(larger, options_, block); }), HasSubstr("needed to write the file"));
+  EXPECT_THAT(data_error_of([&] { write_shards(larger, options_, block); }), HasSubstr("expected to write the file"));
   std::filesystem::remove_all(second);
   std::filesystem::rename(directory_ / "old", second);
   ASSERT_NE(read_bytes(options_.directory / "train-00000-of-00002.tfrecord"), first_before);
 
   const std::string refusal =
-      "; got one that was interrupted while it replaced files; run lockstep data convert --overwrite again";
+      ", got one that was interrupted while it replaced files; run lockstep data convert --overwrite again";
   const std::string where =
       "[" + (options_.directory / "dataset.json").string() + "] expected a complete conversion of ";
   EXPECT_EQ(data_error_of([&] { Dataset::from_tfrecords((options_.directory / "train-*").string()); }),

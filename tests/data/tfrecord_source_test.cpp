@@ -128,7 +128,7 @@ TEST_F(TFRecordSourceTest, ReadsFloatLabelsAsTargets) {
   EXPECT_EQ(source.spec(), (SampleSpec{{1}, 0, 2}));
   EXPECT_THAT(features_of(source, 0), ElementsAre(1, 7, 8));
   EXPECT_EQ(data_error_of([&] { features_of(source, 1); }),
-            at(1, 52) + "needed 2 floats in y; it has 1 value of kind float");
+            at(1, 52) + "expected 2 floats in y; it has 1 value of kind float");
 }
 
 TEST_F(TFRecordSourceTest, TakesWhatTheDescriptionSays) {
@@ -167,21 +167,21 @@ TEST_F(TFRecordSourceTest, RefusesFilesOfPartsThatDoNotFit) {
   write_records(directory_ / "b.tfrecord", {image_record(1, 8, 0)});
   write_dataset_part(directory_.path(), "a", {{"a.tfrecord"}, 1, "image", "label", {6}, 2});
   write_dataset_part(directory_.path(), "b", {{"b.tfrecord"}, 1, "image", "label", {8}, 2});
-  EXPECT_EQ(data_error(), "[" + (directory_ / "b.tfrecord").string() + "] needed the features, shape and classes of " +
-                              (directory_ / "a.tfrecord").string() + "; " + (directory_ / "dataset.json").string() +
-                              " describes it otherwise");
+  EXPECT_EQ(data_error(), "[" + (directory_ / "b.tfrecord").string() +
+                              "] expected the features, shape and classes of " + (directory_ / "a.tfrecord").string() +
+                              "; " + (directory_ / "dataset.json").string() + " describes it differently");
 }
 
 TEST_F(TFRecordSourceTest, NamesFilesThatAreNotThere) {
   const std::string pattern = (directory_ / "*.tfrecord").string();
-  EXPECT_EQ(data_error(), "[" + pattern + "] needed TFRecord files that match this pattern; there are none");
+  EXPECT_EQ(data_error(), "[" + pattern + "] expected TFRecord files that match this pattern; there are none");
 }
 
 TEST_F(TFRecordSourceTest, NamesEmptyFiles) {
   write_bytes(file_, "");
-  EXPECT_EQ(data_error(), "[" + file_.string() + "] needed at least one record; the file is empty");
+  EXPECT_EQ(data_error(), "[" + file_.string() + "] expected at least one record; the file is empty");
   write_bytes(directory_ / "b.tfrecord", "");
-  EXPECT_EQ(data_error(), "[" + file_.string() + "] needed at least one record; it and 1 more files are empty");
+  EXPECT_EQ(data_error(), "[" + file_.string() + "] expected at least one record; it and 1 more files are empty");
 }
 
 TEST_F(TFRecordSourceTest, NamesDamage) {
@@ -192,16 +192,16 @@ TEST_F(TFRecordSourceTest, NamesDamage) {
   bytes[static_cast<std::size_t>(second) + 14] ^= 1;
   write_bytes(file_, bytes);
   EXPECT_EQ(data_error(shaped_),
-            at(1, second) + "needed an intact record; data CRC: the data do not match their checksum");
+            at(1, second) + "expected an intact record; data CRC: the data does not match its checksum");
   write_bytes(file_, whole.substr(0, whole.size() - 3));
-  EXPECT_THAT(data_error(shaped_), HasSubstr(at(1, second) + "needed an intact record; truncated data"));
+  EXPECT_THAT(data_error(shaped_), HasSubstr(at(1, second) + "expected an intact record; truncated data"));
 }
 
 TEST_F(TFRecordSourceTest, NamesARecordThatIsNoExample) {
   write_records(file_, {"\xff\xff\xff"});
-  EXPECT_THAT(data_error(), HasSubstr(at(0, 0) + "needed a tf.train.Example; "));
+  EXPECT_THAT(data_error(), HasSubstr(at(0, 0) + "expected a tf.train.Example; "));
   write_records(file_, {image_record(1, 6, 0), "\xff\xff\xff"});
-  EXPECT_THAT(data_error(shaped_), HasSubstr(at(1, 55) + "needed a tf.train.Example; "));
+  EXPECT_THAT(data_error(shaped_), HasSubstr(at(1, 55) + "expected a tf.train.Example; "));
 }
 
 TEST_F(TFRecordSourceTest, NamesMissingFeatures) {
@@ -209,38 +209,38 @@ TEST_F(TFRecordSourceTest, NamesMissingFeatures) {
   EXPECT_EQ(
       input_error(),
       at(0, 0) +
-          "needed --input-feature, or one of the usual features image/encoded, image, features; the record has the "
+          "expected --input-feature, or one of the default features image/encoded, image, features; the record has the "
           "features x (float), y (int64)");
   EXPECT_THAT(
       input_error({.input_feature = "x", .label_feature = "", .input_shape = {}, .classes = 0, .index_dir = {}}),
-      HasSubstr("needed --label-feature, or one of the usual features image/class/label, label"));
+      HasSubstr("expected --label-feature, or one of the default features image/class/label, label"));
   EXPECT_EQ(data_error({.input_feature = "z", .label_feature = "y", .input_shape = {1}, .classes = 0, .index_dir = {}}),
-            at(0, 0) + "needed the feature z; the record has the features x (float), y (int64)");
+            at(0, 0) + "expected the feature z; the record has the features x (float), y (int64)");
 }
 
 TEST_F(TFRecordSourceTest, NeedsAShapeForRawBytes) {
   write_records(file_, {image_record(1, 784, 0)});
   EXPECT_EQ(input_error(), at(0, 0) +
-                               "needed --input-shape for the raw bytes in image, or a dataset.json beside the file; "
+                               "expected --input-shape for the raw bytes in image, or a dataset.json next to the file; "
                                "there are 784 bytes and neither");
 }
 
 TEST_F(TFRecordSourceTest, NamesInputsOfTheWrongSizeOrKind) {
   write_records(file_, {image_record(1, 7, 0)});
-  EXPECT_EQ(data_error(shaped_), at(0, 0) + "needed 6 raw bytes in image for shape [2, 3, 1]; it has 7 bytes");
+  EXPECT_EQ(data_error(shaped_), at(0, 0) + "expected 6 raw bytes in image for shape [2, 3, 1]; it has 7 bytes");
   write_records(file_, {serialize_example({{"image", FloatList{1, 2}}, {"label", Int64List{1}}})});
   EXPECT_EQ(data_error(shaped_),
-            at(0, 0) + "needed 6 floats in image for shape [2, 3, 1]; it has 2 values of kind float");
+            at(0, 0) + "expected 6 floats in image for shape [2, 3, 1]; it has 2 values of kind float");
   write_records(file_, {serialize_example({{"image", BytesList{"a", "b"}}, {"label", Int64List{1}}})});
   EXPECT_EQ(data_error(shaped_),
-            at(0, 0) + "needed 6 raw bytes in image for shape [2, 3, 1]; it has 2 values of kind bytes");
+            at(0, 0) + "expected 6 raw bytes in image for shape [2, 3, 1]; it has 2 values of kind bytes");
 }
 
 TEST_F(TFRecordSourceTest, SaysWhatIsWrongWithAnImage) {
   for (const auto& [magic, kind] : {std::pair{"\xff\xd8\xff\xe0 JFIF", "JPEG"}, {"\x89PNG\r\n\x1a\n", "PNG"}}) {
     write_records(file_, {serialize_example({{"image/encoded", BytesList{magic}}, {"label", Int64List{1}}})});
     const std::string expected =
-        at(0, 0) + "needed an image in image/encoded that can be used; [" + kind + " image] needed an intact image; ";
+        at(0, 0) + "expected a usable image in image/encoded; [" + kind + " image] expected an intact image; ";
     EXPECT_THAT(data_error(), HasSubstr(expected));
     EXPECT_THAT(data_error(shaped_), HasSubstr(expected));
   }
@@ -249,26 +249,27 @@ TEST_F(TFRecordSourceTest, SaysWhatIsWrongWithAnImage) {
 TEST_F(TFRecordSourceTest, NamesLabelsOutOfRange) {
   write_records(file_, {image_record(0, 6, 0), image_record(5, 6, 0), image_record(-1, 6, 0)});
   TFRecordOptions options = shaped_;
-  EXPECT_EQ(data_error(options), at(2, 110) + "needed a class number from 0 in label; it is -1");
+  EXPECT_EQ(data_error(options), at(2, 110) + "expected a class number from 0 in label; it is -1");
   options.classes = 5;
   const TFRecordSource source = open(options);
-  EXPECT_EQ(data_error_of([&] { features_of(source, 1); }), at(1, 55) + "needed a label from 0 to 4 in label; it is 5");
+  EXPECT_EQ(data_error_of([&] { features_of(source, 1); }),
+            at(1, 55) + "expected a label from 0 to 4 in label; it is 5");
   EXPECT_EQ(data_error_of([&] { features_of(source, 2); }),
-            at(2, 110) + "needed a label from 0 to 4 in label; it is -1");
+            at(2, 110) + "expected a label from 0 to 4 in label; it is -1");
 }
 
 TEST_F(TFRecordSourceTest, NamesLabelsThatAreNotOneInteger) {
   write_records(file_, {serialize_example({{"image", BytesList{"123456"}}, {"label", Int64List{1, 2}}})});
-  EXPECT_EQ(data_error(shaped_), at(0, 0) + "needed one integer in label; it has 2 values of kind int64");
+  EXPECT_EQ(data_error(shaped_), at(0, 0) + "expected one integer in label; it has 2 values of kind int64");
   write_records(file_, {serialize_example({{"image", BytesList{"123456"}}, {"label", BytesList{"1"}}})});
-  EXPECT_EQ(data_error(shaped_), at(0, 0) + "needed one integer in label; it has 1 value of kind bytes");
+  EXPECT_EQ(data_error(shaped_), at(0, 0) + "expected one integer in label; it has 1 value of kind bytes");
 }
 
 TEST_F(TFRecordSourceTest, RefusesImpossibleOptions) {
   write_records(file_, {image_record(1, 6, 0)});
   EXPECT_EQ(
       input_error({.input_feature = "", .label_feature = "", .input_shape = {2, 0}, .classes = 0, .index_dir = {}}),
-      "[TFRecord options] needed a positive shape and class count; [2, 0] and 0 were given");
+      "[TFRecord options] expected a positive shape and class count, got [2, 0] and 0");
 }
 
 }  // namespace

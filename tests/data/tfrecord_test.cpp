@@ -57,13 +57,13 @@ TEST(TFRecord, AnEmptyFileHasNoRecords) {
 
 TEST(TFRecord, AMissingFileIsNamed) {
   EXPECT_EQ(data_error_of([] { TFRecordReader reader("nowhere/a.tfrecord"); }),
-            "[nowhere/a.tfrecord] needed a file that can be read; No such file or directory");
+            "[nowhere/a.tfrecord] expected a file that can be read; No such file or directory");
 }
 
 TEST(TFRecord, ADirectoryIsNotAFile) {
   const TemporaryDirectory directory;
   EXPECT_THAT(data_error_of([&] { TFRecordReader reader(directory.path()); }),
-              HasSubstr("needed a file that can be read; Is a directory"));
+              HasSubstr("expected a file that can be read; Is a directory"));
 }
 
 class Packed : public ::testing::TestWithParam<Compression> {
@@ -218,16 +218,18 @@ TEST(TFRecordDamage, IsToldInOneLine) {
   const TemporaryDirectory directory;
   const auto path = directory / "a.tfrecord";
   const std::string hello = kHelloRecord;
-  const std::string place = "[" + path.string() + ": record 1 at byte 16] needed an intact record; ";
+  const std::string place = "[" + path.string() + ": record 1 at byte 16] expected an intact record; ";
   const auto message = [&](const std::string& second) {
     write_bytes(path, kEmptyRecord + second);
     return data_error_of([&] { read_records(path); });
   };
   EXPECT_EQ(message(hello.substr(0, 3)), place + "truncated length: the file ends after 3 of the 12 header bytes");
-  EXPECT_EQ(message(hello.substr(0, 14)),
-            place + "truncated data: 5 data bytes and 4 of their CRC announced, 2 left in the file");
+  EXPECT_EQ(
+      message(hello.substr(0, 14)),
+      place +
+          "truncated data: the header announces 5 data bytes and 4 CRC bytes, but only 2 bytes are left in the file");
   EXPECT_EQ(message("x" + hello.substr(1)), place + "length CRC: the length field does not match its checksum");
-  EXPECT_EQ(message(hello.substr(0, 20) + "x"), place + "data CRC: the data do not match their checksum");
+  EXPECT_EQ(message(hello.substr(0, 20) + "x"), place + "data CRC: the data does not match its checksum");
 }
 
 TEST(TFRecordDamage, ALengthBeyondTheFileIsTruncation) {
@@ -280,11 +282,11 @@ TEST(TFRecordDamage, OfAPackedStreamNamesFileAndFormat) {
   const std::string whole = read_bytes(path);
   write_bytes(path, whole.substr(0, whole.size() - 5));
   EXPECT_EQ(data_error_of([&] { read_records(path); }),
-            "[" + path.string() + "] needed a complete gzip stream; truncated: the file ends at byte " +
+            "[" + path.string() + "] expected a complete gzip stream; truncated: the file ends at byte " +
                 std::to_string(whole.size() - 5));
   write_bytes(path, whole + "more than a header");
   EXPECT_THAT(data_error_of([&] { read_records(path); }),
-              HasSubstr("needed a complete gzip stream; damaged gzip data"));
+              HasSubstr("expected a complete gzip stream; damaged gzip data"));
 }
 
 TEST(Compression, APlainFileIsNeverTakenForAPackedOne) {
@@ -302,8 +304,7 @@ TEST(Compression, APlainFileIsNeverTakenForAPackedOne) {
 }
 
 TEST(Compression, AnUnknownNameIsRefused) {
-  EXPECT_EQ(input_error_of([] { compression_from_name("zip"); }),
-            "[compression] needed none, gzip or zlib; zip was given");
+  EXPECT_EQ(input_error_of([] { compression_from_name("zip"); }), "[compression] expected none, gzip or zlib, got zip");
   EXPECT_EQ(compression_from_name("zlib"), Compression::zlib);
 }
 
@@ -333,7 +334,7 @@ TEST(TFRecordWriter, AMissingDirectoryIsAnError) {
   const TemporaryDirectory directory;
   const auto path = directory / "nowhere/a.tfrecord";
   EXPECT_EQ(data_error_of([&] { TFRecordWriter writer(path); }),
-            "[" + path.string() + "] needed to write the file; No such file or directory");
+            "[" + path.string() + "] expected to write the file; No such file or directory");
 }
 
 /// Files of this process may not grow past `bytes` while it lives; writing more fails as on a full disk.
@@ -363,7 +364,7 @@ TEST(TFRecordWriter, AFailedWriteIsAnErrorAndLosesNothing) {
   for (const std::size_t size : {std::size_t{5'000}, std::size_t{1'000'000}}) {  // fails in close(), in write()
     const FileSizeLimit limit(1000);
     EXPECT_EQ(data_error_of([&] { write_records(path, {std::string(size, 'x')}); }),
-              "[" + path.string() + "] needed to write the file; File too large");
+              "[" + path.string() + "] expected to write the file; File too large");
   }
   EXPECT_THAT(read_records(path), ElementsAre("old"));
   EXPECT_THAT(names_in(directory.path()), ElementsAre("a.tfrecord"));

@@ -47,10 +47,8 @@ TEST(Words, TakeAndSkipOfMoreThanThereIs) {
   EXPECT_EQ(numbers(9).skip(100).size(), 0);
   EXPECT_EQ(numbers(9).skip(-1).size(), 0);
   EXPECT_EQ(numbers(9).skip(0).size(), 9);
-  EXPECT_EQ(input_error_of([] { numbers(9).take(-2); }),
-            "[take] needed a number of records from 0, or -1 for all; -2 was given");
-  EXPECT_EQ(input_error_of([] { numbers(9).skip(-2); }),
-            "[skip] needed a number of records from 0, or -1 for all; -2 was given");
+  EXPECT_EQ(input_error_of([] { numbers(9).take(-2); }), "[take] expected 0 or more records, or -1 for all, got -2");
+  EXPECT_EQ(input_error_of([] { numbers(9).skip(-2); }), "[skip] expected 0 or more records, or -1 for all, got -2");
 }
 
 TEST(Words, AnEmptyDataSetIsRefusedOnlyByItsStream) {
@@ -58,7 +56,7 @@ TEST(Words, AnEmptyDataSetIsRefusedOnlyByItsStream) {
   EXPECT_EQ(none.size(), 0);
   EXPECT_EQ(data_error_of([&] { none.batch(2).stream({}); }),
             "[(counting, without the first 9 records, 3 times; counting, the first 0 records) one after the other, the "
-            "first 0 records] needed at least one record; the data set is empty");
+            "first 0 records] expected at least one record; the data set is empty");
 }
 
 TEST(Words, RepeatIsOneEpoch) {
@@ -66,10 +64,10 @@ TEST(Words, RepeatIsOneEpoch) {
   EXPECT_THAT(values_of(thrice), ElementsAre(0, 1, 2, 0, 1, 2, 0, 1, 2));
   EXPECT_THAT(ids_of(thrice.batch(9), {.last_step = 1})[0], ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
   EXPECT_EQ(input_error_of([] { numbers(3).repeat(0); }),
-            "[repeat] needed at least 1 time (a stream without a last step repeats its epochs without end); 0 was "
-            "given");
+            "[repeat] expected at least 1 repetition (a stream without a last step repeats its epochs indefinitely), "
+            "got 0");
   EXPECT_EQ(input_error_of([] { numbers(3).repeat(std::int64_t{1} << 62); }),
-            "[repeat] needed fewer than 2^63 records; 4611686018427387904 times 3 were asked for");
+            "[repeat] expected fewer than 2^63 records; 4611686018427387904 times 3 were requested");
 }
 
 /// Whom a map was called for.
@@ -138,32 +136,35 @@ TEST(Words, InterleaveGivesBlocksInTurn) {
 }
 
 TEST(Words, InterleaveRefusesWhatMakesNoSense) {
-  EXPECT_EQ(input_error_of([] { Dataset::interleave({}, 1); }), "[interleave] needed at least 1 data set; 0 was given");
+  EXPECT_EQ(input_error_of([] { Dataset::interleave({}, 1); }), "[interleave] expected at least 1 data set, got 0");
   EXPECT_EQ(input_error_of([] { Dataset::interleave({numbers(1)}, 0); }),
-            "[interleave] needed a cycle of at least 1 data set; 0 was given");
+            "[interleave] expected a cycle of at least 1 data set, got 0");
   EXPECT_EQ(input_error_of([] { Dataset::interleave({numbers(1)}, 1, 0); }),
-            "[interleave] needed blocks of at least 1 record; 0 was given");
+            "[interleave] expected blocks of at least 1 record, got 0");
 }
 
 TEST(Words, DataSetsThatDifferAreNotJoined) {
   const Dataset regression = Dataset::from_source(std::make_shared<CountingSource>(3, 2));
-  EXPECT_EQ(input_error_of([&] { numbers(3).concatenate(regression); }),
-            "[concatenate] needed data sets of samples [2] with 5 classes, as those of counting; those of counting are "
-            "[2] with 2 targets");
+  EXPECT_EQ(
+      input_error_of([&] { numbers(3).concatenate(regression); }),
+      "[concatenate] expected data sets of samples [2] with 5 classes, as in counting; the samples of counting are "
+      "[2] with 2 targets");
   const Dataset other = Dataset::synthetic({2, 2, 1}, 5, 4);
   EXPECT_EQ(input_error_of([&] {
               Dataset::interleave({numbers(3), other}, 2);
             }),
-            "[interleave] needed data sets of samples [2] with 5 classes, as those of counting; those of 4 synthetic "
+            "[interleave] expected data sets of samples [2] with 5 classes, as in counting; the samples of 4 synthetic "
             "samples of 2x2x1 are [2, 2, 1] with 5 classes");
 }
 
 TEST(Words, StandBeforeShuffleAndBatch) {
   EXPECT_EQ(input_error_of([] { numbers(3).shuffle().take(1); }),
-            "[take] needed a place before shuffle(), mixup() and batch(): it is about records by id; it stands after "
+            "[take] expected a call before shuffle(), mixup() and batch(), because it selects records by id; it was "
+            "called after "
             "shuffle()");
   EXPECT_EQ(input_error_of([] { numbers(3).batch(1).skip(1); }),
-            "[skip] needed a place before shuffle(), mixup() and batch(): it is about records by id; it stands after "
+            "[skip] expected a call before shuffle(), mixup() and batch(), because it selects records by id; it was "
+            "called after "
             "batch()");
   for (const char* word : {"repeat", "concatenate", "interleave"}) {
     const Dataset late = numbers(3).batch(1);
@@ -173,7 +174,7 @@ TEST(Words, StandBeforeShuffleAndBatch) {
           if (word == std::string("concatenate")) numbers(3).concatenate(late);
           if (word == std::string("interleave")) Dataset::interleave({numbers(3), late}, 1);
         }),
-        testing::StartsWith("[" + std::string(word) + "] needed a place before shuffle(), mixup() and batch()"));
+        testing::StartsWith("[" + std::string(word) + "] expected a call before shuffle(), mixup() and batch()"));
   }
 }
 

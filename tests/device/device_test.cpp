@@ -32,7 +32,7 @@ TEST(ParseDevices, RefusesWithTheGrammar) {
       FAIL() << text << " was accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.category(), ErrorCategory::input) << text;
-      EXPECT_THAT(error.what(), HasSubstr("needed devices such as cpu:0, gpu:1")) << text;
+      EXPECT_THAT(error.what(), HasSubstr("expected devices such as cpu:0, gpu:1")) << text;
     }
   }
 }
@@ -43,7 +43,7 @@ TEST(ParseDevices, AMissingGpuIsADeviceError) {
     FAIL() << "gpu:99 was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::device);
-    EXPECT_THAT(error.what(), HasSubstr("gpu:99 needs 100 GPUs"));
+    EXPECT_THAT(error.what(), HasSubstr("[devices] expected gpu:99; "));
   }
 }
 

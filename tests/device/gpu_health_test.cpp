@@ -7,7 +7,7 @@ namespace lockstep::device {
 namespace {
 
 TEST(GpuHealth, IsReadFromTheManagementLibrary) {
-  // What is loaded already is found by its name.
+  // A library that is already loaded is found by its name.
   ASSERT_NE(dlopen(LOCKSTEP_PRETEND_NVML, RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
   const auto gpus = list_gpu_health();
   ASSERT_EQ(gpus.size(), 2U);

@@ -45,13 +45,13 @@ void expect_device_error(Call call, const std::string& message) {
 }
 
 TEST(GpuAllocator, RefusesAGpuThatIsNotThere) {
-  expect_device_error([] { make_gpu_allocator(99); }, "[gpu] needed gpu:99; ");
-  expect_device_error([] { gpu_free_bytes(99); }, "[gpu] needed gpu:99; ");
+  expect_device_error([] { make_gpu_allocator(99); }, "[gpu] expected gpu:99; ");
+  expect_device_error([] { gpu_free_bytes(99); }, "[gpu] expected gpu:99; ");
 }
 
 TEST(PinnedAllocator, NeedsAGpu) {
   if (gpu_is_available()) GTEST_SKIP() << "a GPU is available";
-  expect_device_error([] { make_pinned_allocator(); }, "[gpu] needed gpu:0; ");
+  expect_device_error([] { make_pinned_allocator(); }, "[gpu] expected gpu:0; ");
 }
 
 }  // namespace

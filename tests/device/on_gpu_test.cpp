@@ -1,4 +1,4 @@
-// Memory, streams and recordings of a GPU, as a real one shows them; skipped where there is none.
+// Memory, streams and recordings on a real GPU; skipped if there is none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ TEST_F(OnAGpu, MoreMemoryThanThereIsIsRefused) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::device);
-    EXPECT_THAT(error.what(), HasSubstr("[memory] needed 1152921504606846976 bytes on gpu:0; "));
+    EXPECT_THAT(error.what(), HasSubstr("[memory] expected 1152921504606846976 bytes on gpu:0; "));
   }
   EXPECT_EQ(on_gpu().size(), kBytes) << "the failure is forgotten";
 }
@@ -161,7 +161,7 @@ TEST_F(OnAGpu, RecordingsPauseForTheHost) {
   EXPECT_THAT(seen, ElementsAre(1.0F, 11.0F));
 }
 
-// What was begun and not finished is forgotten, and the stream goes on.
+// An unfinished recording is discarded, and the stream remains usable.
 TEST_F(OnAGpu, ARecordingThatIsGivenUpLeavesTheStreamAsItWas) {
   Stream stream(kGpu);
   const Buffer values = pinned(1);

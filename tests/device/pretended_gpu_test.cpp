@@ -1,4 +1,4 @@
-// What device/ says about machines of every kind: without a driver, with an old one, without GPUs, with full memory.
+// What device/ reports on different machines: without a driver, with an old one, without GPUs, with full memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,35 +43,35 @@ TEST(PretendedMachine, HasTheGpusItIsGiven) {
   ASSERT_EQ(gpus.size(), 3U);
   EXPECT_EQ(gpus[2].uuid, "GPU-00000002-0000-0000-0000-000000000000");
   EXPECT_EQ(gpus[2].compute_major, 9);
-  EXPECT_EQ(device_error_of([] { make_gpu_allocator(3); }), "[gpu] needed gpu:3; this process sees 3 GPUs");
+  EXPECT_EQ(device_error_of([] { make_gpu_allocator(3); }), "[gpu] expected gpu:3; this process sees 3 GPUs");
   EXPECT_EQ(device_error_of([] {
               Stream stream(Device{DeviceKind::gpu, -1});
             }),
-            "[gpu] needed gpu:-1; this process sees 3 GPUs");
+            "[gpu] expected gpu:-1; this process sees 3 GPUs");
 }
 
 TEST(PretendedMachine, WithoutADriverAsksForOne) {
   const pretend::Machine machine({.driver_version = 0});
   const std::string reason =
-      "no NVIDIA driver answers: install one, or give the container access to the GPUs; nvidia-smi must list them";
+      "no NVIDIA driver was found: install one, or give the container access to the GPUs; nvidia-smi must list them";
   EXPECT_FALSE(gpu_is_available());
   EXPECT_EQ(gpu_unavailable_reason(), reason);
   EXPECT_EQ(cuda_loaded_version(), "absent");
   EXPECT_TRUE(list_gpus().empty());
-  EXPECT_EQ(device_error_of([] { make_gpu_allocator(0); }), "[gpu] needed gpu:0; " + reason);
-  EXPECT_EQ(device_error_of([] { make_pinned_allocator(); }), "[gpu] needed gpu:0; " + reason);
+  EXPECT_EQ(device_error_of([] { make_gpu_allocator(0); }), "[gpu] expected gpu:0; " + reason);
+  EXPECT_EQ(device_error_of([] { make_pinned_allocator(); }), "[gpu] expected gpu:0; " + reason);
 }
 
 TEST(PretendedMachine, WithAnOldDriverAsksForANewOne) {
   const pretend::Machine machine({.driver_version = 11080});
   EXPECT_FALSE(gpu_is_available());
   EXPECT_EQ(cuda_loaded_version(), "11.8");
-  EXPECT_EQ(gpu_unavailable_reason(), "the NVIDIA driver serves CUDA 11.8 and this build needs " +
+  EXPECT_EQ(gpu_unavailable_reason(), "the NVIDIA driver supports CUDA 11.8 and this build needs " +
                                           cuda_built_version() + ": update the driver, or build with an older toolkit");
   EXPECT_EQ(device_error_of([] {
               Stream stream(Device{DeviceKind::gpu, 0});
             }),
-            "[gpu] needed gpu:0; " + gpu_unavailable_reason());
+            "[gpu] expected gpu:0; " + gpu_unavailable_reason());
 }
 
 TEST(PretendedMachine, WithoutGpusSaysWhatHidesThem) {
@@ -79,11 +79,11 @@ TEST(PretendedMachine, WithoutGpusSaysWhatHidesThem) {
   {
     const CudaVisibleDevices unset(nullptr);
     EXPECT_EQ(gpu_unavailable_reason(),
-              "the NVIDIA driver shows no GPU (CUDA_VISIBLE_DEVICES is not set): check nvidia-smi");
+              "the NVIDIA driver reports no GPU (CUDA_VISIBLE_DEVICES is not set): check nvidia-smi");
   }
   const CudaVisibleDevices hidden("");
   EXPECT_EQ(gpu_unavailable_reason(),
-            "the NVIDIA driver shows no GPU (CUDA_VISIBLE_DEVICES is \"\"): check nvidia-smi");
+            "the NVIDIA driver reports no GPU (CUDA_VISIBLE_DEVICES is \"\"): check nvidia-smi");
 }
 
 TEST(PretendedMachine, WithTooLittleMemorySaysHowMuchIsFree) {
@@ -93,8 +93,8 @@ TEST(PretendedMachine, WithTooLittleMemorySaysHowMuchIsFree) {
   EXPECT_EQ(gpu_free_bytes(1), 1'000'000U - 600'064U);
   EXPECT_EQ(gpu_free_bytes(0), 1'000'000U);
   EXPECT_EQ(device_error_of([&] { allocator->allocate(500'000); }),
-            "[memory] needed 500000 bytes on gpu:1; 399936 are free");
-  const Buffer second = allocator->allocate(300'000);  // the failure is forgotten
+            "[memory] expected 500000 bytes on gpu:1; 399936 are free");
+  const Buffer second = allocator->allocate(300'000);  // the failure is cleared
   EXPECT_EQ(second.size(), 300'000U);
 }
 
@@ -129,7 +129,7 @@ TEST(GpuStream, SaysWhatFailed) {
   Stream stream(Device{DeviceKind::gpu, 0});
   ASSERT_EQ(cudaStreamBeginCapture(cuda::native(stream), cudaStreamCaptureModeThreadLocal), cudaSuccess);
   EXPECT_EQ(device_error_of([&] { stream.synchronize(); }),
-            "[gpu] needed the work on gpu:0; CUDA answered operation not permitted when stream is capturing "
+            "[gpu] expected the work on gpu:0; CUDA returned operation not permitted when stream is capturing "
             "(cudaErrorStreamCaptureUnsupported)");
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(cudaStreamEndCapture(cuda::native(stream), &graph), cudaErrorStreamCaptureInvalidated);

@@ -38,7 +38,7 @@ TEST(GpuStream, RefusesAGpuThatIsNotThere) {
     FAIL() << "gpu:99 was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::device);
-    EXPECT_THAT(error.what(), HasSubstr("[gpu] needed gpu:99; "));
+    EXPECT_THAT(error.what(), HasSubstr("[gpu] expected gpu:99; "));
     EXPECT_THAT(error.what(), HasSubstr(gpu_unavailable_reason()));
   }
 }

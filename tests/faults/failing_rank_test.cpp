@@ -12,7 +12,7 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-constexpr const char* kGoesOn = "the same command goes on from the last checkpoint, if the run had a --checkpoint-dir";
+constexpr const char* kGoesOn = "the same command resumes from the last checkpoint, if the run had a --checkpoint-dir";
 
 /// The rank that fails in job `index` of two for rank 0 and two for rank 1.
 int rank_of(std::size_t index) { return static_cast<int>(index / kRoutes.size()); }
@@ -22,9 +22,9 @@ int rank_of(std::size_t index) { return static_cast<int>(index / kRoutes.size())
 TEST(AKilledRank, IsNamed) {
   const auto outcomes = on_all_routes({"--fault killed --rank 0", "--fault killed --rank 1"});
   for (std::size_t i = 0; i < outcomes.size(); ++i)
-    EXPECT_THAT(expect_failure(outcomes[i]),
-                AllOf(HasSubstr("[watchdog] needed every rank to stay; " + name_of_rank(rank_of(i)) + ", is gone ("),
-                      HasSubstr(kGoesOn)));
+    EXPECT_THAT(expect_failure(outcomes[i]), AllOf(HasSubstr("[watchdog] expected every rank to stay connected; " +
+                                                             name_of_rank(rank_of(i)) + ", is gone ("),
+                                                   HasSubstr(kGoesOn)));
 }
 
 TEST(ARankThatEndsWithoutAWord, IsNamedAlthoughItsStatusIsZero) {
@@ -46,7 +46,7 @@ TEST(ARankOfAnotherLayout, EndsTheJobBeforeTheFirstStep) {
   for (const Outcome& outcome : on_all_routes({"--fault layout"})) {
     EXPECT_THAT(
         expect_failure(outcome),
-        HasSubstr("[all_reduce] needed the same parameters on all replicas; dense_2/kernel has 1024 elements on "
+        HasSubstr("[all_reduce] expected the same parameters on all replicas; dense_2/kernel has 1024 elements on "
                   "replica 0 and 1056 on replica 1"));
     EXPECT_EQ(outcome.status, 4);
     EXPECT_TRUE(outcome.lines_with("step 1 done").empty());
@@ -58,8 +58,8 @@ TEST(ARankOfAnotherLayout, EndsTheJobBeforeTheFirstStep) {
 TEST(AStoppedRank, IsNamed) {
   for (const Outcome& outcome : on_all_routes({"--fault stopped --step 10"})) {
     EXPECT_THAT(expect_failure(outcome),
-                AllOf(HasSubstr("[watchdog] needed a sign of life from every rank within 2 s; " + name_of_rank(1) +
-                                ", has not been heard of for "),
+                AllOf(HasSubstr("[watchdog] expected a heartbeat from every rank within 2 s; " + name_of_rank(1) +
+                                ", has not been heard from for "),
                       HasSubstr(kGoesOn)));
     EXPECT_EQ(outcome.status, 4);
   }
@@ -69,7 +69,7 @@ TEST(AStoppedRank, IsNamed) {
 void expect_standing(const Outcome& outcome, const std::string& bucket, const std::string& phase,
                      const std::string& others) {
   EXPECT_THAT(expect_failure(outcome),
-              AllOf(HasSubstr("[watchdog] needed progress within 2 s; " + name_of_rank(1) +
+              AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1) +
                               ", step 6, waiting before " + bucket + " for "),
                     ContainsRegex(" for [2-9] s in " + phase + "; " + others + " in it; " + kGoesOn)));
   EXPECT_EQ(outcome.status, 4);
@@ -97,7 +97,7 @@ TEST(AReplicaThatStandsStill, IsNamedAndNotItsRank) {
 TEST(ARankThatDoesNotGetItsRecords, IsNamedWithStepAndPhase) {
   for (const Outcome& outcome : on_all_routes({"--fault sleeps-in-input"})) {
     EXPECT_THAT(expect_failure(outcome),
-                AllOf(HasSubstr("[watchdog] needed progress within 2 s; " + name_of_rank(1) + ", step "),
+                AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1) + ", step "),
                       HasSubstr(", waiting before " + kFirstBucket + " for "), HasSubstr(" s in input; ")));
     EXPECT_EQ(outcome.status, 4);
   }
@@ -108,8 +108,8 @@ TEST(ARankThatReturnsEarly, IsNamed) {
       on_all_routes({"--fault leaves-before-training --rank 0", "--fault leaves-before-training --rank 1"});
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     EXPECT_THAT(expect_failure(outcomes[i]),
-                HasSubstr("[watchdog] needed progress within 2 s; " + name_of_rank(rank_of(i)) +
-                          ", has left; nobody else has moved for "));
+                HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(rank_of(i)) +
+                          ", has left; no other rank has made progress for "));
     EXPECT_EQ(outcomes[i].status, 4);
   }
 }
@@ -135,8 +135,8 @@ void kill_in_mid_training(unsigned trial) {
   }
   const auto outcomes = jobs.finish();
   for (std::size_t i = 0; i < outcomes.size(); ++i)
-    EXPECT_THAT(expect_failure(outcomes[i], 0),
-                HasSubstr("[watchdog] needed every rank to stay; " + name_of_rank(killed[i]) + ", is gone ("))
+    EXPECT_THAT(expect_failure(outcomes[i], 0), HasSubstr("[watchdog] expected every rank to stay connected; " +
+                                                          name_of_rank(killed[i]) + ", is gone ("))
         << "trial " << trial << " on " << kRoutes[i].name;
 }
 

@@ -34,7 +34,7 @@ TEST(ARankWhoseReadsHang, IsNamedWhileItIndexes) {
   const ScopedVariable rank("HANGING_RANK", "1");
   const ScopedVariable when("HANGING_WHEN", file);
   for (const Outcome& outcome : on_all_routes({fmt::format("--data csv:{}?label=label", file.string())})) {
-    EXPECT_THAT(expect_failure(outcome), AllOf(HasSubstr("[watchdog] needed progress within 2 s; " + name_of_rank(1) +
+    EXPECT_THAT(expect_failure(outcome), AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1) +
                                                          ", before the first step, waiting before "),
                                                HasSubstr(" s in starting; ")));
     EXPECT_EQ(outcome.status, 4);
@@ -44,7 +44,7 @@ TEST(ARankWhoseReadsHang, IsNamedWhileItIndexes) {
 
 TEST(ARankWhoseReadsHang, IsNamedWhenTheTrainingIsOver) {
   for (const Outcome& outcome : on_all_routes({"--fault stops-and-sleeps --prefetch 4"})) {
-    EXPECT_THAT(expect_failure(outcome), AllOf(HasSubstr("[watchdog] needed progress within 2 s; " + name_of_rank(1)),
+    EXPECT_THAT(expect_failure(outcome), AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1)),
                                                HasSubstr(" s in ending; ")));
     EXPECT_EQ(outcome.status, 4);
   }

@@ -30,9 +30,9 @@ TEST_F(OtherHosts, ThatAreCutOffAreNamedAndEverybodyEnds) {
   ASSERT_EQ(apps::run(apps::cluster({"cut", "--name", name(), "1"})).status, 0);
   const Outcome outcome = job.finish(kDeadline);
   EXPECT_THAT(expect_error(outcome, kTimeout),
-              AllOf(HasSubstr("[watchdog] needed a sign of life from every rank within 3 s; rank 2, host node1, has "
-                              "not been heard of for "),
-                    HasSubstr("; rank 3, host node1, has not been heard of for ")));
+              AllOf(HasSubstr("[watchdog] expected a heartbeat from every rank within 3 s; rank 2, host node1, has "
+                              "not been heard from for "),
+                    HasSubstr("; rank 3, host node1, has not been heard from for ")));
   // The mpirun of Open MPI 5.0.7 ends with 0 or 1 where it has lost a daemon, after MPI_Abort too.
   if (apps::run({"sh", "-c", "mpirun --version | grep -q '(Open MPI) 4'"}).status == 0) {
     EXPECT_EQ(outcome.status, 4);
@@ -49,7 +49,7 @@ TEST_F(OtherHosts, NameTheKilledRankOfOne) {
   // Its number is that among the processes of the cluster.
   ASSERT_EQ(on(1, {"kill", "-KILL", std::to_string(job.rank(1))}).status, 0);
   EXPECT_THAT(expect_failure(job.finish(kDeadline), kTimeout),
-              HasSubstr("[watchdog] needed every rank to stay; rank 1, host node1, is gone ("));
+              HasSubstr("[watchdog] expected every rank to stay connected; rank 1, host node1, is gone ("));
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ TEST(OneBitOfOneWeight, IsFoundAtTheNextCheckAndNamed) {
   // Of two replicas nobody knows which one is right; the second is named.
   for (const Outcome& outcome : on_all_routes({"--fault flips-a-bit --step 5 --check-replicas 4"})) {
     EXPECT_THAT(expect_failure(outcome),
-                EndsWith(fmt::format("[replicas] needed the same numbers on all replicas after step 8; dense_1/kernel "
-                                     "is another on replica 1 (rank 1, host {}), since a step after 4",
+                EndsWith(fmt::format("[replicas] expected the same values on all replicas after step 8; dense_1/kernel "
+                                     "differs on replica 1 (rank 1, host {}), since a step after 4",
                                      host_name())));
     EXPECT_EQ(outcome.status, 4);
     EXPECT_TRUE(outcome.lines_with("step 9 done").empty());
@@ -27,9 +27,10 @@ void expect_straggler(const Outcome& outcome, const std::string& phase) {
   const auto lines = outcome.lines_with(" is slow: ");
   EXPECT_EQ(lines.size(), 3U) << outcome.output;
   for (const std::string& line : lines)
-    EXPECT_THAT(line, MatchesRegex(fmt::format(".*step [369]: rank 1 .host {}. is slow: {} [1-3][0-9][0-9] ms a step "
-                                               "where the median is .* ms; the others wait .* ms a step for it",
-                                               host_name(), phase)));
+    EXPECT_THAT(line,
+                MatchesRegex(fmt::format(".*step [369]: rank 1 .host {}. is slow: {} takes [1-3][0-9][0-9] ms per "
+                                         "step, the median is .* ms; the others wait .* ms per step for it",
+                                         host_name(), phase)));
 }
 
 TEST(ASlowRank, IsNamedWithWhatItIsSlowAtAndNobodyElse) {

@@ -38,7 +38,8 @@ TEST(LongKilledRank, IsNamedEachTimeWithAllProcessorsBusy) {
       jobs.start(route.ranks, fmt::format("--allreduce {} --fault killed --step {}", route.name, i % 20));
     }
     for (const Outcome& outcome : jobs.finish())
-      ASSERT_THAT(expect_failure(outcome), HasSubstr("[watchdog] needed every rank to stay; " + name_of_rank(1)))
+      ASSERT_THAT(expect_failure(outcome),
+                  HasSubstr("[watchdog] expected every rank to stay connected; " + name_of_rank(1)))
           << "repeat " << i << ": " << outcome.output;
   }
 }

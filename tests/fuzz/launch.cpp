@@ -1,8 +1,8 @@
 // Frames of a launch, and what is read of their texts: arrivals, calls of agents, facts for daemons, targets, endings.
 #include "apps/lockstep/launch/agent.h"
-#include "apps/lockstep/launch/arrival.h"
 #include "apps/lockstep/launch/daemon.h"
-#include "apps/lockstep/launch/frame.h"
+#include "apps/lockstep/launch/join_request.h"
+#include "apps/lockstep/launch/link.h"
 #include "apps/lockstep/launch/options.h"
 #include "apps/lockstep/launch/reach.h"
 #include "lockstep/base/error.h"
@@ -24,7 +24,7 @@ void read_again(const std::string& text, Read read) {
 
 void read_text(const std::string& text) {
   using namespace apps::launch;
-  read_again(text, [](const std::string& one) { return parse_arrival(one); });
+  read_again(text, [](const std::string& one) { return parse_join_request(one); });
   read_again(text, [](const std::string& one) { return parse_call(one, kOrte); });
   read_again(text, [](const std::string& one) { return parse_daemon(one, kOrte); });
   read_again(text, [](const std::string& one) { return parse_daemon(one, kPrrte); });

@@ -101,16 +101,16 @@ TEST_F(CApi, ClipsAndTellsTheNorm) {
 
 TEST_F(CApi, TellsErrorsByStatusAndInWords) {
   EXPECT_EQ(lockstep_init(nullptr, nullptr), LOCKSTEP_INPUT);
-  EXPECT_STREQ(lockstep_last_error(), "[lockstep_init] needed a place for the session; got NULL");
+  EXPECT_STREQ(lockstep_last_error(), "[lockstep_init] expected a pointer for the session, got NULL");
   EXPECT_EQ(lockstep_barrier(session_), LOCKSTEP_OK);
   EXPECT_STREQ(lockstep_last_error(), "");
   float value = 0;
   EXPECT_EQ(lockstep_all_reduce(session_, &value, 1, 9, LOCKSTEP_SUM), LOCKSTEP_INPUT);
-  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed a type of enum lockstep_type; got 9"));
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("expected a type of enum lockstep_type, got 9"));
   EXPECT_EQ(lockstep_all_reduce(session_, &value, 1, LOCKSTEP_FLOAT32, 9), LOCKSTEP_INPUT);
-  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN; got 9"));
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("expected LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN, got 9"));
   EXPECT_EQ(lockstep_broadcast(session_, &value, 4, 1), LOCKSTEP_INPUT);
-  EXPECT_STREQ(lockstep_last_error(), "[broadcast] needed a root from 0 to 0; got 1");
+  EXPECT_STREQ(lockstep_last_error(), "[broadcast] expected a root from 0 to 0, got 1");
   EXPECT_EQ(lockstep_broadcast(session_, nullptr, 4, 0), LOCKSTEP_INPUT);
   EXPECT_EQ(lockstep_all_gather(session_, &value, 4, nullptr), LOCKSTEP_INPUT);
   EXPECT_EQ(lockstep_any(session_, 1, nullptr), LOCKSTEP_INPUT);
@@ -120,19 +120,19 @@ TEST_F(CApi, RefusesWhatIsNoOptimizer) {
   lockstep_options options = lockstep_default_options();
   options.compression = LOCKSTEP_INT32;
   EXPECT_EQ(create(options), LOCKSTEP_INPUT);
-  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed compression LOCKSTEP_FLOAT32"));
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("expected compression LOCKSTEP_FLOAT32"));
   EXPECT_EQ(optimizer_, nullptr);
   parameters_[1].name = "a";
   EXPECT_EQ(lockstep_optimizer_create(session_, parameters_.data(), 2, nullptr, descend, this, &optimizer_),
             LOCKSTEP_INPUT);
-  EXPECT_THAT(lockstep_last_error(), HasSubstr("parameters 0 and 1 are both called a"));
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("parameters 0 and 1 are both named a"));
   parameters_[1].name = nullptr;
   EXPECT_EQ(lockstep_optimizer_create(session_, parameters_.data(), 2, nullptr, descend, this, &optimizer_),
             LOCKSTEP_INPUT);
-  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed a name for each parameter; got NULL"));
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("expected a name for each parameter, got NULL"));
   EXPECT_EQ(lockstep_optimizer_create(session_, parameters_.data(), 1, nullptr, nullptr, this, &optimizer_),
             LOCKSTEP_INPUT);
-  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed a function that updates; got NULL"));
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("expected an update function, got NULL"));
 }
 
 TEST_F(CApi, TellsThatAnUpdateFailed) {
@@ -140,7 +140,7 @@ TEST_F(CApi, TellsThatAnUpdateFailed) {
   fails_ = 3;
   EXPECT_EQ(lockstep_backward_done(optimizer_, 1), LOCKSTEP_OK);
   EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
-  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed an update that returns 0; got 3"));
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("expected the update function to return 0, got 3"));
 }
 
 TEST_F(CApi, RefusesNullWhereAnOptimizerIsNeeded) {
@@ -151,7 +151,7 @@ TEST_F(CApi, RefusesNullWhereAnOptimizerIsNeeded) {
   EXPECT_EQ(lockstep_synchronize(nullptr), LOCKSTEP_INPUT);
   EXPECT_EQ(lockstep_flush(nullptr, nullptr), LOCKSTEP_INPUT);
   EXPECT_EQ(lockstep_step(nullptr, nullptr), LOCKSTEP_INPUT);
-  EXPECT_STREQ(lockstep_last_error(), "[lockstep_step] needed an optimizer; got NULL");
+  EXPECT_STREQ(lockstep_last_error(), "[lockstep_step] expected an optimizer, got NULL");
   EXPECT_EQ(lockstep_gradient_norm(nullptr), 0);
 }
 
@@ -173,7 +173,7 @@ TEST(CApiSession, TakesOptionsAndRefusesUnknownRoutes) {
 TEST_F(CApi, SaysWhichCallComesWhen) {
   ASSERT_EQ(create(lockstep_default_options()), LOCKSTEP_OK);
   EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
-  EXPECT_THAT(lockstep_last_error(), HasSubstr("needed a backward pass before step()"));
+  EXPECT_THAT(lockstep_last_error(), HasSubstr("expected a backward pass before step()"));
 }
 
 }  // namespace

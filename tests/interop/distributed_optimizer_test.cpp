@@ -149,7 +149,7 @@ TEST(DistributedOptimizer, RefusesParametersThatWereNotThereAtFirst) {
     network.arrays.push_back({"more", {1}});
     optimizer.backward_done();
   });
-  EXPECT_THAT(errors, Each(HasSubstr("needed the 3 parameters that there were at first; got 4")));
+  EXPECT_THAT(errors, Each(HasSubstr("expected 3 parameters as in the first call, got 4")));
 }
 
 struct Misuse {
@@ -177,49 +177,49 @@ INSTANTIATE_TEST_SUITE_P(
     Calls, MisusedOptimizer,
     ::testing::Values(
         Misuse{"step_without_backward", [](auto& optimizer, auto&) { optimizer.step(); },
-               "needed a backward pass before step()"},
+               "expected a backward pass before step()"},
         Misuse{"backward_twice",
                [](auto& optimizer, auto&) {
                  optimizer.backward_done();
                  optimizer.backward_done();
                },
-               "needed step() after one backward pass (backward_passes_per_step); backward pass 2 was begun before it"},
+               "expected step() after one backward pass (backward_passes_per_step); backward pass 2 began before it"},
         Misuse{"gradient_changed",
                [](auto& optimizer, Network& network) {
                  optimizer.backward_done();
                  network.arrays[2].gradient[0] += 1;
                  optimizer.step();
                },
-               "call synchronize() before they are read or changed; that of output/weights was changed"},
+               "call synchronize() before reading or changing them; the gradient of output/weights was changed"},
         Misuse{"zero_grad_too_early",
                [](auto& optimizer, auto&) {
                  optimizer.backward_done();
                  optimizer.zero_grad();
                },
-               "needed step() before zero_grad()"},
+               "expected step() before zero_grad()"},
         Misuse{"announced_twice",
                [](auto& optimizer, auto&) {
                  optimizer.begin_backward();
                  optimizer.gradient_ready(1);
                  optimizer.gradient_ready(1);
                },
-               "needed one gradient a parameter in a backward pass; hidden/bias was announced twice"},
+               "expected one gradient per parameter in a backward pass; hidden/bias was announced twice"},
         Misuse{"announced_outside", [](auto& optimizer, auto&) { optimizer.gradient_ready(1); },
-               "needed begin_backward() before gradient_ready(); hidden/bias was announced outside"},
+               "expected begin_backward() before gradient_ready(); hidden/bias was announced outside"},
         Misuse{"announced_what_is_not", [](auto& optimizer, auto&) { optimizer.gradient_ready(3); },
-               "needed the number of a parameter below 3; got 3"},
+               "expected a parameter number below 3, got 3"},
         Misuse{"other_samples_at_the_end",
                [](auto& optimizer, auto&) {
                  optimizer.begin_backward(4);
                  optimizer.backward_done(5);
                },
-               "needed the samples that begin_backward() was told of, 4; backward_done() was told of 5 samples"},
+               "expected the same number of samples as in begin_backward(), 4; backward_done() got 5 samples"},
         Misuse{"broadcast_in_mid_step",
                [](auto& optimizer, auto&) {
                  optimizer.backward_done();
                  optimizer.broadcast_parameters();
                },
-               "needed step() before broadcast_parameters()"}),
+               "expected step() before broadcast_parameters()"}),
     [](const auto& param_info) { return param_info.param.name; });
 
 TEST(Workers, ReduceBroadcastAndGatherPlainSpans) {
@@ -236,7 +236,7 @@ TEST(Workers, ReduceBroadcastAndGatherPlainSpans) {
     for (std::size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(all[rank], std::vector<short>(rank, 4));
     EXPECT_TRUE(workers.any(workers.rank() == 1));
     EXPECT_EQ(allreduce::error_of([&] { workers.broadcast(std::span(numbers), 3); }),
-              "[broadcast] needed a root from 0 to 2; got 3");
+              "[broadcast] expected a root from 0 to 2, got 3");
   });
 }
 

@@ -38,20 +38,19 @@ TEST(GradientLayout, CutsParametersIntoAsManyGroupsAsAskedFor) {
 
 TEST(GradientLayout, RefusesTwoParametersOfOneName) {
   const std::vector<ParameterLayout> twice{{"w", {1}}, {"b", {1}}, {"w", {2}}};
-  EXPECT_EQ(
-      error_of([&] { make_gradient_layout(twice, {}); }),
-      "[distributed_optimizer] needed a name of its own for each parameter; parameters 0 and 2 are both called w");
+  EXPECT_EQ(error_of([&] { make_gradient_layout(twice, {}); }),
+            "[distributed_optimizer] expected a unique name for each parameter; parameters 0 and 2 are both named w");
 }
 
 TEST(GradientLayout, RefusesGroupsOfWhatIsNotThereOrTwiceThere) {
   EXPECT_THAT(error_of([&] {
                 make_gradient_layout(kParameters, {.groups = {{"a", "x"}}});
               }),
-              HasSubstr("needed groups of parameters; x is none"));
+              HasSubstr("expected parameter names in groups; x is not a parameter"));
   EXPECT_THAT(error_of([&] {
                 make_gradient_layout(kParameters, {.groups = {{"a", "b"}, {"b"}}});
               }),
-              HasSubstr("needed each parameter in one group at most; b is in two"));
+              HasSubstr("expected each parameter in at most one group; b is in two"));
 }
 
 TEST(GradientLayout, IsComparedByNameAndShape) {
@@ -75,13 +74,13 @@ TEST_P(OptionsOutOfRange, AreRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     All, OptionsOutOfRange,
     ::testing::Values(
-        BadOptions{"passes", {.backward_passes_per_step = 0}, "backward_passes_per_step of at least 1; got 0"},
-        BadOptions{"predivide", {.predivide_factor = -1}, "needed a predivide_factor above 0"},
+        BadOptions{"passes", {.backward_passes_per_step = 0}, "backward_passes_per_step of at least 1, got 0"},
+        BadOptions{"predivide", {.predivide_factor = -1}, "expected a predivide_factor above 0"},
         BadOptions{"predivided_sum",
                    {.reduction = Reduction::sum, .predivide_factor = 2},
-                   "needed reduction average for a predivide_factor"},
-        BadOptions{"clip", {.clip_norm = -1}, "needed a clip_norm of at least 0; got -1"},
-        BadOptions{"group_count", {.group_count = -1}, "needed a group_count of at least 0; got -1"},
+                   "expected reduction average for a predivide_factor"},
+        BadOptions{"clip", {.clip_norm = -1}, "expected a clip_norm of at least 0, got -1"},
+        BadOptions{"group_count", {.group_count = -1}, "expected a group_count of at least 0, got -1"},
         BadOptions{"both_groups", {.groups = {{"a"}}, .group_count = 1}, "either groups or group_count"}),
     [](const auto& param_info) { return param_info.param.name; });
 

@@ -233,21 +233,21 @@ TEST(GradientReducer, ThrowsOnAllRanksWhatIsWrongOnOne) {
     if (workers.rank() == 1) parameters[0].name = "bias";
     GradientReducer(workers, parameters);
   });
-  EXPECT_THAT(errors, Each(HasSubstr("parameters 0 and 1 are both called bias")));
+  EXPECT_THAT(errors, Each(HasSubstr("parameters 0 and 1 are both named bias")));
 }
 
 TEST(GradientReducer, ThrowsOnAllRanksWhereOneHasOtherOptions) {
   const auto errors = errors_of_ranks(
       3, [](job::Workers& workers) { GradientReducer(workers, kTwo, {.clip_norm = workers.rank() == 1 ? 0.5 : 0.0}); });
-  EXPECT_THAT(errors, Each(AllOf(HasSubstr("needed the same options on all ranks; rank 0 has average, "),
-                                 HasSubstr("clip_norm 0 and rank 1 has average"), HasSubstr("clip_norm 0.5"))));
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("expected the same options on all ranks; rank 0 has average, "),
+                                 HasSubstr("clip_norm 0; rank 1 has average"), HasSubstr("clip_norm 0.5"))));
 }
 
 TEST(GradientReducer, RefusesGradientsOfAGpuWithoutItsMathematics) {
   run_ranks(1, [](job::Workers& workers) {
     job::Workers on_gpu(workers.session(), workers.group(), {device::DeviceKind::gpu, 0});
     EXPECT_THAT(allreduce::error_of([&] { GradientReducer(on_gpu, kTwo); }),
-                HasSubstr("needed a stream and the mathematics of the GPU for gradients on gpu:0"));
+                HasSubstr("expected a stream and GradientMath of the GPU for gradients on gpu:0"));
   });
 }
 
@@ -276,52 +276,52 @@ INSTANTIATE_TEST_SUITE_P(
     Calls, MisusedReducer,
     ::testing::Values(
         Misuse{"step_without_backward", [](GradientReducer& r) { r.reduce(); },
-               "needed a backward pass before step(); there was none since the last step"},
+               "expected a backward pass before step(); there was none since the last step"},
         Misuse{"step_after_too_few",
                [](GradientReducer& r) {
                  pass(r, 1, 1, 1);
                  r.reduce();
                },
-               "needed 2 backward passes before step() (backward_passes_per_step); there were 1"},
+               "expected 2 backward passes before step() (backward_passes_per_step); there were 1"},
         Misuse{"one_pass_too_many",
                [](GradientReducer& r) {
                  for (int i = 0; i < 3; ++i) pass(r, 1, 1, 1);
                },
-               "needed step() after 2 backward passes (backward_passes_per_step); backward pass 3 was begun before it"},
+               "expected step() after 2 backward passes (backward_passes_per_step); backward pass 3 began before it"},
         Misuse{"step_in_mid_pass",
                [](GradientReducer& r) {
                  r.begin_pass(1);
                  r.reduce();
                },
-               "needed the end of the backward pass before step()"},
+               "expected the end of the backward pass before step()"},
         Misuse{"two_begun",
                [](GradientReducer& r) {
                  r.begin_pass(1);
                  r.begin_pass(1);
                },
-               "needed the end of one backward pass before the next"},
+               "expected one backward pass to end before the next begins"},
         Misuse{"gradient_twice",
                [](GradientReducer& r) {
                  r.begin_pass(1);
                  r.take(1, std::vector{1.0F});
                  r.take(1, std::vector{1.0F});
                },
-               "needed one gradient a parameter in a backward pass; bias came twice"},
+               "expected one gradient per parameter in a backward pass; bias got two"},
         Misuse{"gradient_outside", [](GradientReducer& r) { r.take(1, std::vector{1.0F}); },
-               "needed an open backward pass for a gradient; bias came outside of one"},
+               "expected an open backward pass for a gradient, got one for bias outside a pass"},
         Misuse{"gradient_of_other_size",
                [](GradientReducer& r) {
                  r.begin_pass(1);
                  r.take(0, std::vector{1.0F});
                },
-               "needed 2 elements of weights; its gradient has 1"},
-        Misuse{"negative_samples", [](GradientReducer& r) { r.begin_pass(-1); }, "needed a number of samples"},
+               "expected 2 elements of weights; its gradient has 1"},
+        Misuse{"negative_samples", [](GradientReducer& r) { r.begin_pass(-1); }, "expected a number of samples"},
         Misuse{"zero_grad_too_early",
                [](GradientReducer& r) {
                  pass(r, 1, 1, 1);
                  r.require_between_steps("zero_grad()");
                },
-               "needed step() before zero_grad(); zero_grad() came after a backward pass"},
+               "expected step() before zero_grad(); zero_grad() was called after a backward pass"},
         Misuse{"backward_after_synchronize",
                [](GradientReducer& r) {
                  pass(r, 1, 1, 1);
@@ -329,7 +329,7 @@ INSTANTIATE_TEST_SUITE_P(
                  r.reduce();
                  r.begin_pass(1);
                },
-               "needed step() after synchronize(); another backward pass was begun"},
+               "expected step() after synchronize(); another backward pass began"},
         Misuse{"synchronized_twice",
                [](GradientReducer& r) {
                  pass(r, 1, 1, 1);
@@ -337,15 +337,15 @@ INSTANTIATE_TEST_SUITE_P(
                  r.reduce();
                  r.reduce();
                },
-               "needed step() once after synchronize()"},
+               "expected step() once after synchronize()"},
         Misuse{"flushed_a_whole_step",
                [](GradientReducer& r) {
                  pass(r, 1, 1, 1);
                  pass(r, 1, 1, 1);
                  r.reduce_rest();
                },
-               "needed step() after 2 backward passes (backward_passes_per_step); flush() came"},
-        Misuse{"applied_too_early", [](GradientReducer& r) { r.applied(); }, "needed a backward pass before step()"}),
+               "expected step() after 2 backward passes (backward_passes_per_step); flush() was called"},
+        Misuse{"applied_too_early", [](GradientReducer& r) { r.applied(); }, "expected a backward pass before step()"}),
     [](const auto& param_info) { return param_info.param.name; });
 
 }  // namespace

@@ -28,7 +28,7 @@ std::string parse_refusal(const std::string& text) {
   return refusal([&] { Cluster::parse(text); });
 }
 
-/// TF_CONFIG for the life of the object.
+/// Sets TF_CONFIG for the lifetime of the object.
 class TfConfig {
  public:
   explicit TfConfig(const char* text) { text == nullptr ? ::unsetenv("TF_CONFIG") : ::setenv("TF_CONFIG", text, 1); }
@@ -106,56 +106,58 @@ TEST(Cluster, AParameterServerTakesNoPart) {
   const Cluster server = cluster_of(kJobs, "ps", 0);
   EXPECT_FALSE(server.is_chief());
   EXPECT_EQ(refusal([&] { server.check_against_mpi(0, 3); }),
-            "[TF_CONFIG] needed a chief, worker or evaluator: multi-worker training has no parameter servers; this "
+            "[TF_CONFIG] expected a chief, worker or evaluator: multi-worker training has no parameter servers; this "
             "task is ps:0");
 }
 
 TEST(Cluster, RefusesWhatIsNoTfConfig) {
-  EXPECT_THAT(parse_refusal("{\"cluster\":"), StartsWith("[TF_CONFIG] expected JSON; "));
-  EXPECT_EQ(parse_refusal("[1]"), "[TF_CONFIG] needed an object with \"cluster\" and \"task\"; got an array of 1");
+  EXPECT_THAT(parse_refusal("{\"cluster\":"), StartsWith("[TF_CONFIG] expected JSON, got "));
+  EXPECT_EQ(parse_refusal("[1]"), "[TF_CONFIG] expected an object with \"cluster\" and \"task\", got an array of 1");
   EXPECT_EQ(parse_refusal(R"({"cluster": ["a:1"]})"),
-            "[TF_CONFIG] needed a \"cluster\" that lists addresses by type of task; got an array of 1");
+            "[TF_CONFIG] expected a \"cluster\" that lists addresses by type of task, got an array of 1");
   EXPECT_EQ(parse_refusal(R"({"cluster": {"worker": "a:1"}})"),
-            "[TF_CONFIG] needed a list of addresses \"host:port\" for worker; got \"a:1\"");
+            "[TF_CONFIG] expected a list of addresses \"host:port\" for worker, got \"a:1\"");
   EXPECT_EQ(parse_refusal(R"({"cluster": {"worker": [""]}})"),
-            "[TF_CONFIG] needed a list of addresses \"host:port\" for worker; got an array of 1");
+            "[TF_CONFIG] expected a list of addresses \"host:port\" for worker, got an array of 1");
 }
 
 TEST(Cluster, RefusesUnknownTypes) {
-  const std::string needed = "[TF_CONFIG] needed tasks of type chief, worker, ps or evaluator; ";
+  const std::string needed = "[TF_CONFIG] expected tasks of type chief, worker, ps or evaluator, ";
   EXPECT_EQ(parse_refusal(R"({"cluster": {"master": ["a:1"]}})"), needed + "got \"master\"");
   EXPECT_EQ(refusal([] { cluster_of(kWorkersAlone, "boss", 0); }), needed + "got \"boss\"");
 }
 
 TEST(Cluster, RefusesSeveralChiefsOrEvaluators) {
-  EXPECT_EQ(parse_refusal(R"({"cluster": {"chief": ["a:1", "b:1"]}})"), "[TF_CONFIG] needed at most one chief; got 2");
+  EXPECT_EQ(parse_refusal(R"({"cluster": {"chief": ["a:1", "b:1"]}})"),
+            "[TF_CONFIG] expected at most one chief, got 2");
   EXPECT_EQ(parse_refusal(R"({"cluster": {"evaluator": ["a:1", "b:1", "c:1"]}})"),
-            "[TF_CONFIG] needed at most one evaluator; got 3");
+            "[TF_CONFIG] expected at most one evaluator, got 3");
 }
 
 TEST(Cluster, RefusesATaskThatIsNotInTheCluster) {
   const std::string cluster = std::string("{") + kWorkersAlone;
-  const std::string needed = "[TF_CONFIG] needed a \"task\" with \"type\" and \"index\" beside the cluster; ";
-  EXPECT_EQ(parse_refusal(cluster + "}"), needed + "there is none");
-  EXPECT_EQ(parse_refusal(cluster + R"(, "task": {"type": "worker"}})"), needed + "got an object of 1 key");
-  EXPECT_EQ(parse_refusal(cluster + R"(, "task": {"type": 1, "index": 0}})"), needed + "got an object of 2 keys");
+  const std::string needed = "[TF_CONFIG] expected a \"task\" with \"type\" and \"index\" next to the cluster";
+  EXPECT_EQ(parse_refusal(cluster + "}"), needed + "; there is none");
+  EXPECT_EQ(parse_refusal(cluster + R"(, "task": {"type": "worker"}})"), needed + ", got an object of 1 key");
+  EXPECT_EQ(parse_refusal(cluster + R"(, "task": {"type": 1, "index": 0}})"), needed + ", got an object of 2 keys");
   EXPECT_EQ(refusal([] { cluster_of(kWorkersAlone, "chief", 0); }),
-            "[TF_CONFIG] needed a task of the cluster; the cluster has no chief");
+            "[TF_CONFIG] expected a task of the cluster; the cluster has no chief");
   EXPECT_EQ(refusal([] { cluster_of(kWorkersAlone, "worker", 2); }),
-            "[TF_CONFIG] needed a worker index below 2; got 2");
-  EXPECT_EQ(refusal([] { cluster_of(kWorkersAlone, "worker", -1); }), "[TF_CONFIG] needed a task index from 0; got -1");
+            "[TF_CONFIG] expected a worker index below 2, got 2");
+  EXPECT_EQ(refusal([] { cluster_of(kWorkersAlone, "worker", -1); }),
+            "[TF_CONFIG] expected a task index from 0, got -1");
   EXPECT_EQ(parse_refusal(cluster + R"(, "task": {"type": "worker", "index": "one"}})"),
-            "[TF_CONFIG] needed a task index from 0; got \"one\"");
+            "[TF_CONFIG] expected a task index from 0, got \"one\"");
   EXPECT_EQ(parse_refusal(cluster + R"(, "task": {"type": "worker", "index": 1.0}})"),
-            "[TF_CONFIG] needed a task index from 0; got 1.0");
+            "[TF_CONFIG] expected a task index from 0, got 1.0");
 }
 
 TEST(Cluster, AnEmptyJobHasNoTasks) {
   EXPECT_EQ(parse_refusal(R"({"cluster": {"worker": []}, "task": {"type": "worker", "index": 0}})"),
-            "[TF_CONFIG] needed a worker index below 0; got 0");
+            "[TF_CONFIG] expected a worker index below 0, got 0");
 }
 
-/// A text of TF_CONFIG, and the rank of the task, the number of ranks and the first of them as tf.distribute has them.
+/// A value of TF_CONFIG, and the rank of the task, the number of ranks and the first rank according to tf.distribute.
 struct ValidForm {
   const char* name;
   const char* text;
@@ -253,7 +255,7 @@ INSTANTIATE_TEST_SUITE_P(
                   {"a:1"}}),
     [](const auto& form) { return form.param.name; });
 
-/// A text that is none, and what is said of it.
+/// An invalid value, and its error message.
 struct InvalidForm {
   const char* name;
   const char* text;
@@ -265,41 +267,41 @@ class InvalidTfConfig : public ::testing::TestWithParam<InvalidForm> {};
 
 TEST_P(InvalidTfConfig, IsRefused) { EXPECT_THAT(parse_refusal(GetParam().text), StartsWith(GetParam().message)); }
 
-constexpr const char* kNoTask = "[TF_CONFIG] needed a \"task\" with \"type\" and \"index\" beside the cluster; ";
-constexpr const char* kNoIndex = "[TF_CONFIG] needed a task index from 0; ";
-constexpr const char* kNoAddresses = "[TF_CONFIG] needed a list of addresses \"host:port\" for worker; ";
+constexpr const char* kNoTask = "[TF_CONFIG] expected a \"task\" with \"type\" and \"index\" next to the cluster";
+constexpr const char* kNoIndex = "[TF_CONFIG] expected a task index from 0, got ";
+constexpr const char* kNoAddresses = "[TF_CONFIG] expected a list of addresses \"host:port\" for worker, got ";
 
 INSTANTIATE_TEST_SUITE_P(
     Forms, InvalidTfConfig,
     ::testing::Values(
-        InvalidForm{"single_quotes", "{'cluster': {}}", "[TF_CONFIG] expected JSON; "},
-        InvalidForm{"a_comma_too_many", R"({"cluster":{"worker":["a:1",]}})", "[TF_CONFIG] expected JSON; "},
-        InvalidForm{"two_objects", "{} {}", "[TF_CONFIG] expected JSON; "},
+        InvalidForm{"single_quotes", "{'cluster': {}}", "[TF_CONFIG] expected JSON, got "},
+        InvalidForm{"a_comma_too_many", R"({"cluster":{"worker":["a:1",]}})", "[TF_CONFIG] expected JSON, got "},
+        InvalidForm{"two_objects", "{} {}", "[TF_CONFIG] expected JSON, got "},
         InvalidForm{"a_text", R"("worker")",
-                    "[TF_CONFIG] needed an object with \"cluster\" and \"task\"; got \"worker\""},
+                    "[TF_CONFIG] expected an object with \"cluster\" and \"task\", got \"worker\""},
         InvalidForm{"nothing_but_brackets", "[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]",
-                    "[TF_CONFIG] expected JSON; got more than 8 levels"},
-        InvalidForm{"null", "null", "[TF_CONFIG] needed an object with \"cluster\" and \"task\"; got null"},
+                    "[TF_CONFIG] expected JSON, got more than 8 levels"},
+        InvalidForm{"null", "null", "[TF_CONFIG] expected an object with \"cluster\" and \"task\", got null"},
         InvalidForm{"a_cluster_of_null", R"({"cluster":null})",
-                    "[TF_CONFIG] needed a \"cluster\" that lists addresses"},
+                    "[TF_CONFIG] expected a \"cluster\" that lists addresses"},
         InvalidForm{"jobs_as_objects", R"({"cluster":{"worker":{"0":"a:1"}},"task":{"type":"worker","index":0}})",
                     kNoAddresses},
         InvalidForm{"addresses_as_numbers", R"({"cluster":{"worker":[2222]},"task":{"type":"worker","index":0}})",
                     kNoAddresses},
         InvalidForm{"an_unknown_type", R"({"cluster":{"master":["a:1"]},"task":{"type":"master","index":0}})",
-                    "[TF_CONFIG] needed tasks of type chief, worker, ps or evaluator; got \"master\""},
+                    "[TF_CONFIG] expected tasks of type chief, worker, ps or evaluator, got \"master\""},
         InvalidForm{"a_type_in_capitals", R"({"cluster":{"worker":["a:1"]},"task":{"type":"Worker","index":0}})",
-                    "[TF_CONFIG] needed tasks of type chief, worker, ps or evaluator; got \"Worker\""},
+                    "[TF_CONFIG] expected tasks of type chief, worker, ps or evaluator, got \"Worker\""},
         InvalidForm{"a_type_that_is_not_in_the_cluster",
                     R"({"cluster":{"worker":["a:1"]},"task":{"type":"chief","index":0}})",
-                    "[TF_CONFIG] needed a task of the cluster; the cluster has no chief"},
+                    "[TF_CONFIG] expected a task of the cluster; the cluster has no chief"},
         InvalidForm{"two_chiefs", R"({"cluster":{"chief":["a:1","b:1"]},"task":{"type":"chief","index":0}})",
-                    "[TF_CONFIG] needed at most one chief; got 2"},
+                    "[TF_CONFIG] expected at most one chief, got 2"},
         InvalidForm{"two_evaluators",
                     R"({"cluster":{"worker":["a:1"],"evaluator":["d:1","e:1"]},"task":{"type":"worker","index":0}})",
-                    "[TF_CONFIG] needed at most one evaluator; got 2"},
+                    "[TF_CONFIG] expected at most one evaluator, got 2"},
         InvalidForm{"an_index_beyond_the_last", R"({"cluster":{"worker":["a:1"]},"task":{"type":"worker","index":1}})",
-                    "[TF_CONFIG] needed a worker index below 1; got 1"},
+                    "[TF_CONFIG] expected a worker index below 1, got 1"},
         InvalidForm{"an_index_below_0", R"({"cluster":{"worker":["a:1"]},"task":{"type":"worker","index":-1}})",
                     kNoIndex},
         InvalidForm{"an_index_of_null", R"({"cluster":{"worker":["a:1"]},"task":{"type":"worker","index":null}})",
@@ -318,14 +320,14 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Cluster, MustAgreeWithMpi) {
   const Cluster cluster = cluster_of(kJobs, "worker", 0);
   EXPECT_EQ(refusal([&] { cluster.check_against_mpi(2, 3); }),
-            "[TF_CONFIG] needed the same cluster as MPI's, where this is rank 2 of 3; it says worker:0, which is rank "
-            "1 of 3");
+            "[TF_CONFIG] expected a cluster that matches MPI, where this is rank 2 of 3; it names worker:0, which is "
+            "rank 1 of 3");
   EXPECT_EQ(refusal([&] { cluster.check_against_mpi(1, 4); }),
-            "[TF_CONFIG] needed the same cluster as MPI's, where this is rank 1 of 4; it says worker:0, which is rank "
-            "1 of 3");
+            "[TF_CONFIG] expected a cluster that matches MPI, where this is rank 1 of 4; it names worker:0, which is "
+            "rank 1 of 3");
   EXPECT_EQ(refusal([&] { cluster.check_against_mpi(0, 1); }),
-            "[TF_CONFIG] needed the same cluster as MPI's, where this is rank 0 of 1; it says worker:0, which is rank "
-            "1 of 3; start all tasks with one mpirun, or put \"lockstep launch --\" in front of the command");
+            "[TF_CONFIG] expected a cluster that matches MPI, where this is rank 0 of 1; it names worker:0, which is "
+            "rank 1 of 3; start all tasks with one mpirun, or put \"lockstep launch --\" in front of the command");
 }
 
 }  // namespace

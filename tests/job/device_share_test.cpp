@@ -72,17 +72,18 @@ TEST(ShareOfDevices, RefusesMoreRanksThanGpus) {
   const std::vector<DeviceClaim> claims = ranks_of_a_node(3, "auto", {"A", "B"});
   for (int rank = 0; rank < 3; ++rank)
     EXPECT_EQ(error_of([&] { share_of_devices(claims, rank, false); }),
-              "[devices] needed a GPU for each rank of a node: start fewer ranks there, or let them share with "
-              "--share-gpus; the 3 ranks of a see 2");
+              "[devices] expected a GPU for each rank of a node: start fewer ranks there, or let them share with "
+              "--share-gpus; the 3 ranks on a see 2");
   EXPECT_EQ(shares_of(claims, true), "gpu:0 gpu:1 gpu:0");
 }
 
 TEST(ShareOfDevices, RefusesAllGpusThatDoNotDivideEvenly) {
-  EXPECT_EQ(error_of([] {
-              share_of_devices(ranks_of_a_node(2, "gpu:all", {"A", "B", "C"}), 0, false);
-            }),
-            "[devices] gpu:all needs GPUs that the ranks of a node divide evenly: start another number of ranks, or "
-            "give each rank one GPU with auto; the 2 ranks of a see 3");
+  EXPECT_EQ(
+      error_of([] {
+        share_of_devices(ranks_of_a_node(2, "gpu:all", {"A", "B", "C"}), 0, false);
+      }),
+      "[devices] expected GPUs that the ranks of a node divide evenly for gpu:all: start a different number of ranks, "
+      "or use auto to give each rank one GPU; the 2 ranks on a see 3");
 }
 
 TEST(ShareOfDevices, RefusesAllGpusWhereThereIsNone) {
@@ -91,7 +92,7 @@ TEST(ShareOfDevices, RefusesAllGpusWhereThereIsNone) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::device);
-    EXPECT_STREQ(error.what(), "[devices] gpu:all needs a GPU on b; no driver answers");
+    EXPECT_STREQ(error.what(), "[devices] expected a GPU on b for gpu:all; no driver answers");
   }
 }
 
@@ -105,7 +106,7 @@ TEST(ChooseDevices, SaysWhyThereIsNoGpu) {
   if (device::gpu_is_available()) GTEST_SKIP() << "this machine has one";
   const Session session(0, nullptr);
   EXPECT_EQ(error_of([&] { choose_devices(session, "gpu:0"); }),
-            "[devices] gpu:0 needs 1 GPUs; " + device::gpu_unavailable_reason());
+            "[devices] expected gpu:0; " + device::gpu_unavailable_reason());
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ TEST(Failure, HasTheExitStatusOfItsCategory) {
 }
 
 TEST(Failure, KeepsTheMessage) {
-  EXPECT_EQ(failure_of(Error(ErrorCategory::input, "where", "needed this", "got that")).message,
-            "[where] needed this; got that");
+  EXPECT_EQ(failure_of(Error(ErrorCategory::input, "where", "expected this", "got that")).message,
+            "[where] expected this, got that");
   EXPECT_EQ(failure_of(std::runtime_error("oops")).message, "oops");
 }
 
@@ -53,7 +53,7 @@ TEST(Failure, OfAFileNamesIt) {
       std::filesystem::filesystem_error("status", "/root/private", std::make_error_code(std::errc::permission_denied)));
   EXPECT_EQ(failure.exit_status, 3);
   EXPECT_EQ(failure.message,
-            "[/root/private] expected a file or directory that this user can use; got Permission denied");
+            "[/root/private] expected a file or directory that this user can use, got Permission denied");
 }
 
 TEST(Failure, OfTheSystemIsOneOfTheDevice) {
@@ -87,8 +87,8 @@ TEST(Session, GuardPrintsOneLineAndReturnsTheStatus) {
   Session session(0, nullptr);
   ::testing::internal::CaptureStderr();
   const int status =
-      session.guard([]() -> int { throw Error(ErrorCategory::data, "file", "needed bytes", "got none"); });
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "lockstep: error: [file] needed bytes; got none\n");
+      session.guard([]() -> int { throw Error(ErrorCategory::data, "file", "expected bytes", "got none"); });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "lockstep: error: [file] expected bytes, got none\n");
   EXPECT_EQ(status, 3);
 }
 

@@ -1,4 +1,4 @@
-// A program that initialises and ends MPI itself, around a session: what programs with MPI of their own do.
+// A program that initializes and finalizes MPI itself, around a session.
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -14,7 +14,7 @@ bool fails(const std::string& what) {
   return false;
 }
 
-/// The session is a job of all ranks, and leaves MPI as it was.
+/// The session includes all ranks, and does not finalize MPI.
 bool joins() {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);

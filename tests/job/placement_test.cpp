@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "lockstep/base/host.h"
 
 namespace lockstep::job {
@@ -56,7 +58,7 @@ TEST(Placements, AreReadAsTheyWereSent) {
   sent[1].local_rank = 1;
   sent[1].processor_list = "0-7";
   sent[1].interface = "eth0";
-  const std::vector<Placement> read = parse_placements(to_text(sent));
+  const std::vector<Placement> read = nlohmann::json(sent).get<std::vector<Placement>>();
   ASSERT_EQ(read.size(), 2U);
   EXPECT_EQ(read[0].replica, 3);
   EXPECT_EQ(read[0].gpu.uuid, sent[0].gpu.uuid);
@@ -93,7 +95,7 @@ TEST(PlacementWarnings, NameProcessesWithFewerCoresThanDataThreads) {
                   "--bind-to none, or --map-by slot:PE=5"));
 }
 
-/// Of a rank on node `node`, which may run on one processor: `list`.
+/// A replica of a rank on node `node` that may run on one processor only: `list`.
 Placement on_core(int replica, int rank, int node, const std::string& list) {
   Placement place = on_cpu(replica, rank);
   place.node = node;
@@ -104,7 +106,7 @@ Placement on_core(int replica, int rank, int node, const std::string& list) {
 
 TEST(PlacementWarnings, NameCoresWithMoreThreadsOfKernels) {
   const std::string end =
-      ": start fewer ranks or replicas there, or, where they were bound, start mpirun with --bind-to none";
+      ": start fewer ranks or replicas there, or, if they are bound, start mpirun with --bind-to none";
   EXPECT_THAT(placement_warnings({on_core(0, 0, 0, "0"), on_core(1, 1, 0, "1"), on_core(2, 2, 0, "1")}, 1),
               ElementsAre("the kernels of rank 1 on a and 1 more have 2 threads on 1 of the host's cores" + end));
   EXPECT_THAT(placement_warnings({on_core(0, 0, 0, "0"), on_core(1, 0, 0, "0"), on_core(2, 0, 0, "0")}, 1),
@@ -114,10 +116,10 @@ TEST(PlacementWarnings, NameCoresWithMoreThreadsOfKernels) {
 
 TEST(PlacementWarnings, NameProcessesFarFromTheirGpu) {
   EXPECT_THAT(placement_warnings({on_gpu(0, 0, 0, {0}), on_gpu(1, 1, 1, {0}), on_gpu(2, 1, 1, {0})}, 1),
-              ElementsAre("the cores of rank 1 on a are of NUMA node 0, and gpu:0 is near node 1: start mpirun with "
+              ElementsAre("the cores of rank 1 on a are on NUMA node 0, but gpu:0 is near node 1: start mpirun with "
                           "--bind-to none, or bind the rank there with numactl --cpunodebind=1"));
   EXPECT_THAT(placement_warnings({on_gpu(0, 1, 1, {0}), on_gpu(1, 2, 1, {0, 2})}, 1),
-              ElementsAre("the cores of rank 1 on a and 1 more are of NUMA node 0, and gpu:0 is near node 1: start "
+              ElementsAre("the cores of rank 1 on a and 1 more are on NUMA node 0, but gpu:0 is near node 1: start "
                           "mpirun with --bind-to none, or bind the rank there with numactl --cpunodebind=1"));
 }
 

@@ -1,4 +1,4 @@
-// What a call refuses, in words.
+// The error message of a call.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -46,7 +46,7 @@ TEST(Signals, EndTheProcessAtTheSecondInterrupt) {
       ::testing::KilledBySignal(SIGINT), "");
 }
 
-// A rank hears one request twice where the scheduler and mpirun both send it.
+// A rank receives one request twice if the scheduler and mpirun both send it.
 TEST(Signals, OfSchedulersMayComeTwice) {
   const SignalWatch watch(kAll);
   for (const int signal : {SIGTERM, SIGTERM, SIGHUP, SIGHUP}) std::raise(signal);
@@ -70,7 +70,7 @@ TEST(Signals, RunOnAStackOfTheirOwn) {
     const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
     return place > here ? place - here : here - place;
   };
-  // The address sanitizer gives its threads one already.
+  // The address sanitizer already provides an alternate stack for its threads.
   const stack_t none = {.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
   stack_t of_sanitizer = {};
   ASSERT_EQ(sigaltstack(&none, &of_sanitizer), 0);

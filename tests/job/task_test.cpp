@@ -61,8 +61,8 @@ TEST(FindTask, ReadsPlainVariables) {
   EXPECT_EQ(task.rank, 3);
   EXPECT_EQ(task.ranks, 4);
   EXPECT_EQ(task.local_ranks, 2);
-  EXPECT_EQ(task.meeting.host, "a");
-  EXPECT_EQ(task.meeting.port, 29500);
+  EXPECT_EQ(task.rendezvous.host, "a");
+  EXPECT_EQ(task.rendezvous.port, 29500);
   EXPECT_THAT(task.hosts, IsEmpty());
   EXPECT_EQ(task.job, task_in(with(kTorchrun, "RANK", "0")).job);
 }
@@ -78,8 +78,8 @@ TEST(FindTask, ReadsTfConfig) {
   EXPECT_THAT(task.names, ElementsAre("worker:0", "worker:1"));
   EXPECT_EQ(task.rank, 1);
   EXPECT_EQ(task.ranks, 2);
-  EXPECT_EQ(task.meeting.host, "a.b");
-  EXPECT_EQ(task.meeting.port, 2222);
+  EXPECT_EQ(task.rendezvous.host, "a.b");
+  EXPECT_EQ(task.rendezvous.port, 2222);
   EXPECT_THAT(task.hosts, ElementsAre("a.b", "::1"));
 }
 
@@ -87,8 +87,8 @@ TEST(FindTask, MeetsAtTheChief) {
   const Task task = task_in(
       {{"TF_CONFIG",
         R"({"cluster": {"worker": ["a:1", "b:1"], "chief": ["c:7"]}, "task": {"type": "worker", "index": 0}})"}});
-  EXPECT_EQ(task.meeting.host, "c");
-  EXPECT_EQ(task.meeting.port, 7);
+  EXPECT_EQ(task.rendezvous.host, "c");
+  EXPECT_EQ(task.rendezvous.port, 7);
   EXPECT_THAT(task.hosts, ElementsAre("c", "a", "b"));
   EXPECT_THAT(task.names, ElementsAre("chief:0", "worker:0", "worker:1"));
 }
@@ -108,8 +108,8 @@ TEST(FindTask, ReadsAStepOfSrun) {
   EXPECT_EQ(task.source, "srun");
   EXPECT_EQ(task.rank, 2);
   EXPECT_EQ(task.ranks, 5);
-  EXPECT_EQ(task.meeting.host, "node01");
-  EXPECT_EQ(task.meeting.port, 15000 + 123456 % 15000);
+  EXPECT_EQ(task.rendezvous.host, "node01");
+  EXPECT_EQ(task.rendezvous.port, 15000 + 123456 % 15000);
   EXPECT_EQ(task.job, "123456.0");
   EXPECT_THAT(task.hosts, ElementsAre("node01", "node01", "node02", "node02", "gpu7"));
   EXPECT_THAT(task_in(with(kStep, "SLURM_DISTRIBUTION", "cyclic")).hosts, IsEmpty());
@@ -125,27 +125,27 @@ TEST(FindTask, PrefersPlainVariablesToTfConfigToSlurm) {
 
 TEST(FindTask, RefusesNumbersThatCannotBe) {
   const std::vector<std::tuple<std::string, std::string, std::string>> wrong = {
-      {"RANK", "4", "[launch] needed a number from 0 to 3 in RANK; got \"4\""},
-      {"RANK", "-1", "[launch] needed a number from 0 to 3 in RANK; got \"-1\""},
-      {"RANK", "one", "[launch] needed a number from 0 to 3 in RANK; got \"one\""},
-      {"WORLD_SIZE", "0", "[launch] needed a number from 1 to 1000000 in WORLD_SIZE; got \"0\""},
-      {"WORLD_SIZE", "2147483647", "[launch] needed a number from 1 to 1000000 in WORLD_SIZE; got \"2147483647\""},
-      {"WORLD_SIZE", "4 ", "[launch] needed a number from 1 to 1000000 in WORLD_SIZE; got \"4 \""},
-      {"LOCAL_RANK", "2", "[launch] needed a number from 0 to 1 in LOCAL_RANK; got \"2\""},
-      {"LOCAL_WORLD_SIZE", "5", "[launch] needed a number from 1 to 4 in LOCAL_WORLD_SIZE; got \"5\""},
-      {"MASTER_PORT", "65536", "[launch] needed a number from 1 to 65535 in MASTER_PORT; got \"65536\""}};
+      {"RANK", "4", "[launch] expected a number from 0 to 3 in RANK, got \"4\""},
+      {"RANK", "-1", "[launch] expected a number from 0 to 3 in RANK, got \"-1\""},
+      {"RANK", "one", "[launch] expected a number from 0 to 3 in RANK, got \"one\""},
+      {"WORLD_SIZE", "0", "[launch] expected a number from 1 to 1000000 in WORLD_SIZE, got \"0\""},
+      {"WORLD_SIZE", "2147483647", "[launch] expected a number from 1 to 1000000 in WORLD_SIZE, got \"2147483647\""},
+      {"WORLD_SIZE", "4 ", "[launch] expected a number from 1 to 1000000 in WORLD_SIZE, got \"4 \""},
+      {"LOCAL_RANK", "2", "[launch] expected a number from 0 to 1 in LOCAL_RANK, got \"2\""},
+      {"LOCAL_WORLD_SIZE", "5", "[launch] expected a number from 1 to 4 in LOCAL_WORLD_SIZE, got \"5\""},
+      {"MASTER_PORT", "65536", "[launch] expected a number from 1 to 65535 in MASTER_PORT, got \"65536\""}};
   for (const auto& [name, value, message] : wrong) EXPECT_EQ(refusal_in(with(kTorchrun, name, value)), message);
   EXPECT_EQ(refusal_in(with(kStep, "SLURM_PROCID", "5")),
-            "[launch] needed a number from 0 to 4 in SLURM_PROCID; got \"5\"");
+            "[launch] expected a number from 0 to 4 in SLURM_PROCID, got \"5\"");
 }
 
 TEST(FindTask, RefusesParameterServersAndAddressesWithoutSense) {
   EXPECT_THAT(refusal_in({{"TF_CONFIG",
                            R"({"cluster": {"worker": ["a:1"], "ps": ["p:1"]}, "task": {"type": "ps", "index": 0}})"}}),
-              HasSubstr("[TF_CONFIG] needed a chief, worker or evaluator"));
+              HasSubstr("[TF_CONFIG] expected a chief, worker or evaluator"));
   EXPECT_EQ(
       refusal_in({{"TF_CONFIG", R"({"cluster": {"worker": ["a:1", "b:x"]}, "task": {"type": "worker", "index": 0}})"}}),
-      "[TF_CONFIG] needed an address \"host:port\"; got \"b:x\"");
+      "[TF_CONFIG] expected an address \"host:port\", got \"b:x\"");
 }
 
 TEST(ParseAddress, TakesNamesAndAddresses) {
@@ -155,7 +155,7 @@ TEST(ParseAddress, TakesNamesAndAddresses) {
                                                               {"10.0.0.1:65535", "10.0.0.1", 65535},
                                                               {"[fe80::1]:2", "fe80::1", 2},
                                                               {"[::1]", "::1", 0}}) {
-    const MeetingPoint point = parse_address("x", address);
+    const Endpoint point = parse_address("x", address);
     EXPECT_EQ(point.host, host);
     EXPECT_EQ(point.port, port);
   }
@@ -164,14 +164,14 @@ TEST(ParseAddress, TakesNamesAndAddresses) {
 TEST(ParseAddress, RefusesWhatIsNone) {
   for (const char* address : {"", ":1", "a:", "a:0", "a:65536", "a:-1", "a:1x", "a b:1", "http://a:1", "[::1",
                               "[::1]:", "[::1]2", "a\nb:1", "a\x7f:1"})
-    EXPECT_THAT(refusal([&] { parse_address("x", address); }), HasSubstr("[x] needed an address \"host:port\"; got "))
+    EXPECT_THAT(refusal([&] { parse_address("x", address); }), HasSubstr("[x] expected an address \"host:port\", got "))
         << address;
 }
 
 TEST(RequireNoTask, RefusesToTrainOneOfSeveralTasksAlone) {
   EXPECT_EQ(
       refusal([] { require_no_task(environment_of(kTorchrun)); }),
-      "[session] needed the 4 tasks of RANK and WORLD_SIZE in one job: put \"lockstep launch --\" in "
+      "[session] expected the 4 tasks of RANK and WORLD_SIZE in one job: put \"lockstep launch --\" in "
       "front of the command, or start all of them with one mpirun; task 3 was started without MPI and would train "
       "alone");
   EXPECT_THAT(refusal([] { require_no_task(environment_of(kWorker1)); }), HasSubstr("the 2 tasks of TF_CONFIG"));
@@ -189,11 +189,11 @@ TEST(SlurmList, OfHostsIsExpanded) {
   EXPECT_THAT(expand_slurm_hosts("node[08-10,3],gpu1"), ElementsAre("node08", "node09", "node10", "node3", "gpu1"));
   EXPECT_THAT(expand_slurm_hosts("r[1-2]n[1-2]-ib"), ElementsAre("r1n1-ib", "r1n2-ib", "r2n1-ib", "r2n2-ib"));
   for (const char* list : {"", "a,", "a[1", "a]1", "a[2-1]", "a[x]", "a[1-]", "a[[1]]", "a[1-999999]"})
-    EXPECT_THAT(refusal([&] { expand_slurm_hosts(list); }), HasSubstr("[launch] needed hosts as Slurm lists them: "))
+    EXPECT_THAT(refusal([&] { expand_slurm_hosts(list); }), HasSubstr("[launch] expected a Slurm host list such as "))
         << list;
 }
 
-// Brackets multiply: each of these is short, and stands for what no memory holds, or nests deeper than a stack.
+// Brackets multiply: each of these is short, but would exhaust the memory or the stack when expanded.
 TEST(SlurmList, OfTooMuchIsRefused) {
   std::string many;
   for (int i = 0; i < 100; ++i) many += "a[0-99999],";
@@ -201,18 +201,19 @@ TEST(SlurmList, OfTooMuchIsRefused) {
   for (int i = 0; i < 50000; ++i) deep += "[1]";
   for (const std::string& list : {std::string("n[0-99999][0-99999]"), many + "b", deep,
                                   "n[" + std::string(100000, '0') + "1-9]", std::string(100000, 'x')})
-    EXPECT_THAT(refusal([&] { expand_slurm_hosts(list); }), HasSubstr("[launch] needed hosts as Slurm lists them: "))
+    EXPECT_THAT(refusal([&] { expand_slurm_hosts(list); }), HasSubstr("[launch] expected a Slurm host list such as "))
         << list.substr(0, 40);
   EXPECT_EQ(expand_slurm_hosts("n[0-99999]").size(), 100000U);
   EXPECT_THAT(refusal([] { expand_slurm_counts("1(x99999),1(x99999)"); }),
-              HasSubstr("[launch] needed numbers as Slurm"));
+              HasSubstr("[launch] expected a Slurm list of counts"));
 }
 
 TEST(SlurmList, OfCountsIsExpanded) {
   EXPECT_THAT(expand_slurm_counts("2(x3),1"), ElementsAre(2, 2, 2, 1));
   EXPECT_THAT(expand_slurm_counts("4"), ElementsAre(4));
   for (const char* list : {"", "x", "2(x", "2(x)", "2(x3", "1,,2", "-1"})
-    EXPECT_THAT(refusal([&] { expand_slurm_counts(list); }), HasSubstr("[launch] needed numbers as Slurm lists them: "))
+    EXPECT_THAT(refusal([&] { expand_slurm_counts(list); }),
+                HasSubstr("[launch] expected a Slurm list of counts such as "))
         << list;
 }
 

@@ -274,7 +274,7 @@ TEST(CompiledModel, NeedsALayer) {
   device::HostAllocator allocator;
   EXPECT_EQ(
       input_error_of([&] { CompiledModel(std::make_shared<const Network>(Shape{4}), device::Device{}, allocator); }),
-      "[network] needed a network of at least one layer; got none");
+      "[network] expected a network of at least one layer, got none");
 }
 
 TEST(CompiledModel, ChecksTheSizeOfTheFeatures) {

@@ -45,7 +45,7 @@ TEST(GpuMemory, OfEvaluationsIsTakenWhenTheyArePrepared) {
 TEST(GpuMemory, IsRefusedWhereThePreparedDoesNotFit) {
   const pretend::Machine machine({.gpus = 1, .bytes_per_gpu = std::size_t{4} << 20});
   Side side(kGpu, small_network(), {});
-  EXPECT_THAT(device_error_of([&] { side.model().prepare(4096, false); }), HasSubstr("[memory] needed "));
+  EXPECT_THAT(device_error_of([&] { side.model().prepare(4096, false); }), HasSubstr("[memory] expected "));
 }
 
 // What is free may lie in pieces: the request itself is refused then.

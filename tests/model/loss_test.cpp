@@ -167,11 +167,10 @@ TEST(CrossEntropy, RefusesMixturesThatAreNone) {
                     [&] { compute_loss(SparseCategoricalCrossentropy{}, Values(6), 2, targets, 2, {}); });
   };
   const std::string loss = "[sparse_categorical_crossentropy] ";
-  EXPECT_EQ(refusal({1}, {1, 1}), loss + "needed 2 labels of partners and as many weights; got 1 and 2");
-  EXPECT_EQ(refusal({}, {1, 1}), loss + "needed 2 labels of partners and as many weights; got 0 and 2");
-  EXPECT_EQ(refusal({1, 3}, {1, 1}), loss + "needed labels 0 .. 2 for 3 classes; sample 1 of the batch has label 3");
-  EXPECT_EQ(refusal({1, 2}, {1, 1.5f}),
-            loss + "needed weights of mixed samples from 0 to 1; sample 1 of the batch has 1.5");
+  EXPECT_EQ(refusal({1}, {1, 1}), loss + "expected 2 partner labels and 2 weights, got 1 and 2");
+  EXPECT_EQ(refusal({}, {1, 1}), loss + "expected 2 partner labels and 2 weights, got 0 and 2");
+  EXPECT_EQ(refusal({1, 3}, {1, 1}), loss + "expected labels 0 .. 2 for 3 classes; sample 1 of the batch has label 3");
+  EXPECT_EQ(refusal({1, 2}, {1, 1.5f}), loss + "expected mixup weights from 0 to 1; sample 1 of the batch has 1.5");
   EXPECT_THAT(refusal({1, 2}, {std::numeric_limits<float>::quiet_NaN(), 0}),
               HasSubstr("sample 0 of the batch has nan"));
 }
@@ -203,7 +202,7 @@ TEST(CrossEntropy, RefusesALabelOutsideTheClassesByItsSample) {
                [] {
                  entropy(Values(30), {0, 9, 10});
                }),
-      "[sparse_categorical_crossentropy] needed labels 0 .. 9 for 10 classes; sample 2 of the batch has label 10");
+      "[sparse_categorical_crossentropy] expected labels 0 .. 9 for 10 classes; sample 2 of the batch has label 10");
   EXPECT_THAT(error_of(ErrorCategory::data, [] { entropy(Values(10), {-1}); }),
               HasSubstr("sample 0 of the batch has label -1"));
 }
@@ -214,14 +213,14 @@ TEST(CrossEntropy, RefusesTargetsOfAnotherKind) {
       error_of(
           ErrorCategory::data,
           [&] { compute_loss(SparseCategoricalCrossentropy{}, values, 2, {.labels = {}, .values = values}, 2, {}); }),
-      "[sparse_categorical_crossentropy] needed 2 labels, one for each sample; got 0 labels and 20 target values");
+      "[sparse_categorical_crossentropy] expected 2 labels, one for each sample, got 0 labels and 20 target values");
 }
 
 TEST(CrossEntropy, RefusesSmoothingOutsideItsRange) {
   EXPECT_THAT(input_error_of([] {
                 entropy({1, 2}, {0}, 1.0f);
               }),
-              HasSubstr("needed label smoothing from 0 to below 1; got 1"));
+              HasSubstr("expected label smoothing from 0 to below 1, got 1"));
   EXPECT_THAT(input_error_of([] { entropy({1, 2}, {0}, -0.1f); }), HasSubstr("got -0.1"));
 }
 
@@ -244,9 +243,10 @@ TEST(MeanSquaredErrorLoss, GradientMatchesDifferences) {
 
 TEST(MeanSquaredErrorLoss, RefusesMissingTargets) {
   const Labels label = {1, 2};
-  EXPECT_EQ(error_of(ErrorCategory::data,
-                     [&] { compute_loss(MeanSquaredError{}, Values(6), 2, {.labels = label, .values = {}}, 2, {}); }),
-            "[mean_squared_error] needed 6 target values for 2 samples of 3 outputs; got 0 target values and 2 labels");
+  EXPECT_EQ(
+      error_of(ErrorCategory::data,
+               [&] { compute_loss(MeanSquaredError{}, Values(6), 2, {.labels = label, .values = {}}, 2, {}); }),
+      "[mean_squared_error] expected 6 target values for 2 samples of 3 outputs, got 0 target values and 2 labels");
 }
 
 TEST(Loss, OfNoSamplesIsZero) {

@@ -1,4 +1,4 @@
-#include "lockstep/model/metric.h"
+#include "lockstep/model/loss.h"
 
 #include <gtest/gtest.h>
 

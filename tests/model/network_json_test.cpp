@@ -93,11 +93,13 @@ TEST(NetworkJson, TakesShapeAndClassesFromTheData) {
   const Network network = network_from_json(text, "net.json", {.input = Shape{4, 4, 1}, .classes = 7});
   EXPECT_EQ(network.input_shape(), Shape({4, 4, 1}));
   EXPECT_EQ(network.output_shape(), Shape({7}));
-  EXPECT_THAT(input_error_of([&] { network_from_json(text, "net.json", {.input = Shape{4}, .classes = {}}); }),
-              HasSubstr("[net.json: layer 1 (dense)] \"units\": \"classes\" needs a data set with classes; the number "
-                        "of classes is not known"));
-  EXPECT_THAT(input_error_of([&] { network_from_json(text, "net.json"); }),
-              HasSubstr("[net.json] needed \"input\", the shape of one sample, such as [28, 28, 1]; it is not there"));
+  EXPECT_THAT(
+      input_error_of([&] { network_from_json(text, "net.json", {.input = Shape{4}, .classes = {}}); }),
+      HasSubstr("[net.json: layer 1 (dense)] expected a data set with classes for \"units\": \"classes\"; the number "
+                "of classes is not known"));
+  EXPECT_THAT(
+      input_error_of([&] { network_from_json(text, "net.json"); }),
+      HasSubstr("[net.json] expected \"input\", the shape of one sample, such as [28, 28, 1]; the key is missing"));
 }
 
 TEST(NetworkJson, RefusesDataOfAnotherShape) {
@@ -105,94 +107,99 @@ TEST(NetworkJson, RefusesDataOfAnotherShape) {
               network_from_json(R"({"input": [28, 28, 1], "layers": [{"type": "flatten"}]})", "net.json",
                                 {.input = Shape{32, 32, 3}, .classes = 10});
             }),
-            "[net.json] the model needs samples of shape [28, 28, 1]; the data has [32, 32, 3]");
+            "[net.json] expected samples of shape [28, 28, 1]; the data set has [32, 32, 3]");
 }
 
 TEST(NetworkJson, RefusesAnUnknownLayerWithTheNearest) {
-  EXPECT_EQ(refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
-            "[net.json: layer 1 (dens)] \"type\" needs one of conv2d, dense, batch_normalization, relu, softmax, "
-            "dropout, flatten, add, max_pool2d, "
-            "average_pool2d, global_average_pooling2d; got \"dens\" (did you mean dense?)");
+  EXPECT_EQ(
+      refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
+      "[net.json: layer 1 (dens)] expected \"type\" to be one of conv2d, dense, batch_normalization, relu, softmax, "
+      "dropout, flatten, add, max_pool2d, "
+      "average_pool2d, global_average_pooling2d, got \"dens\" (did you mean dense?)");
 }
 
 TEST(NetworkJson, RefusesAnUnknownKeyWithTheNearest) {
   EXPECT_EQ(refusal(R"({"type": "dropout", "rat": 0.5, "name": "drop"})"),
-            "[net.json: layer 0 (dropout \"drop\")] known keys here are type, rate, activation, name, inputs; got "
+            "[net.json: layer 0 (dropout \"drop\")] expected one of the keys type, rate, activation, name, inputs, got "
             "\"rat\" (did you mean rate?)");
   EXPECT_EQ(input_error_of([] { network_from_json(R"({"input": [1], "layer": []})", "net.json"); }),
-            "[net.json] needed \"layers\"; it is not there");
+            "[net.json] expected \"layers\"; the key is missing");
   EXPECT_THAT(input_error_of([] { network_from_json(R"({"input": [1], "layers": [], "optimizer": 1})", "net.json"); }),
-              HasSubstr("[net.json] known keys here are name, input, layers; got \"optimizer\""));
+              HasSubstr("[net.json] expected one of the keys name, input, layers, got \"optimizer\""));
 }
 
 TEST(NetworkJson, RefusesMissingKeysAndWrongTypes) {
   EXPECT_EQ(refusal(R"({"type": "conv2d", "kernel": 3})"),
-            "[net.json: layer 0 (conv2d)] needed \"filters\"; it is not there");
-  EXPECT_THAT(refusal(R"({"name": "x"})"), HasSubstr("[net.json: layer 0 (\"x\")] needed \"type\"; it is not there"));
+            "[net.json: layer 0 (conv2d)] expected \"filters\"; the key is missing");
+  EXPECT_THAT(refusal(R"({"name": "x"})"),
+              HasSubstr("[net.json: layer 0 (\"x\")] expected \"type\"; the key is missing"));
   EXPECT_THAT(refusal(R"({"type": "dense", "units": "ten"})"),
-              HasSubstr("\"units\" needs a whole number above 0; got \"ten\""));
+              HasSubstr("expected \"units\" to be a positive integer, got \"ten\""));
   EXPECT_THAT(refusal(R"({"type": "dense", "units": 2.5})"),
-              HasSubstr("\"units\" needs a whole number above 0; got 2.5"));
+              HasSubstr("expected \"units\" to be a positive integer, got 2.5"));
   EXPECT_THAT(refusal(R"({"type": "dense", "units": 0})"), HasSubstr("got 0"));
   EXPECT_THAT(refusal(R"({"type": "dense", "units": -3})"), HasSubstr("got -3"));
   EXPECT_THAT(refusal(R"({"type": "dense", "units": 99999999999})"), HasSubstr("got 99999999999"));
   EXPECT_THAT(refusal(R"({"type": "conv2d", "filters": 2, "kernel": [3]})"),
-              HasSubstr("\"kernel\" needs a whole number above 0, or [height, width]; got an array of 1"));
+              HasSubstr("expected \"kernel\" to be a positive integer or [height, width], got an array of 1"));
   EXPECT_THAT(refusal(R"({"type": "conv2d", "filters": 2, "kernel": 1, "use_bias": 1})"),
-              HasSubstr("\"use_bias\" needs true or false; got 1"));
-  EXPECT_THAT(refusal(R"({"type": "dropout", "rate": "half"})"), HasSubstr("\"rate\" needs a number; got \"half\""));
-  EXPECT_THAT(refusal(R"({"type": 3})"), HasSubstr("\"type\" needs a string; got 3"));
+              HasSubstr("expected \"use_bias\" to be true or false, got 1"));
+  EXPECT_THAT(refusal(R"({"type": "dropout", "rate": "half"})"),
+              HasSubstr("expected \"rate\" to be a number, got \"half\""));
+  EXPECT_THAT(refusal(R"({"type": 3})"), HasSubstr("expected \"type\" to be a string, got 3"));
   EXPECT_THAT(refusal(R"({"type": "flatten", "inputs": "input"})"),
-              HasSubstr("\"inputs\" needs a list of strings; got \"input\""));
+              HasSubstr("expected \"inputs\" to be a list of strings, got \"input\""));
   EXPECT_THAT(refusal(R"({"type": "flatten", "inputs": []})"),
-              HasSubstr("\"inputs\" needs at least one name; got none"));
-  EXPECT_THAT(refusal(R"("flatten")"), HasSubstr("[net.json: layer 0] needed an object {...}; got \"flatten\""));
+              HasSubstr("expected at least one name in \"inputs\", got none"));
+  EXPECT_THAT(refusal(R"("flatten")"), HasSubstr("[net.json: layer 0] expected an object {...}, got \"flatten\""));
   EXPECT_THAT(input_error_of([] { network_from_json(R"({"input": [28, 0], "layers": []})", "n"); }),
-              HasSubstr("\"input\" needs a list of whole numbers above 0; got 0"));
+              HasSubstr("expected \"input\" to be a list of positive integers, got 0"));
   EXPECT_THAT(input_error_of([] { network_from_json(R"({"input": [28], "layers": []})", "n"); }),
-              HasSubstr("\"layers\" needs a list of at least one layer; got none"));
+              HasSubstr("expected \"layers\" to be a list of at least one layer, got none"));
 }
 
 TEST(NetworkJson, RefusesUnknownWordsInOptions) {
   EXPECT_THAT(refusal(R"({"type": "conv2d", "filters": 2, "kernel": 1, "padding": "full"})"),
-              ::testing::AllOf(HasSubstr("[net.json: layer 0 (conv2d)] \"padding\" needs a known name; "),
+              ::testing::AllOf(HasSubstr("[net.json: layer 0 (conv2d)] expected a known name for \"padding\"; "),
                                HasSubstr("got \"full\"")));
   EXPECT_THAT(refusal(R"({"type": "conv2d", "filters": 2, "kernel": 1, "initializer": "xavier"})"),
-              HasSubstr("needed one of glorot_uniform, he_normal, he_uniform, zeros; got \"xavier\""));
-  EXPECT_THAT(refusal(R"({"type": "flatten", "activation": "rellu"})"),
-              HasSubstr("\"activation\" needs one of none, relu, softmax; got \"rellu\" (did you mean relu?)"));
+              HasSubstr("expected one of glorot_uniform, he_normal, he_uniform, zeros, got \"xavier\""));
+  EXPECT_THAT(
+      refusal(R"({"type": "flatten", "activation": "rellu"})"),
+      HasSubstr("expected \"activation\" to be one of none, relu, softmax, got \"rellu\" (did you mean relu?)"));
 }
 
 TEST(NetworkJson, RefusesInputsThatAreNotThereYet) {
   EXPECT_THAT(
       refusal(R"({"type": "relu", "name": "stem"}, {"type": "add", "inputs": ["stme", "input"]})"),
       HasSubstr(
-          "[net.json: layer 1 (add)] \"inputs\" needs names of earlier layers; got \"stme\" (did you mean stem?)"));
-  EXPECT_THAT(refusal(R"({"type": "relu", "name": "input"})"), HasSubstr("\"input\" is the network's input"));
+          "[net.json: layer 1 (add)] expected \"inputs\" to name earlier layers, got \"stme\" (did you mean stem?)"));
+  EXPECT_THAT(refusal(R"({"type": "relu", "name": "input"})"),
+              HasSubstr("\"input\" is reserved for the input of the network"));
   EXPECT_THAT(refusal(R"({"type": "relu", "name": "a"}, {"type": "relu", "name": "a"})"),
               HasSubstr("[net.json: layer 1 (relu \"a\")]"));
 }
 
 TEST(NetworkJson, SaysWhichLayerOfTheFileDoesNotFit) {
   EXPECT_THAT(refusal(R"({"type": "relu"}, {"type": "dense", "units": 3})"),
-              ::testing::AllOf(HasSubstr("[net.json: layer 1 (dense)] needed a layer that fits; "),
-                               HasSubstr("needed an input [features]"), HasSubstr("got [8, 8, 4]")));
+              ::testing::AllOf(HasSubstr("[net.json: layer 1 (dense)] expected a valid layer; "),
+                               HasSubstr("expected an input [features]"), HasSubstr("got [8, 8, 4]")));
 }
 
 TEST(NetworkJson, ShowsWhereTheTextIsNotJson) {
   EXPECT_THAT(input_error_of([] { network_from_json("{\"input\": [28,\n 28,,]}", "net.json"); }),
-              ::testing::AllOf(HasSubstr("[net.json] expected JSON; "), HasSubstr("line 2, column 5")));
+              ::testing::AllOf(HasSubstr("[net.json] expected JSON, "), HasSubstr("line 2, column 5")));
   for (const char* text : {"", "{", "\"\xff\"", "[1e999]", "{\"input\": [1]} {}"})
-    EXPECT_THAT(input_error_of([&] { network_from_json(text, "net.json"); }), HasSubstr("[net.json] expected JSON; "))
+    EXPECT_THAT(input_error_of([&] { network_from_json(text, "net.json"); }), HasSubstr("[net.json] expected JSON, "))
         << text;
   EXPECT_THAT(input_error_of([] { network_from_json("[]", "net.json"); }),
-              HasSubstr("[net.json] needed an object {...}; got an array of 0"));
+              HasSubstr("[net.json] expected an object {...}, got an array of 0"));
 }
 
 TEST(NetworkJson, RefusesDescriptionsThatNestWithoutRecursion) {
   const std::string nested = "{\"layers\":" + std::string(200'000, '[') + std::string(200'000, ']') + "}";
   EXPECT_EQ(input_error_of([&] { network_from_json(nested, "net.json"); }),
-            "[net.json] expected JSON; got more than 64 levels of arrays and objects");
+            "[net.json] expected JSON, got more than 64 levels of arrays and objects");
 }
 
 TEST(ReadNetwork, ReadsAFileAndNamesIt) {
@@ -202,16 +209,15 @@ TEST(ReadNetwork, ReadsAFileAndNamesIt) {
   EXPECT_EQ(read_network(file).output_shape(), Shape({2}));
   std::ofstream(file) << R"({"input": [4], "layers": [{"type": "dense"}]})";
   EXPECT_THAT(input_error_of([&] { read_network(file); }),
-              HasSubstr(fmt::format("[{}: layer 0 (dense)] needed \"units\"", file.string())));
+              HasSubstr(fmt::format("[{}: layer 0 (dense)] expected \"units\"", file.string())));
   std::filesystem::remove(file);
-  EXPECT_EQ(
-      input_error_of([&] { read_network(file); }),
-      fmt::format("[{}] needed a readable file with a model's description; No such file or directory", file.string()));
+  EXPECT_EQ(input_error_of([&] { read_network(file); }),
+            fmt::format("[{}] expected a readable model description; No such file or directory", file.string()));
 }
 
 TEST(ReadNetwork, RefusesADirectory) {
   EXPECT_THAT(input_error_of([] { read_network(::testing::TempDir()); }),
-              HasSubstr("needed a readable file with a model's description; Is a directory"));
+              HasSubstr("expected a readable model description; Is a directory"));
 }
 
 TEST(ReadNetwork, BuildsTheExamplesOfItsPage) {

@@ -57,29 +57,30 @@ TEST(Network, RefusesATakenName) {
   Network network({4});
   network.add(ReLU(), {kInput}, "x");
   EXPECT_THAT(input_error_of([&] { network.add(ReLU(), {kInput}, "x"); }),
-              HasSubstr("needed a new name for each layer; \"x\" is taken"));
+              HasSubstr("expected a unique name for each layer; \"x\" is already in use"));
   EXPECT_EQ(network.nodes().size(), 1u) << "the refused layer is not there";
 }
 
 TEST(Network, RefusesInputsThatAreNotThere) {
   Network network({4});
   EXPECT_THAT(input_error_of([&] { network.add(ReLU(), {0}); }),
-              HasSubstr("[layer re_lu (re_lu)] needed inputs that were added before it"));
-  EXPECT_THAT(input_error_of([&] { network.add(ReLU(), {-2}); }), HasSubstr("needed inputs that were added before it"));
+              HasSubstr("[layer re_lu (re_lu)] expected inputs that were added before it"));
+  EXPECT_THAT(input_error_of([&] { network.add(ReLU(), {-2}); }),
+              HasSubstr("expected inputs that were added before it"));
   EXPECT_THAT(input_error_of([&] {
                 network.add(Flatten(), {kInput, kInput});
               }),
-              HasSubstr("[layer flatten (flatten)] needed one input; got 2"));
+              HasSubstr("[layer flatten (flatten)] expected one input, got 2"));
   EXPECT_THAT(input_error_of([&] { network.add(Flatten(), std::vector<NodeId>{}); }),
-              HasSubstr("needed one input; got 0"));
+              HasSubstr("expected one input, got 0"));
 }
 
 TEST(Network, RefusesAnEmptyInput) {
-  EXPECT_EQ(input_error_of([] { Network({}); }), "[network] needed an input shape of positive extents; got []");
+  EXPECT_EQ(input_error_of([] { Network({}); }), "[network] expected an input shape of positive extents, got []");
   EXPECT_EQ(input_error_of([] {
               Network({28, 0, 1});
             }),
-            "[network] needed an input shape of positive extents; got [28, 0, 1]");
+            "[network] expected an input shape of positive extents, got [28, 0, 1]");
 }
 
 TEST(Network, SummarizesItselfForPeople) {

@@ -283,7 +283,7 @@ TEST(Optimizer, NamesItsSlots) {
   EXPECT_THAT(Optimizer(Lamb{}, table).slot_names(), ElementsAre("m", "v"));
   EXPECT_EQ(Optimizer(Adam{}, table).slot("v").size(), table.flat_size());
   EXPECT_THAT(error_of(ErrorCategory::checkpoint, [&] { Optimizer(Adam{}, table).slot("momentum"); }),
-              HasSubstr("needed one of the slots m, v; got \"momentum\""));
+              HasSubstr("expected one of the slots m, v, got \"momentum\""));
 }
 
 TEST(Optimizer, ContinuesBitForBitFromItsSlots) {
@@ -315,18 +315,18 @@ TEST(Optimizer, RefusesOptionsOutsideTheirRange) {
   const auto message = [&](const OptimizerOptions& options) {
     return input_error_of([&] { Optimizer(options, table); });
   };
-  EXPECT_EQ(message(Sgd{.momentum = 1}), "[sgd] needed momentum from 0 to below 1; got 1");
-  EXPECT_EQ(message(Sgd{.nesterov = true}), "[sgd] needed momentum above 0 for Nesterov's form; got 0");
-  EXPECT_EQ(message(Sgd{.weight_decay = -1}), "[sgd] needed weight decay of 0 or more; got -1");
-  EXPECT_EQ(message(Adam{.beta1 = 1.5f}), "[adam] needed beta1 from 0 to below 1; got 1.5");
-  EXPECT_EQ(message(Adam{.beta2 = -0.5f}), "[adam] needed beta2 from 0 to below 1; got -0.5");
-  EXPECT_EQ(message(AdamW{.epsilon = 0}), "[adamw] needed epsilon above 0; got 0");
-  EXPECT_EQ(message(AdamW{.weight_decay = -0.25f}), "[adamw] needed weight decay of 0 or more; got -0.25");
-  EXPECT_EQ(message(Lars{.momentum = 1}), "[lars] needed momentum from 0 to below 1; got 1");
-  EXPECT_EQ(message(Lars{.weight_decay = -1}), "[lars] needed weight decay of 0 or more; got -1");
-  EXPECT_EQ(message(Lars{.trust_coefficient = 0}), "[lars] needed a trust coefficient above 0; got 0");
-  EXPECT_EQ(message(Lars{.epsilon = -1}), "[lars] needed epsilon of 0 or more; got -1");
-  EXPECT_EQ(message(Lamb{.epsilon = 0}), "[lamb] needed epsilon above 0; got 0");
+  EXPECT_EQ(message(Sgd{.momentum = 1}), "[sgd] expected momentum from 0 to below 1, got 1");
+  EXPECT_EQ(message(Sgd{.nesterov = true}), "[sgd] expected momentum above 0 for Nesterov momentum, got 0");
+  EXPECT_EQ(message(Sgd{.weight_decay = -1}), "[sgd] expected weight decay of 0 or more, got -1");
+  EXPECT_EQ(message(Adam{.beta1 = 1.5f}), "[adam] expected beta1 from 0 to below 1, got 1.5");
+  EXPECT_EQ(message(Adam{.beta2 = -0.5f}), "[adam] expected beta2 from 0 to below 1, got -0.5");
+  EXPECT_EQ(message(AdamW{.epsilon = 0}), "[adamw] expected epsilon above 0, got 0");
+  EXPECT_EQ(message(AdamW{.weight_decay = -0.25f}), "[adamw] expected weight decay of 0 or more, got -0.25");
+  EXPECT_EQ(message(Lars{.momentum = 1}), "[lars] expected momentum from 0 to below 1, got 1");
+  EXPECT_EQ(message(Lars{.weight_decay = -1}), "[lars] expected weight decay of 0 or more, got -1");
+  EXPECT_EQ(message(Lars{.trust_coefficient = 0}), "[lars] expected a trust coefficient above 0, got 0");
+  EXPECT_EQ(message(Lars{.epsilon = -1}), "[lars] expected epsilon of 0 or more, got -1");
+  EXPECT_EQ(message(Lamb{.epsilon = 0}), "[lamb] expected epsilon above 0, got 0");
 }
 
 TEST(Optimizer, ChecksTheSizesItIsGiven) {

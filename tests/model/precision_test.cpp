@@ -1,4 +1,4 @@
-#include "lockstep/model/precision.h"
+#include "lockstep/model/tensor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,12 +21,12 @@ TEST(Precision, IsReadByName) {
   for (const Precision precision : {Precision::float32, Precision::bfloat16, Precision::float16})
     EXPECT_EQ(parse_precision(to_string(precision)), precision);
   EXPECT_EQ(input_error_of([] { parse_precision("bfloat"); }),
-            "[precision] needed one of float32, bfloat16, float16; got \"bfloat\" (did you mean bfloat16?)");
+            "[precision] expected one of float32, bfloat16, float16, got \"bfloat\" (did you mean bfloat16?)");
 }
 
 TEST(Precision, Float16NeedsAGpu) {
   EXPECT_EQ(input_error_of([] { make_backend(device::Device{}, {.precision = Precision::float16}); }),
-            "[precision] float16 needs a GPU; got cpu:0; use bfloat16 or float32 there");
+            "[precision] expected a GPU for float16, got cpu:0; use bfloat16 or float32");
 }
 
 struct Case {

@@ -53,20 +53,20 @@ TEST(Schedule, StepDecaysAtMultiplesFromTheStartOfTraining) {
 TEST(Schedule, RefusesWhatAKindCannotDoWithout) {
   EXPECT_EQ(
       input_error_of([] { Schedule{.kind = Schedule::Kind::cosine, .warmup_steps = 5, .total_steps = 5}.check(); }),
-      "[cosine schedule] needed more steps in all than warm-up steps; got 5 in all and 5 of warm-up");
+      "[cosine schedule] expected more total steps than warm-up steps, got 5 total steps and 5 warm-up steps");
   EXPECT_THAT(input_error_of([] { Schedule{.kind = Schedule::Kind::linear}.rate(0); }), HasSubstr("[linear schedule]"));
   EXPECT_EQ(input_error_of([] { Schedule{.kind = Schedule::Kind::step}.check(); }),
-            "[step schedule] needed a number of steps above 0 between decays; got 0");
+            "[step schedule] expected a number of steps above 0 between decays, got 0");
   EXPECT_THAT(input_error_of([] { Schedule{.peak = -1}.check(); }),
-              HasSubstr("needed a learning rate of 0 or more; got -1"));
+              HasSubstr("expected a learning rate of 0 or more, got -1"));
   EXPECT_THAT(input_error_of([] { Schedule{.warmup_steps = -1}.check(); }),
-              HasSubstr("needed 0 or more warm-up steps; got -1"));
+              HasSubstr("expected 0 or more warm-up steps, got -1"));
 }
 
 TEST(Schedule, NamesGoBothWays) {
   for (const char* name : {"constant", "cosine", "step", "linear"}) EXPECT_EQ(to_string(parse_schedule(name)), name);
   EXPECT_EQ(input_error_of([] { parse_schedule("cosin"); }),
-            "[schedule] needed one of constant, cosine, step, linear; got \"cosin\" (did you mean cosine?)");
+            "[schedule] expected one of constant, cosine, step, linear, got \"cosin\" (did you mean cosine?)");
 }
 
 }  // namespace

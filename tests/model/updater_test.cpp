@@ -17,7 +17,7 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/backend.h"
-#include "lockstep/model/metric.h"
+#include "lockstep/model/loss.h"
 #include "tests/model/support/reference_devices.h"
 
 namespace lockstep::model {

@@ -1,4 +1,4 @@
-// Both ends of a connection before either trusts the other, over real sockets, in made-up time.
+// Authentication of both ends of a connection, over real sockets, with simulated time.
 #include "lockstep/net/authentication.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ class Authentication : public ::testing::Test {
     EXPECT_TRUE(socket.is_open()) << why;
     return socket;
   }
-  /// Goes on with handshakes while `action` runs.
+  /// Continues handshakes while `action` runs.
   void while_listening(const std::function<void()>& action) {
     std::atomic<bool> done{false};
     std::thread listens([&] {
@@ -48,7 +48,7 @@ class Authentication : public ::testing::Test {
     listens.join();
     for (FileDescriptor& socket : pending_->advance(0)) authenticated_.push_back(std::move(socket));
   }
-  /// Why an end with `secret` does not come to be trusted; empty where it does.
+  /// Why an end with `secret` is not authenticated; empty if it is.
   std::string refusal_of(const FileDescriptor& socket, const JobSecret& secret) {
     std::string why;
     while_listening([&] { authenticate(socket, secret, kWatchPurpose, kSoon, why); });
@@ -77,7 +77,7 @@ TEST_F(Authentication, RefusesAnotherSecretAtBothEnds) {
     const FileDescriptor socket = connect();
     EXPECT_EQ(refusal_of(socket, kOther), "it does not know the secret of this job");
   }
-  // And one that goes on although the other end has proved nothing to it.
+  // A client that continues although the other end has not authenticated itself.
   const FileDescriptor socket = connect();
   Handshake handshake(kOther, Handshake::Role::initiator, kWatchPurpose);
   const std::string first = handshake.take_output();
@@ -100,7 +100,7 @@ TEST_F(Authentication, WithoutASecretIsForOneUserOfOneHost) {
   EXPECT_TRUE(is_of_this_user(socket.get()));
   EXPECT_TRUE(is_of_this_user(authenticated_[0].get()));
   if (geteuid() != 0) return;
-  // The same connection, as somebody else sees it.
+  // The same connection, as seen by another user.
   ASSERT_EQ(seteuid(12345), 0);
   const bool others = is_of_this_user(socket.get());
   ASSERT_EQ(seteuid(0), 0);

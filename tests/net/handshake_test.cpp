@@ -13,7 +13,7 @@ using Role = Handshake::Role;
 const JobSecret kSecret("a secret of this job", "test");
 const JobSecret kOther("a secret of another job", "test");
 
-/// Carries bytes between the two until neither has any; returns all that the initiator sent.
+/// Transfers bytes between the two ends until neither has output; returns everything that the initiator sent.
 std::string carry(Handshake& initiator, Handshake& responder) {
   std::string sent;
   for (;;) {
@@ -54,7 +54,7 @@ TEST(Handshake, FailsAtBothEndsWhereTheSecretsDiffer) {
   EXPECT_TRUE(initiator.failed());
   EXPECT_EQ(initiator.reason(), "it does not know the secret of this job");
   EXPECT_FALSE(responder.succeeded());
-  // An initiator that does not mind goes on, and is found out.
+  // An initiator that ignores the failure and continues is rejected.
   responder.receive(std::string(responder.wanted(), 'x'));
   EXPECT_TRUE(responder.failed());
 }
@@ -79,7 +79,7 @@ TEST(Handshake, TakesNoReplay) {
 }
 
 TEST(Handshake, TakesNoReflection) {
-  // Whoever knows nothing sends a process what the process itself has said.
+  // An attacker without the secret reflects the messages of a process back to it.
   Handshake victim(kSecret, Role::initiator, "watch");
   Handshake unwilling(kSecret, Role::responder, "watch");
   unwilling.receive(victim.take_output());

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kText = "0123456789abcdef0123456789abcdef";
 
-/// A folder of this test, gone with it.
+/// A directory of this test, removed at its end.
 class SecretFile : public ::testing::Test {
  protected:
   SecretFile() { std::filesystem::create_directories(folder_); }
@@ -56,11 +56,10 @@ TEST_F(SecretFile, IsReadWithoutTheEndOfItsLine) {
 TEST_F(SecretFile, IsForItsOwnerAlone) {
   for (const mode_t mode : {0640, 0604, 0610, 0601, 0602}) {
     write(kText, mode);
-    EXPECT_THAT(
-        refusal_of(path()),
-        HasSubstr(fmt::format("[LOCKSTEP_JOB_SECRET_FILE] expected a regular file of this user that nobody else "
-                              "has access to (chmod 600); {} has mode {:03o}",
-                              path(), mode)));
+    EXPECT_THAT(refusal_of(path()),
+                HasSubstr(fmt::format("[LOCKSTEP_JOB_SECRET_FILE] expected a regular file that this user owns and no "
+                                      "other user can access (chmod 600); {} has mode {:03o}",
+                                      path(), mode)));
   }
   if (geteuid() != 0) return;
   write(kText, 0600);
@@ -70,14 +69,14 @@ TEST_F(SecretFile, IsForItsOwnerAlone) {
 
 TEST_F(SecretFile, IsARegularFile) {
   EXPECT_THAT(refusal_of(path("nowhere")), HasSubstr("cannot be read: No such file or directory"));
-  EXPECT_THAT(refusal_of("/dev/zero"), HasSubstr("is no regular file"));
+  EXPECT_THAT(refusal_of("/dev/zero"), HasSubstr("is not a regular file"));
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
-  EXPECT_THAT(refusal_of(path("fifo")), HasSubstr("is no regular file")) << "and nobody waits for its other end";
+  EXPECT_THAT(refusal_of(path("fifo")), HasSubstr("is not a regular file")) << "and nobody waits for its other end";
 }
 
 TEST_F(SecretFile, HoldsASecretAndNothingLonger) {
   write("short\n", 0600);
-  EXPECT_THAT(refusal_of(path()), HasSubstr("expected a secret of at least 16 bytes; got 5"));
+  EXPECT_THAT(refusal_of(path()), HasSubstr("expected a secret of at least 16 bytes, got 5"));
   write(std::string(5000, 'x'), 0600);
   EXPECT_THAT(refusal_of(path()), HasSubstr("has more than 4096 bytes"));
 }
@@ -85,7 +84,7 @@ TEST_F(SecretFile, HoldsASecretAndNothingLonger) {
 TEST(JobSecret, ComesFromTheVariable) {
   EXPECT_EQ(find_job_secret(nullptr, kText)->text(), kText);
   EXPECT_FALSE(find_job_secret(nullptr, nullptr));
-  // `openssl` may be missing where it was to be made: that is no wish to go without.
+  // An empty secret may be the result of a missing `openssl`: it does not mean that no secret is wanted.
   EXPECT_THROW(find_job_secret(nullptr, ""), Error);
 }
 
@@ -96,7 +95,7 @@ TEST(JobSecret, OfTooFewBytesIsRefusedWithoutBeingPrinted) {
   } catch (const Error& error) {
     EXPECT_STREQ(
         error.what(),
-        "[LOCKSTEP_JOB_SECRET] expected a secret of at least 16 bytes; got 8; make one with `openssl rand -hex "
+        "[LOCKSTEP_JOB_SECRET] expected a secret of at least 16 bytes, got 8; create one with `openssl rand -hex "
         "16`");
   }
 }

@@ -44,7 +44,7 @@ TEST(BucketTuner, TakesTheSizeWithTheShortestMedianStep) {
   BucketTuner tuner(100 * kMebibyte);
   tune(tuner, {{8 * kMebibyte, 0.25}, {4 * kMebibyte, 0.5}});
   EXPECT_EQ(tuner.choose(), 8 * kMebibyte);
-  EXPECT_THAT(tuner.describe(), HasSubstr("8 MiB; the median step takes with 1 MiB 1000.0 ms, 2 MiB 1000.0 ms, 4 MiB "
+  EXPECT_THAT(tuner.describe(), HasSubstr("8 MiB; median step time with 1 MiB 1000.0 ms, 2 MiB 1000.0 ms, 4 MiB "
                                           "500.0 ms, 8 MiB 250.0 ms, 16 MiB 1000.0 ms"));
 }
 

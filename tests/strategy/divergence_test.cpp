@@ -166,7 +166,7 @@ TEST(Divergence, KeepsTheHealthyCheckpointsAndNamesTheNewest) {
                                                           : "non-finite loss on rank 0 (replica 1)";
       EXPECT_EQ(ended.error,
                 fmt::format("[train] expected finite losses, gradients and parameters; try a lower learning rate, "
-                            "warm-up or clipping; got 100 skipped steps in a row, the last one (105) for a {}; the "
+                            "warm-up or clipping, got 100 skipped steps in a row, the last one (105) for a {}; the "
                             "newest healthy checkpoint is {}",
                             reason, path_of(directory, 4)));
       // That of step 5 was followed by skipped steps alone.
@@ -190,8 +190,8 @@ TEST(Divergence, MarksWhatIsSavedAtTheEndAmongSkippedSteps) {
   const Ended ended = end_of(1, spoilt(10, after_8), saving_to(directory, 4, 1));
   EXPECT_EQ(ended.error, "none") << "its only epoch had good steps";
   EXPECT_THAT(ended.errors,
-              HasSubstr(fmt::format("{} is marked as not healthy, since the last 2 steps were skipped: --resume "
-                                    "continues from an older one",
+              HasSubstr(fmt::format("{} is marked as not healthy, because the last 2 steps were skipped: --resume "
+                                    "uses an older checkpoint",
                                     path_of(directory, 10))));
   // One more than --keep: step 8 was not confirmed by a good step.
   EXPECT_THAT(steps_of(directory), ElementsAre(8, 4));
@@ -200,8 +200,8 @@ TEST(Divergence, MarksWhatIsSavedAtTheEndAmongSkippedSteps) {
   EXPECT_EQ(
       end_of(1, spoilt(10, after_8), saving_to(directory, 4, 1)).error,
       fmt::format("[train] expected finite losses, gradients and parameters; try a lower learning rate, warm-up or "
-                  "clipping; got 2 skipped steps at the end; no step after {} was good: if other settings do not "
-                  "help, move it elsewhere to continue from an older one",
+                  "clipping, got 2 skipped steps at the end; all steps after {} were skipped: if other settings do not "
+                  "help, move it away to resume from an older checkpoint",
                   path_of(directory, 8)));
   EXPECT_THAT(steps_of(directory), ElementsAre(8, 4));
   EXPECT_THAT(steps_of(directory, false), ElementsAre(10));
@@ -231,7 +231,7 @@ TEST(Divergence, InAnEpochWithoutAGoodStepIsReportedAsNull) {
                    std::make_shared<Progress>(text.get(), Progress::Options{.log_every = 0, .terminal = false})};
   const Ended ended = end_of(1, dataset(2), fit);
   EXPECT_EQ(ended.error,
-            "[train] expected finite losses, gradients and parameters; try a lower learning rate, warm-up or clipping; "
+            "[train] expected finite losses, gradients and parameters; try a lower learning rate, warm-up or clipping, "
             "got 3 skipped steps at the end");
   EXPECT_THAT(events.text(), HasSubstr(R"("event":"epoch","epoch":1,)"));
   EXPECT_THAT(events.text(), HasSubstr(R"("loss":null)"));
@@ -249,7 +249,7 @@ TEST(Divergence, OfParametersIsNeverSaved) {
   TrainerOptions options = slow();
   options.schedule.peak = 3e38F;
   const Ended ended = end_of(2, sound(10), saving_to(directory, 1, 3), options);
-  EXPECT_THAT(ended.error, HasSubstr("; got a value of dense/"));
+  EXPECT_THAT(ended.error, HasSubstr(", got a value of dense/"));
   EXPECT_THAT(ended.error, HasSubstr(" that is not finite, after step 1; there is no healthy checkpoint of this run"));
   EXPECT_THAT(steps_of(directory), IsEmpty());
   EXPECT_THAT(steps_of(directory, false), IsEmpty());
@@ -314,8 +314,8 @@ TEST_F(Retention, RestoresTheNewestHealthyCheckpoint) {
   save(checkpoints, 2);
   save(checkpoints, 3, false);
   EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 2);
-  EXPECT_THAT(checkpoints.skipped(), ElementsAre(fmt::format("[{}] expected a healthy checkpoint; got one of skipped "
-                                                             "steps",
+  EXPECT_THAT(checkpoints.skipped(), ElementsAre(fmt::format("[{}] expected a healthy checkpoint, got one saved "
+                                                             "while steps were skipped",
                                                              path_of(scratch_, 3))));
   checkpoints.mark_unhealthy(scratch_.path() / checkpoint::checkpoint_name(2));
   EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 1);
@@ -356,7 +356,7 @@ TEST(Resumed, RefusesNumbersThatNoTrainingWrites) {
   };
   for (const nlohmann::json& value : {nlohmann::json(), nlohmann::json(-1), nlohmann::json(0.5), nlohmann::json(1e300)})
     for (const char* name : {"updates", "epoch_samples", "epoch_skipped_samples", "loss_scale_good_steps"})
-      EXPECT_THAT(error(name, value), HasSubstr(fmt::format("expected a count as {}; got", name))) << value;
+      EXPECT_THAT(error(name, value), HasSubstr(fmt::format("expected a count as {}, got", name))) << value;
   for (const nlohmann::json& value : {nlohmann::json(), nlohmann::json(0), nlohmann::json(-2), nlohmann::json(1e300)})
     EXPECT_THAT(error("loss_scale", value), HasSubstr("[loss scale] expected a finite scale above 0")) << value;
   EXPECT_THAT(error("updates", 2), Not(HasSubstr("expected")));

@@ -57,8 +57,8 @@ TEST(GpusOfRanks, AreTooFewForMoreRanks) {
   if (ranks() == 1) GTEST_SKIP() << "one rank has enough";
   const pretend::Machine machine({.gpus = 1});
   EXPECT_EQ(error_of([] { job::choose_devices(job::mpi_session(), "auto"); }),
-            fmt::format("[devices] needed a GPU for each rank of a node: start fewer ranks there, or let them share "
-                        "with --share-gpus; the {} ranks of {} see 1",
+            fmt::format("[devices] expected a GPU for each rank of a node: start fewer ranks there, or let them share "
+                        "with --share-gpus; the {} ranks on {} see 1",
                         ranks(), host_name()));
   EXPECT_EQ(job::choose_devices(job::mpi_session(), "auto", true), pretend::gpus(1));
 }
@@ -72,7 +72,7 @@ TEST(GpusOfRanks, AreNotTheSameByAccident) {
     } catch (const Error& error) {
       EXPECT_EQ(exit_status(error.category()), 5);
       EXPECT_EQ(std::string(error.what()),
-                fmt::format("[devices] needed a GPU for each rank: let --devices auto choose, give each rank its own "
+                fmt::format("[devices] expected a GPU for each rank: let --devices auto choose, give each rank its own "
                             "with --devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; rank 0 "
                             "(gpu:0) and rank 1 (gpu:0) on {} both have GPU-00000000-0000-0000-0000-000000000000",
                             host_name()));
@@ -117,7 +117,7 @@ TEST(GpusOfRanks, WhichShareThemAreNotServedByNccl) {
   EXPECT_EQ(error_of([] {
               make_strategy(job::mpi_session(), "auto", pretend::gpus(1), {.route = Route::nccl, .share_gpus = true});
             }),
-            "[--allreduce] needed auto or staged where replicas share a GPU; got nccl");
+            "[--allreduce] expected auto or staged when replicas share a GPU, got nccl");
 }
 
 struct Trained {
@@ -218,7 +218,7 @@ TEST(GpusOfRanks, RefuseRoutesOfTheCpu) {
   if (ranks() == 1) GTEST_SKIP() << "one rank needs no route";
   EXPECT_EQ(
       error_of([] { make_strategy(job::mpi_session(), "auto", pretend::gpus(1, rank()), {.route = Route::ring}); }),
-      "[--allreduce] needed auto, nccl, hierarchical or staged between GPUs of several ranks; got ring");
+      "[--allreduce] expected auto, nccl, hierarchical or staged between GPUs of several ranks, got ring");
 }
 
 }  // namespace

@@ -88,15 +88,15 @@ TEST(GpuStrategy, TellsWhichGpusItUses) {
 TEST(GpuStrategy, RefusesRoutesOfTheCpu) {
   job::Session session(0, nullptr);
   EXPECT_EQ(error_of([&] { make_strategy(session, "auto", pretend::gpus(2), {.route = Route::ring}); }),
-            "[allreduce] ring needs ranks started by mpirun; this process was started alone");
+            "[allreduce] expected ranks started by mpirun for ring; this process was started alone");
   EXPECT_EQ(error_of([&] {
               make_strategy(session, "auto", {pretend::gpus(1).front(), {}});
             }),
-            "[--allreduce] needed replicas that are all on the CPU or all on GPUs; got gpu:0, cpu:0");
+            "[--allreduce] expected all replicas on the CPU or all on GPUs, got gpu:0, cpu:0");
   EXPECT_EQ(error_of([&] {
               make_strategy(session, "auto", {{}, {}}, {.route = Route::staged});
             }),
-            "[--allreduce] staged needs replicas on GPUs; use auto; got cpu:0, cpu:0");
+            "[--allreduce] expected replicas on GPUs for staged (or use auto), got cpu:0, cpu:0");
 }
 
 // Each context takes half a gigabyte of a real GPU, and in a node where each rank has its GPU, gpu:0 is rank 0's alone.
@@ -134,15 +134,15 @@ TEST(ChooseDevices, SaysWhatIsWrongWithTheGpus) {
   {
     const pretend::Machine machine({.gpus = 2});
     EXPECT_EQ(device_error_of([&] { job::choose_devices(session, "gpu:2"); }),
-              "[devices] gpu:2 needs 3 GPUs; this process sees 2");
+              "[devices] expected gpu:2; this process sees 2 GPUs");
   }
   const pretend::Machine old({.driver_version = 11080});
   EXPECT_EQ(job::choose_devices(session, "auto"), std::vector<device::Device>(1));
   EXPECT_THAT(device_error_of([&] { job::choose_devices(session, "gpu:all"); }),
-              HasSubstr("; the NVIDIA driver serves CUDA 11.8 and this build needs " + device::cuda_built_version()));
+              HasSubstr("; the NVIDIA driver supports CUDA 11.8 and this build needs " + device::cuda_built_version()));
   EXPECT_THAT(
       device_error_of([&] { make_strategy(*std::make_unique<job::Session>(0, nullptr), "auto", pretend::gpus(1)); }),
-      HasSubstr("[devices] needed gpu:0; the NVIDIA driver serves CUDA 11.8"));
+      HasSubstr("[devices] expected gpu:0; the NVIDIA driver supports CUDA 11.8"));
 }
 
 TEST(GpuStrategy, SaysHowMuchMemoryItNeedsAndFinds) {
@@ -150,7 +150,7 @@ TEST(GpuStrategy, SaysHowMuchMemoryItNeedsAndFinds) {
   const pretend::Machine machine({.gpus = 1, .bytes_per_gpu = 1'000'000});
   const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
   EXPECT_EQ(device_error_of([&] { strategy->run([&](int) { strategy->group(0).allocate(2'000'000); }); }),
-            "[memory] needed 2000000 bytes on gpu:0; 1000000 are free");
+            "[memory] expected 2000000 bytes on gpu:0; 1000000 are free");
 }
 
 TEST(GpuMemory, RefusesABatchThatDoesNotFitAndNamesOneThatWould) {
@@ -162,8 +162,8 @@ TEST(GpuMemory, RefusesABatchThatDoesNotFitAndNamesOneThatWould) {
     trainer.fit(data::Dataset::synthetic({28, 28, 1}, 10, batch).batch(batch), {.epochs = 0, .steps = 1});
   };
   const std::string error = device_error_of([&] { fit(512); });
-  EXPECT_THAT(error, HasSubstr("[memory] needed "));
-  EXPECT_THAT(error, HasSubstr(" MiB on gpu:0 for activations of 512 samples at once; "));
+  EXPECT_THAT(error, HasSubstr("[memory] expected "));
+  EXPECT_THAT(error, HasSubstr(" MiB of memory on gpu:0 for the activations of 512 samples; "));
   EXPECT_THAT(error, HasSubstr(" MiB are free, enough for about "));
   EXPECT_EQ(device_error_of([&] { fit(16); }), "no error");
 }

@@ -30,7 +30,7 @@ TEST(LocalReplicas, NameATensorThatDiffersInOneBit) {
   const auto& entry = replicas[2].model().parameter_table().entries().back();
   flip_a_bit(replicas[2].model().parameters()[entry.offset]);
   EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
-            fmt::format("[replicas] needed the same numbers on all replicas after step 7; {} is another on replica 2 "
+            fmt::format("[replicas] expected the same values on all replicas after step 7; {} differs on replica 2 "
                         "(rank 0, host {}), since a step after 0",
                         entry.name, host_name()));
 }
@@ -43,11 +43,10 @@ TEST(LocalReplicas, NameASlotAndTheMinority) {
   const std::string slot = replicas[0].optimizer().slot_names().back();
   const auto& entry = replicas[0].model().parameter_table().entries().front();
   flip_a_bit(replicas[0].optimizer().slot(slot)[entry.offset]);
-  EXPECT_EQ(
-      error_of([&] { replicas.check_agreement(7); }),
-      fmt::format("[replicas] needed the same numbers on all replicas after step 7; {} of {} is another on replica "
-                  "0 (rank 0, host {})",
-                  slot, entry.name, host_name()));
+  EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
+            fmt::format("[replicas] expected the same values on all replicas after step 7; {} of {} differs on replica "
+                        "0 (rank 0, host {})",
+                        slot, entry.name, host_name()));
 }
 
 // Their hashes are compared in pieces.
@@ -61,7 +60,7 @@ TEST(LocalReplicas, NameATensorAfterAThousandOthers) {
   const auto& entry = replicas[1].model().parameter_table().entries().back();
   flip_a_bit(replicas[1].optimizer().slot("v")[entry.offset]);
   EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
-            fmt::format("[replicas] needed the same numbers on all replicas after step 7; v of {} is another on "
+            fmt::format("[replicas] expected the same values on all replicas after step 7; v of {} differs on "
                         "replica 1 (rank 0, host {})",
                         entry.name, host_name()));
 }

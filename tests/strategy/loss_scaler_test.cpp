@@ -33,7 +33,7 @@ TEST(LossScaling, IsRead) {
   EXPECT_EQ(parse_loss_scaling("0.5")->scale, 0.5F);
   for (const char* text : {"", "0", "-1", "nan", "inf", "1e60", "12x", "static"})
     EXPECT_EQ(error_of([&] { parse_loss_scaling(text); }),
-              fmt::format("[loss-scale] needed auto, none, dynamic or a number above 0; got \"{}\"", text));
+              fmt::format("[loss-scale] expected auto, none, dynamic or a number above 0, got \"{}\"", text));
 }
 
 TEST(LossScaling, IsDynamicForFloat16UnlessAskedFor) {

@@ -36,16 +36,16 @@ TEST(MakeStrategy, TakesANameAtItsWord) {
 TEST(MakeStrategy, RefusesWhatItDoesNotKnow) {
   job::Session session(0, nullptr);
   EXPECT_EQ(error_of([&] { make_strategy(session, "mirror", cpus(1)); }),
-            "[strategy] needed auto, one-device, mirrored or multi-worker-mirrored; got \"mirror\"");
+            "[strategy] expected auto, one-device, mirrored or multi-worker-mirrored, got \"mirror\"");
   EXPECT_THAT(error_of([&] { make_strategy(session, "one-device", cpus(2)); }),
-              HasSubstr("one-device needs exactly one device"));
+              HasSubstr("expected exactly one device for one-device"));
   EXPECT_THAT(error_of([&] { make_strategy(session, "mirrored", {}); }), HasSubstr("at least one device"));
 }
 
 TEST(MakeStrategy, RefusesRoutesBetweenRanksForOneProcess) {
   job::Session session(0, nullptr);
   EXPECT_EQ(error_of([&] { make_strategy(session, "auto", cpus(2), {.route = Route::ring}); }),
-            "[allreduce] ring needs ranks started by mpirun; this process was started alone");
+            "[allreduce] expected ranks started by mpirun for ring; this process was started alone");
 }
 
 TEST(Strategy, TellsWhatRunsWhere) {
@@ -63,10 +63,10 @@ TEST(Strategy, ErrorOfOneReplicaWakesTheOthers) {
   job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "auto", cpus(3));
   const auto body = [&](int local) {
-    if (local == 1) throw Error(ErrorCategory::data, "replica", "needed luck", "had none");
+    if (local == 1) throw Error(ErrorCategory::data, "replica", "expected luck", "had none");
     strategy->group(local).barrier();
   };
-  EXPECT_EQ(error_of([&] { strategy->run(body); }), "[replica] needed luck; had none");
+  EXPECT_EQ(error_of([&] { strategy->run(body); }), "[replica] expected luck; had none");
 }
 
 /// Sets a variable for the time of a test.
@@ -80,7 +80,7 @@ TEST(MultiWorkerMirroredStrategy, ChecksTfConfigAgainstMpi) {
   job::Session session(0, nullptr);
   const WithTfConfig two(R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})");
   EXPECT_THAT(error_of([&] { make_strategy(session, "multi-worker-mirrored", cpus(1)); }),
-              HasSubstr("needed a TF_CONFIG that agrees with the launcher on every rank, or none; rank 0: "));
+              HasSubstr("expected a TF_CONFIG that agrees with the launcher on every rank, or none; rank 0: "));
 }
 
 TEST(MakeStrategy, RefusesToTrainOneOfTheWorkersThatTfConfigNamesAlone) {

@@ -1,4 +1,4 @@
-#include "lockstep/strategy/replica_statistics.h"
+#include "lockstep/strategy/normalization.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

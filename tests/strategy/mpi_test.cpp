@@ -75,7 +75,7 @@ TEST(MpiPretrained, ReachesAllRanksOrFailsOnAll) {
   Trainer other(strategy, plain_network());
   const std::uint64_t before = other.parameter_hash();
   EXPECT_THAT(error_of([&] { other.initialize_from({.path = directory.path()}); }),
-              HasSubstr("[init-from] needed the weights of plain"));
+              HasSubstr("[init-from] expected the weights of plain"));
   EXPECT_EQ(other.parameter_hash(), before);
 }
 
@@ -223,7 +223,7 @@ TEST(MpiTrainer, RefusesRanksWithDifferentData) {
   Trainer trainer(strategy, plain_network());
   const data::Dataset dataset = small_data(is_last_rank() ? 50 : 49).batch(10);
   const std::string error = error_of([&] { trainer.fit(dataset); });
-  EXPECT_THAT(error, HasSubstr("[ranks] needed the same data and options on all ranks; rank 0 has 49 records of [16] "
+  EXPECT_THAT(error, HasSubstr("[ranks] expected the same data and options on all ranks; rank 0 has 49 records of [16] "
                                "in 4 classes, global batch 10"));
   EXPECT_THAT(error, HasSubstr(fmt::format("rank {} has 50 records", job::mpi_session().size() - 1)));
 }

@@ -29,7 +29,7 @@ TEST(NormalizationScope, IsReadAndWritten) {
   EXPECT_EQ(parse_normalization_scope("local").members(24), 1);
   for (const char* name : {"", "all", "group", "group:", "group:0", "group:-2", "group:2x", "group:99999999999"})
     EXPECT_EQ(error_of([&] { parse_normalization_scope(name); }),
-              fmt::format("[bn] needed local, sync or group:K with K replicas, 1 or more; got \"{}\"", name));
+              fmt::format("[bn] expected local, sync or group:K with K replicas, 1 or more, got \"{}\"", name));
 }
 
 TEST(NormalizationScope, RefusesGroupsThatDoNotDivideTheReplicas) {
@@ -37,7 +37,7 @@ TEST(NormalizationScope, RefusesGroupsThatDoNotDivideTheReplicas) {
               train(4, normalized_network(), small_data().batch(8),
                     {.normalization = parse_normalization_scope("group:3")}, {.epochs = 1});
             }),
-            "[bn] needed groups whose size divides the number of replicas, 4; got group:3");
+            "[bn] expected groups whose size divides the number of replicas, 4, got group:3");
 }
 
 class SynchronizedNormalization : public ::testing::TestWithParam<int> {};
@@ -180,11 +180,11 @@ TEST(Normalization, EndsOnAllReplicasWhereOneFails) {
   ASSERT_TRUE(stream->next(parts));
   EXPECT_EQ(error_of([&] {
               replicas.run([&](Replica& replica, int local) {
-                if (local == 1) throw Error(ErrorCategory::data, "record", "needed a whole one", "got half");
+                if (local == 1) throw Error(ErrorCategory::data, "record", "expected a whole one", "got half");
                 replica.train_step(parts[static_cast<std::size_t>(local)], request_of(0));
               });
             }),
-            "[record] needed a whole one; got half");
+            "[record] expected a whole one, got half");
 }
 
 TEST(Normalization, OfAllReplicasGoesOnExactlyFromACheckpoint) {

@@ -88,7 +88,7 @@ TEST_F(TrainingInBfloat16, SaysSoInItsCheckpointAndWhereAnotherTypeGoesOn) {
   ::testing::internal::CaptureStderr();
   const Outcome outcome = train(1, plain_network(), dataset, {}, fit);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("was computed in bfloat16; from here on it is float32"));
+              HasSubstr("was computed in bfloat16; the training continues in float32"));
   EXPECT_EQ(outcome.losses.size(), 2U);
 }
 
@@ -97,7 +97,7 @@ TEST(TrainingInFloat16, NeedsAGpu) {
     EXPECT_EQ(error_of([&] {
                 train(replicas, plain_network(), small_data().batch(40), {.precision = Precision::float16}, {});
               }),
-              "[precision] float16 needs a GPU; got cpu:0; use bfloat16 or float32 there");
+              "[precision] expected a GPU for float16, got cpu:0; use bfloat16 or float32");
 }
 
 }  // namespace

@@ -137,8 +137,8 @@ TEST(Pretrained, RefusesPyTorchsOrderOfFlattenedImages) {
   write_tensors(path, {{"dense.weight", {10, 12}}, {"dense.bias", {10}}});
   Begun colour(zoo::linear({2, 2, 3}, 10));
   EXPECT_EQ(colour.refusal({.path = path}),
-            fmt::format("[init-from] needed a network without flattened images for {}, which has PyTorch's names: "
-                        "PyTorch orders their values otherwise; got linear, whose flatten flattens [2, 2, 3]",
+            fmt::format("[init-from] expected a network without flattened images for {}, which has PyTorch's names "
+                        "and order of values, got linear, whose flatten flattens [2, 2, 3]",
                         path.string()));
   Begun grey(zoo::linear({3, 4, 1}, 10));
   grey.trainer().initialize_from({.path = path});
@@ -164,8 +164,9 @@ TEST(Pretrained, KeepsTheInitialHeadWhereAsked) {
 TEST(Pretrained, SaysHowAnotherHeadFits) {
   Begun begun(residual_network(4));
   EXPECT_EQ(begun.refusal({.path = reference("pretrained_float32")}),
-            fmt::format("[init-from] needed the weights of resnet18 in {}, by PyTorch's names; got fc.weight [10, 16] "
-                        "instead of [4, 16], fc.bias [10] instead of [4]; --reset-head leaves fc as it was initialised",
+            fmt::format("[init-from] expected the weights of resnet18 in {}, with PyTorch's names, got fc.weight [10, "
+                        "16] "
+                        "instead of [4, 16], fc.bias [10] instead of [4]; --reset-head does not load fc",
                         reference("pretrained_float32").string()));
 }
 
@@ -177,8 +178,8 @@ TEST(Pretrained, NamesEverythingThatDoesNotFit) {
   write_tensors(path, {{"dense.weight", {12, 15}}, {"dense_1.weight", {4, 12}}, {"dense_1.bias", {4}}, {"extra", {}}});
   Begun begun(plain_network());
   const std::string message = fmt::format(
-      "[init-from] needed the weights of plain in {}, by PyTorch's names; got dense.weight [12, 15] instead "
-      "of [12, 16], no dense.bias [12], extra [] left over",
+      "[init-from] expected the weights of plain in {}, with PyTorch's names, got dense.weight [12, 15] instead "
+      "of [12, 16], no dense.bias [12], unexpected extra []",
       path.string());
   EXPECT_EQ(begun.refusal({.path = path}), message);
   EXPECT_EQ(begun.refusal({.path = path, .reset_head = true}), message);
@@ -203,12 +204,12 @@ TEST(Pretrained, NamesAPathThatHasNoWeights) {
   Begun begun(plain_network());
   EXPECT_EQ(
       begun.refusal({.path = scratch.path()}),
-      fmt::format("[init-from] needed a safetensors file, a checkpoint, or a directory of them; got {}, which has "
+      fmt::format("[init-from] expected a safetensors file, a checkpoint, or a directory of them, got {}, which has "
                   "none",
                   scratch.path().string()));
   EXPECT_THAT(begun.refusal({.path = scratch.path() / "nowhere"}), HasSubstr("nowhere] "));
   checkpoint::overwrite(scratch.path() / "weights.pth", "PK\x03\x04 and so on");
-  EXPECT_THAT(begun.refusal({.path = scratch.path() / "weights.pth"}), HasSubstr("weights.pth] needed a header of"));
+  EXPECT_THAT(begun.refusal({.path = scratch.path() / "weights.pth"}), HasSubstr("weights.pth] expected a header of"));
 }
 
 // ---- Our own checkpoints
@@ -232,8 +233,8 @@ TEST(Pretrained, TakesACheckpointByAnyOfItsPaths) {
   }
   Begun other(dropout_network());
   EXPECT_THAT(other.refusal({.path = checkpoint}),
-              AllOf(HasSubstr("by Lockstep's names; got batch_normalization/beta [12] left over"),
-                    HasSubstr("batch_normalization/moving_mean [12] left over"), Not(HasSubstr("--reset-head"))));
+              AllOf(HasSubstr("with Lockstep's names, got unexpected batch_normalization/beta [12]"),
+                    HasSubstr("unexpected batch_normalization/moving_mean [12]"), Not(HasSubstr("--reset-head"))));
 }
 
 TEST(Pretrained, FallsBackToAnUndamagedCheckpoint) {
@@ -303,7 +304,7 @@ TEST(PretrainedFit, LeavesThemAsideWhereItResumes) {
   ::testing::internal::CaptureStderr();
   const Outcome resumed = train(strategy, plain_network(), dataset, {}, fit);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr(fmt::format("pretrained weights are left aside: the training goes on from {}",
+              HasSubstr(fmt::format("pretrained weights are ignored: the training resumes from {}",
                                     (scratch.path() / "step-00000004").string())));
   EXPECT_FALSE(recorder->begun.initialized_from.has_value());
   EXPECT_EQ(resumed.parameter_hash, train(1, plain_network(), dataset, {}, {.epochs = 0, .steps = 8}).parameter_hash);

@@ -124,8 +124,8 @@ TEST(BadRecordsOfRanks, AreTooManyForAllTogether) {
       messages[static_cast<std::size_t>(rank.rank())] = error.what();
     }
   });
-  EXPECT_THAT(messages, ::testing::Each(
-                            "[bad records] needed at most 4 records that cannot be read; there are more, such as: z"));
+  EXPECT_THAT(messages,
+              ::testing::Each("[bad records] expected at most 4 unreadable records; there are more, such as: z"));
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ TEST(ResumeFrom, AnotherPlaceMixesTheSameSamples) {
     const checkpoint::ScratchDirectory directory;
     train_mixed(saving_to(directory, 4, 8), 0.3);
     EXPECT_THAT(error_of([&] { train_mixed(saving_to(directory, 4, 0), 0.2); }),
-                HasSubstr("(\", mixup 0.3\"); got \", mixup 0.2\"; another --checkpoint-dir starts over"));
+                HasSubstr("(\", mixup 0.3\"), got \", mixup 0.2\"; use another --checkpoint-dir to start over"));
     EXPECT_THAT(error_of([&] { train_mixed(saving_to(directory, 4, 0), 0); }), HasSubstr("got \"\""));
     EXPECT_EQ(train_mixed(saving_to(directory, 4, 0), 0.3).parameter_hash, straight.parameter_hash);
   }
@@ -116,17 +116,16 @@ TEST(ResumeFrom, RefusesAnotherBatchSeedOrDataSet) {
     return error_of([&] { train(1, plain_network(), dataset, options, saving_to(directory, 0, 0)); });
   };
   EXPECT_EQ(error(small_data().batch(20), {}),
-            fmt::format("[resume] needed the global batch that {} was made with, 40: the position in the data depends "
-                        "on it; got 20; another --checkpoint-dir starts over",
+            fmt::format("[resume] expected the global batch of {}, 40, on which the position in the data depends, "
+                        "got 20; use another --checkpoint-dir to start over",
                         (directory.path() / "step-00000004").string()));
   EXPECT_THAT(
       error(small_data().batch(40), {}),
       ::testing::AllOf(
-          HasSubstr("needed the order of records that"),
-          HasSubstr(
-              "was made with, shuffled one by one; got in the order of ids; another --checkpoint-dir starts over")));
-  EXPECT_THAT(error(shuffled_data(), {.seed = 2}), HasSubstr("needed the seed that"));
-  EXPECT_THAT(error(small_data(500).shuffle().batch(40), {}), HasSubstr("needed the number of records that"));
+          HasSubstr("expected the order of records of"),
+          HasSubstr(", shuffled one by one, got in the order of ids; use another --checkpoint-dir to start over")));
+  EXPECT_THAT(error(shuffled_data(), {.seed = 2}), HasSubstr("expected the seed of"));
+  EXPECT_THAT(error(small_data(500).shuffle().batch(40), {}), HasSubstr("expected the number of records of"));
 }
 
 TEST(ResumeFrom, RefusesAnotherModelOrOptimizer) {
@@ -137,7 +136,7 @@ TEST(ResumeFrom, RefusesAnotherModelOrOptimizer) {
   };
   EXPECT_THAT(error(normalized_network(), {}), HasSubstr("batch_normalization"));
   EXPECT_THAT(error(plain_network(), {.optimizer = model::Sgd{.momentum = 0.9F}}),
-              HasSubstr("optimizer.safetensors] needed a checkpoint of this model"));
+              HasSubstr("optimizer.safetensors] expected a checkpoint of this model"));
 }
 
 TEST(ResumeFrom, RefusesAnOptimizerWithoutSlotsForOneThatHasThem) {
@@ -145,7 +144,7 @@ TEST(ResumeFrom, RefusesAnOptimizerWithoutSlotsForOneThatHasThem) {
   train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 4));
   const TrainerOptions sgd{.optimizer = model::Sgd{}};
   EXPECT_THAT(error_of([&] { train(1, plain_network(), shuffled_data(), sgd, saving_to(directory, 0, 0)); }),
-              HasSubstr("with slots [m, v]; got one with []; another --checkpoint-dir starts over"));
+              HasSubstr("with slots [m, v], got one with []; use another --checkpoint-dir to start over"));
 }
 
 TEST(ResumeFrom, GivesTheBitsOfAStraightRunWithLayerWiseRates) {
@@ -167,7 +166,8 @@ TEST(ResumeFrom, SaysThatAScheduleEndsElsewhere) {
   train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 4));
   ::testing::internal::CaptureStderr();
   train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 0));
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("was to end its schedule at step 4, now at 18"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("schedule ended at step 4 in the earlier run, and "
+                                                                  "now ends at 18"));
 }
 
 TEST(Checkpoints, AreSavedAtTheEndOfEachEpochAndOfTheTraining) {
@@ -251,7 +251,7 @@ TEST(Checkpoints, GiveTheirModelForEvaluation) {
   EXPECT_NE(trainer.parameter_hash(), trained.parameter_hash);
   trainer.replicas().check_agreement(12);
   EXPECT_THAT(error_of([&] { trainer.restore(directory.path() / "nothing"); }),
-              HasSubstr("needed a complete checkpoint"));
+              HasSubstr("expected a complete checkpoint"));
 }
 
 }  // namespace

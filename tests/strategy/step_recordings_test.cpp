@@ -21,7 +21,7 @@ class Recorded : public testing::Test {
     });
   }
 
-  StepRecordings::Put record(const StepRecordings::Put& put) {
+  StepRecordings::Enqueue record(const StepRecordings::Enqueue& put) {
     records_ = true;
     put();
     records_ = false;
@@ -35,7 +35,7 @@ class Recorded : public testing::Test {
   int recorded_ = 0;
   std::vector<std::string> done_;
   StepKind another_ = StepKind::replay;  // what another replica needs
-  StepRecordings recordings_{[this](const StepRecordings::Put& put) { return record(put); },
+  StepRecordings recordings_{[this](const StepRecordings::Enqueue& put) { return record(put); },
                              [this](StepKind mine) { return std::min(mine, another_); }};
 };
 

@@ -1,24 +1,22 @@
-#include "lockstep/strategy/step_report.h"
+#include "lockstep/strategy/gradient_memory.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "lockstep/strategy/gradient_memory.h"
-
 namespace lockstep::strategy {
 namespace {
 
-using Passengers = std::array<float, GradientMemory::kReport>;
+using StepScalars = std::array<float, GradientMemory::kReport>;
 
 TEST(StepReport, ComesBackAsItWasWritten) {
   StepReport report;
   report.terminate = 1;
-  Passengers passengers{};
+  StepScalars step_scalars{};
   model::SummableMetrics({.loss = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60})
-      .write(passengers.data());
-  report.write_signals(passengers);
-  const StepReport read = StepReport::read(passengers);
+      .write(step_scalars.data());
+  report.write_signals(step_scalars);
+  const StepReport read = StepReport::read(step_scalars);
   EXPECT_NEAR(read.metrics.loss, 123.456789012, 1e-11);
   EXPECT_EQ(read.metrics.samples, 61);
   EXPECT_EQ(read.metrics.correct, 40);
@@ -30,9 +28,9 @@ TEST(StepReport, ComesBackAsItWasWritten) {
 }
 
 TEST(StepReport, AddsUpElementByElement) {
-  Passengers sum{};
+  StepScalars sum{};
   for (int replica = 1; replica <= 3; ++replica) {
-    Passengers mine{};
+    StepScalars mine{};
     model::SummableMetrics({.loss = 0.1 * replica, .samples = replica, .correct = 1, .correct_top5 = 1})
         .write(mine.data());
     StepReport report;

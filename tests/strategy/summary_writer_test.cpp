@@ -221,8 +221,8 @@ TEST(SummaryWriter, ADirectoryThatCannotBeMade) {
   checkpoint::overwrite(scratch.path() / "file", "");
   EXPECT_EQ(
       data_error([&] { SummaryWriter writer(scratch.path() / "file" / "train"); }),
-      fmt::format("[{}] needed to write the summary; Not a directory", (scratch.path() / "file" / "train").string()));
-  EXPECT_THAT(data_error([] { SummaryWriter writer("/proc/self"); }), HasSubstr("] needed to write the summary; "));
+      fmt::format("[{}] expected to write the summary; Not a directory", (scratch.path() / "file" / "train").string()));
+  EXPECT_THAT(data_error([] { SummaryWriter writer("/proc/self"); }), HasSubstr("] expected to write the summary; "));
 }
 
 TEST(SummaryWriter, AFullDiskLeavesAReadableFileThatGrowsAgain) {
@@ -234,7 +234,7 @@ TEST(SummaryWriter, AFullDiskLeavesAReadableFileThatGrowsAgain) {
     const checkpoint::FileSizeLimit limit(checkpoint::contents_of(writer.path()).size() + 10);
     writer.scalar("loss", 2, 1);
     EXPECT_EQ(data_error([&] { writer.flush(); }),
-              fmt::format("[{}] needed to write the summary; File too large", writer.path().string()));
+              fmt::format("[{}] expected to write the summary; File too large", writer.path().string()));
   }
   EXPECT_EQ(events_in(writer.path()).size(), 2u);
   writer.scalar("loss", 3, 1);

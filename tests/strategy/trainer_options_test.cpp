@@ -23,7 +23,7 @@ TEST(TrainerOptions, ScaleTheRateWithTheBatch) {
 
 TEST(TrainerOptions, NameTheWaysToScaleTheRate) {
   EXPECT_EQ(parse_rate_scaling("sqrt"), RateScaling::sqrt);
-  EXPECT_EQ(error_of([] { parse_rate_scaling("cubic"); }), "[lr-scaling] needed none, linear or sqrt; got \"cubic\"");
+  EXPECT_EQ(error_of([] { parse_rate_scaling("cubic"); }), "[lr-scaling] expected none, linear or sqrt, got \"cubic\"");
 }
 
 }  // namespace

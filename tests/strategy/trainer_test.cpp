@@ -62,7 +62,7 @@ TEST(Trainer, ReportsAnEpochThatWasNotFinished) {
 
 TEST(Trainer, NeedsAnEnd) {
   EXPECT_EQ(error_of([] { train(1, plain_network(), small_data().batch(40), {}, {.epochs = 0}); }),
-            "[fit] needed a number of epochs or of steps; both are 0");
+            "[fit] expected a number of epochs or of steps; both are 0");
 }
 
 // ---- Evaluation and prediction
@@ -98,9 +98,9 @@ TEST(Trainer, EvaluatesDataThatLackAClassOfTheModel) {
   Trainer trainer(*strategy, plain_network());
   EXPECT_EQ(trainer.evaluate(data::Dataset::synthetic({16}, kClasses - 1, 20).batch(8)).samples, 20);
   EXPECT_EQ(error_of([&] { trainer.evaluate(small_data().batch(8).mixup(0.2)); }),
-            "[data] needed samples as they are, to evaluate or predict; mixup mixes them in pairs");
+            "[data] expected unmixed samples for evaluation or prediction; the data set uses mixup");
   EXPECT_THAT(error_of([&] { trainer.evaluate(data::Dataset::synthetic({16}, kClasses + 1, 20).batch(8)); }),
-              HasSubstr("needed 4 classes, the outputs of model plain; got 5 classes"));
+              HasSubstr("expected 4 classes, the outputs of model plain, got 5 classes"));
 }
 
 TEST(Trainer, PredictsInTheOrderOfTheRecords) {

@@ -45,7 +45,7 @@ TEST(Trainer, EndsWhereNoStepHasAFiniteLoss) {
       error_of([&] { train(1, plain_network(), data::Dataset::from_source(source).batch(1), {}, {.epochs = 1000}); });
   ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(error,
-            "[train] expected finite losses, gradients and parameters; try a lower learning rate, warm-up or clipping; "
+            "[train] expected finite losses, gradients and parameters; try a lower learning rate, warm-up or clipping, "
             "got 100 skipped steps in a row, the last one (100) for a non-finite loss on rank 0");
 }
 
@@ -54,7 +54,7 @@ TEST(Trainer, GivesTheErrorOfADamagedRecord) {
   source->damaged = 17;
   EXPECT_EQ(
       error_of([&] { train(3, plain_network(), data::Dataset::from_source(source).batch(10), {}, {.epochs = 1}); }),
-      "[watched] needed a whole record; record 17 is damaged");
+      "[watched] expected a whole record; record 17 is damaged");
 }
 
 TEST(Trainer, RefusesDataThatDoNotFit) {
@@ -62,29 +62,29 @@ TEST(Trainer, RefusesDataThatDoNotFit) {
     return error_of([&] { train(1, plain_network(), dataset, options); });
   };
   EXPECT_EQ(error(data::Dataset::synthetic({4, 4, 1}, kClasses, 10).batch(2)),
-            "[10 synthetic samples of 4x4x1] needed samples of shape [16], the input of model plain; got [4, 4, 1]");
+            "[10 synthetic samples of 4x4x1] expected samples of shape [16], the input of model plain, got [4, 4, 1]");
   EXPECT_EQ(error(data::Dataset::synthetic({16}, 7, 10).batch(2)),
-            "[10 synthetic samples of 16] needed 4 classes, the outputs of model plain; got 7 classes");
-  EXPECT_THAT(error(small_data(10)), HasSubstr("[data] needed a data set cut into batches"));
+            "[10 synthetic samples of 16] expected 4 classes, the outputs of model plain, got 7 classes");
+  EXPECT_THAT(error(small_data(10)), HasSubstr("[data] expected a batched data set"));
   EXPECT_THAT(error(small_data(10).batch(2), {.loss = model::MeanSquaredError{}}),
-              HasSubstr("needs 4 targets a sample"));
+              HasSubstr("expected 4 targets per sample"));
 }
 
 TEST(Trainer, RefusesValidationDataOfAnotherShape) {
   FitOptions fit;
   fit.validation = data::Dataset::synthetic({15}, kClasses, 10).batch(2);
   EXPECT_THAT(error_of([&] { train(1, plain_network(), small_data().batch(40), {}, fit); }),
-              HasSubstr("needed samples of shape [16]"));
+              HasSubstr("expected samples of shape [16]"));
 }
 
 TEST(Trainer, RefusesOptionsThatMakeNoSense) {
   EXPECT_THAT(error_of([] { train(1, plain_network(), small_data().batch(40), {.accumulate = 0}); }),
-              HasSubstr("[accumulate] needed at least 1"));
+              HasSubstr("[accumulate] expected at least 1"));
   EXPECT_THAT(error_of([] { train(1, plain_network(), small_data().batch(40), {.clip_norm = -1}); }),
               HasSubstr("[clip-norm]"));
   EXPECT_THAT(
       error_of([] { train(1, plain_network(), small_data().batch(40), {.rate_scaling = RateScaling::linear}); }),
-      HasSubstr("[lr-scaling] needed the global batch that the learning rate is meant for"));
+      HasSubstr("[lr-scaling] expected the global batch size that the learning rate refers to"));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class WatchedSource final : public data::RecordSource {
     ++visits_[static_cast<std::size_t>(id)];
     if (id == infinite) sample.features[0] = std::numeric_limits<float>::infinity();
     if (id == damaged)
-      throw Error(ErrorCategory::data, "watched", "needed a whole record",
+      throw Error(ErrorCategory::data, "watched", "expected a whole record",
                   "record " + std::to_string(id) + " is damaged");
   }
   std::vector<int> visits() const { return {visits_.begin(), visits_.end()}; }

@@ -45,7 +45,7 @@ ElementType type_of(ncclDataType_t type) {
     case ncclInt64:
       return ElementType::int64;
     default:
-      misused("a type that no member has");
+      usage_error("a type that no member has");
   }
 }
 
@@ -53,7 +53,7 @@ ReduceOp operation_of(ncclRedOp_t op) {
   if (op == ncclSum) return ReduceOp::sum;
   if (op == ncclMax) return ReduceOp::max;
   if (op == ncclMin) return ReduceOp::min;
-  misused("an operation other than sum, max and min");
+  usage_error("an operation other than sum, max and min");
 }
 
 enum Kind { all_reduce, reduce, broadcast };
@@ -70,10 +70,10 @@ struct alignas(64) MeetingPlace::Place {
 
 struct MeetingPlace::Board {
   std::atomic<int> joined;
-  Place places[kMostMembers];
+  Place places[kMaxMembers];
 };
 
-void misused(const char* how) {
+void usage_error(const char* how) {
   std::fprintf(stderr, "NCCL was misused: %s\n", how);
   std::abort();
 }
@@ -89,7 +89,7 @@ MeetingPlace::MeetingPlace(SharedSegment segment, int rank, int size)
       board_(std::launder(reinterpret_cast<Board*>(segment_.data()))),
       rank_(rank),
       size_(size) {
-  if (size > kMostMembers) misused("too many members");
+  if (size > kMaxMembers) usage_error("too many members");
 }
 
 MeetingPlace::Place& MeetingPlace::place(int rank) const { return board_->places[rank]; }
@@ -121,8 +121,9 @@ bool MeetingPlace::meet() {
 
 void MeetingPlace::check_agreement() const {
   for (int rank = 1; rank < size_; ++rank) {
-    if (place(rank).registered != place(0).registered) misused("registered memory met other memory, or another offset");
-    if (!(place(rank).said == place(0).said)) misused("members put different operations");
+    if (place(rank).registered != place(0).registered)
+      usage_error("registered memory met other memory, or another offset");
+    if (!(place(rank).said == place(0).said)) usage_error("members put different operations");
   }
 }
 

@@ -11,10 +11,10 @@
 
 namespace lockstep::pretend {
 
-constexpr int kMostMembers = 8;
+constexpr int kMaxMembers = 8;
 
 /// Ends the program: NCCL would do anything.
-[[noreturn]] void misused(const char* how);
+[[noreturn]] void usage_error(const char* how);
 
 struct Collective {
   enum Kind { all_reduce, reduce, broadcast };

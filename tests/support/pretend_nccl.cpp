@@ -20,7 +20,7 @@ namespace {
 
 using lockstep::SharedSegment;
 using lockstep::pretend::Collective;
-using lockstep::pretend::misused;
+using lockstep::pretend::usage_error;
 using lockstep::pretend::width_of;
 namespace pretend = lockstep::pretend;
 
@@ -60,7 +60,7 @@ std::map<ncclComm_t, std::shared_ptr<ncclComm>> communicators;
 std::shared_ptr<ncclComm> find(ncclComm_t comm) {
   const std::lock_guard lock(communicators_mutex);
   const auto found = communicators.find(comm);
-  if (found == communicators.end()) misused("a communicator that is gone");
+  if (found == communicators.end()) usage_error("a communicator that is gone");
   return found->second;
 }
 
@@ -68,7 +68,7 @@ std::shared_ptr<ncclComm> find(ncclComm_t comm) {
 class Inside {
  public:
   explicit Inside(ncclComm_t comm) : comm_(find(comm)) {
-    if (comm_->inside.fetch_add(1) != 0) misused("two threads inside one communicator");
+    if (comm_->inside.fetch_add(1) != 0) usage_error("two threads inside one communicator");
   }
   ~Inside() { comm_->inside.fetch_sub(1); }
   Inside(const Inside&) = delete;
@@ -185,7 +185,7 @@ const char* ncclGetLastError(ncclComm_t /*comm*/) { return "a pretended one"; }
 ncclResult_t ncclGetVersion(int* version) {
   const std::lock_guard lock(faults().mutex);
   if (faults().library_is_lost)
-    throw lockstep::Error(lockstep::ErrorCategory::device, "NCCL", "needed a library", "it is lost");
+    throw lockstep::Error(lockstep::ErrorCategory::device, "NCCL", "expected a library", "it is lost");
   *version = NCCL_VERSION_CODE;
   return ncclSuccess;
 }
@@ -201,7 +201,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  if (config->blocking != 0) misused("a communicator that blocks");
+  if (config->blocking != 0) usage_error("a communicator that blocks");
   SharedSegment::Handle found;
   std::memcpy(&found, id.internal, sizeof(found));
   const auto comm = std::make_shared<ncclComm>(SharedSegment::open(found), rank, size);
@@ -227,7 +227,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
 
 ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   const Inside comm(handle);
-  if (!comm->finalized) misused("a communicator was destroyed that nobody finalized");
+  if (!comm->finalized) usage_error("a communicator was destroyed that nobody finalized");
   const std::lock_guard lock(communicators_mutex);
   communicators.erase(handle);
   return ncclSuccess;
@@ -273,7 +273,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t handle, void* data, size_t bytes,
 ncclResult_t ncclCommDeregister(const ncclComm_t handle, void* registration) {
   const Inside comm(handle);
   if (comm->registered.erase(static_cast<const std::byte*>(registration)) != 1)
-    misused("memory that nobody registered");
+    usage_error("memory that nobody registered");
   return ncclSuccess;
 }
 

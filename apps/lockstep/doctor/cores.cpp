@@ -37,7 +37,7 @@ std::string processor_list(const std::vector<int>& processors) {
   return text.empty() ? "none" : text.substr(text.find(' ') + 1);
 }
 
-/// Ranks of one host that were given the same processors, fewer than they are. Whether there are any.
+/// Reports ranks of one host that share fewer processors than there are ranks. Returns whether there are any.
 bool judge_sharing(Outcome& outcome, const std::vector<const Report*>& node) {
   bool found = false;
   std::map<std::vector<int>, std::vector<const Report*>> by_mask;
@@ -56,18 +56,18 @@ bool judge_sharing(Outcome& outcome, const std::vector<const Report*>& node) {
                      : fmt::format("{} ranks share the {} of {}", sharers.size(),
                                    online == 1 ? "one processor" : fmt::format("{} processors", online),
                                    sharers.front()->place.host),
-         .remedy = avoidable ? "mpirun --map-by core --bind-to core, or --bind-to none; and no taskset around it"
+         .remedy = avoidable ? "mpirun --map-by core --bind-to core, or --bind-to none; and do not run it under taskset"
                              : "start fewer ranks on each host: mpirun -np, or slots in the hostfile"});
   }
   return found;
 }
 
-/// How mpirun gives each rank `processors` of them, also where several are one core.
+/// The mpirun options that bind each rank to `processors` hardware threads.
 std::string binding(int processors) {
   return fmt::format("mpirun --use-hwthread-cpus --map-by slot:PE={}", processors);
 }
 
-/// Processors of one host that no rank may use.
+/// Reports processors of one host that no rank may use.
 void judge_idle(Outcome& outcome, const std::vector<const Report*>& node) {
   const auto used = static_cast<int>(processors_of(node).size());
   const int online = node.front()->facts.online;
@@ -79,8 +79,8 @@ void judge_idle(Outcome& outcome, const std::vector<const Report*>& node) {
        .remedy = fmt::format("{}, or --bind-to none", binding(std::max(1, online / static_cast<int>(node.size()))))});
 }
 
-/// Ranks of one host that are granted less time than the processors have that they run on. Those with the same quota
-/// are of one control group, and spend it together.
+/// Reports ranks of one host whose CPU quota is smaller than their set of processors. Ranks with the same quota are
+/// assumed to be in one control group, and share it.
 void judge_quota(Outcome& outcome, const std::vector<const Report*>& node) {
   std::map<double, std::vector<const Report*>> by_quota;
   for (const Report* report : node)
@@ -90,11 +90,11 @@ void judge_quota(Outcome& outcome, const std::vector<const Report*>& node) {
     if (quota >= 0.9 * static_cast<double>(processors)) continue;
     outcome.add({.ranks = ranks_of(sharers),
                  .level = Level::warning,
-                 .what = fmt::format("the control group grants the ranks of {} the time of {:.1f} processors, and they "
-                                     "run on {}: all of them pause when it is spent",
+                 .what = fmt::format("the control group limits the ranks of {} to the time of {:.1f} processors, and "
+                                     "they run on {}: they are throttled when the quota is used up",
                                      sharers.front()->place.host, quota, processors),
-                 .remedy = "ask the container or batch system for whole processors, one for each rank or more (--cpus, "
-                           "cpu.max), or bind the ranks to as many as it grants"});
+                 .remedy = "request whole processors from the container or batch system, at least one per rank "
+                           "(--cpus, cpu.max), or bind the ranks to as many processors as the quota allows"});
   }
 }
 
@@ -104,14 +104,15 @@ void judge_rank(Outcome& outcome, const Report& report) {
   if (facts.threads > cores)
     outcome.add({.ranks = {report.place.rank},
                  .level = Level::warning,
-                 .what = fmt::format("OMP_NUM_THREADS asks for {} threads on {} processors", facts.threads, cores),
-                 .remedy = "unset OMP_NUM_THREADS, or give each rank as many: " + binding(facts.threads)});
-  // The driver intel_pstate calls a governor powersave that goes to full speed under load.
+                 .what = fmt::format("OMP_NUM_THREADS requests {} threads on {} processors", facts.threads, cores),
+                 .remedy = "unset OMP_NUM_THREADS, or give each rank as many processors: " + binding(facts.threads)});
+  // With the drivers intel_pstate and amd-pstate, the governor powersave reaches full speed under load.
   if (facts.governor == "powersave" && !facts.driver.starts_with("intel_pstate") &&
       !facts.driver.starts_with("amd-pst"))
     outcome.add({.ranks = {report.place.rank},
                  .level = Level::warning,
-                 .what = fmt::format("the clock of {} is held at its lowest (governor powersave)", report.place.host),
+                 .what = fmt::format("the processors of {} run at their lowest frequency (governor powersave)",
+                                     report.place.host),
                  .remedy = "cpupower frequency-set -g performance, as root"});
 }
 
@@ -130,7 +131,7 @@ CoreFacts measure_cores() {
 
 Outcome judge_cores(const Reports<CoreFacts>& reports) {
   Outcome outcome{.check = "cores"};
-  add_missing(outcome, reports.missing, "log in to that host and look what its processes wait for");
+  add_missing(outcome, reports.missing, "log in to that host and check what its processes are waiting for");
   std::map<int, std::vector<const Report*>> nodes;
   for (const Report& report : reports.answered) nodes[report.place.node].push_back(&report);
   std::size_t fewest = reports.answered.empty() ? 0 : reports.answered.front().facts.processors.size();

@@ -1,4 +1,4 @@
-// Which processors each rank may use, and how fast they are let run.
+// Check: the processors that each rank may use, CPU quotas and clock governors.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 namespace lockstep::apps::doctor {
 
 struct CoreFacts {
-  std::vector<int> processors = {};  ///< that this rank may run on, ascending
-  int online = 0;                    ///< processors of the host, or of the set that its container confines it to
-  int threads = 0;                   ///< that OMP_NUM_THREADS asks for; 0: it is not set
-  double quota = 0;                  ///< processors' worth of time that the control group grants; 0: no limit
-  std::string governor = {};         ///< of the clock; empty where the system does not tell
-  std::string driver = {};           ///< that obeys the governor
+  std::vector<int> processors = {};  ///< affinity of this rank, ascending
+  int online = 0;                    ///< number of processors of the host, or of its container's cpuset
+  int threads = 0;                   ///< OMP_NUM_THREADS; 0: not set
+  double quota = 0;                  ///< CPU quota of the control group, in processors; 0: no limit
+  std::string governor = {};         ///< CPU frequency governor; empty if unknown
+  std::string driver = {};           ///< CPU frequency driver
 
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(CoreFacts, processors, online, threads, quota, governor, driver)
 };
 
-/// Of the calling thread, whose binding is that of its rank.
+/// Must be called by a thread with the binding of its rank.
 CoreFacts measure_cores();
 
-/// `cores`: ranks of a host on the same processors, masks smaller than the threads, quotas, sleepy clocks.
+/// `cores`: ranks that share processors, fewer processors than threads, quotas, low clock frequencies.
 Outcome judge_cores(const Reports<CoreFacts>& reports);
 
 }  // namespace lockstep::apps::doctor

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kRead = std::size_t{32} << 20;
 constexpr double kSlowRead = 50;  // MB/s
 
-/// Why `file` cannot be read; empty where it can. `megabytes_per_second` is measured where it is not null.
+/// Returns why `file` cannot be read; empty if it can. Measures `megabytes_per_second` unless it is null.
 std::string read_file(const fs::path& file, double* megabytes_per_second) {
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return std::strerror(errno);
@@ -46,26 +46,26 @@ std::string read_file(const fs::path& file, double* megabytes_per_second) {
 std::uintmax_t size_of(const fs::path& file) {
   std::error_code error;
   const auto bytes = fs::file_size(file, error);
-  if (error) throw Error(ErrorCategory::data, file.string(), "needed a file that can be read", error.message());
+  if (error) throw Error(ErrorCategory::data, file.string(), "expected a file that can be read", error.message());
   return bytes;
 }
 
-/// The files in `folder` and below, sorted; hidden ones may differ.
+/// The files in `folder` and its subfolders, sorted, without hidden files, which may differ between hosts.
 std::vector<fs::path> files_below(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     if (std::error_code ignored; !entry->path().filename().native().starts_with('.') && !entry->is_directory(ignored))
       files.push_back(entry->path());
-  if (error) throw Error(ErrorCategory::data, folder.string(), "needed a folder that can be read", error.message());
+  if (error) throw Error(ErrorCategory::data, folder.string(), "expected a folder that can be read", error.message());
   std::ranges::sort(files);
   return files;
 }
 
-/// What data consist of, as it is found.
+/// Collects the files of a data set and hashes their names and sizes.
 class Survey {
  public:
-  /// Throws Error (data) where the file is not there.
+  /// Throws Error (data) if the file does not exist.
   void add_file(const fs::path& file) {
     const auto bytes = size_of(file);
     hash_.add(fmt::format("{} {};", file.filename().string(), bytes));
@@ -74,8 +74,8 @@ class Survey {
     files_.push_back(file);
   }
 
-  /// The folder of a class: the names of all files, and of the sizes, for which each would have to be asked about,
-  /// those of the first and the last.
+  /// Adds the folder of a class: the names of all files, and the sizes of only the first and the last one, because each
+  /// size requires a system call.
   void add_folder(const fs::path& folder) {
     const std::vector<fs::path> files = files_below(folder);
     hash_.add(fmt::format("{} {};", folder.filename().string(), files.size()));
@@ -89,7 +89,7 @@ class Survey {
     }
   }
 
-  /// The files by their paths: all, or some that stand for all.
+  /// All files, or a sample of them for folders of images.
   const std::vector<fs::path>& files() const { return files_; }
   DataFacts facts() const {
     DataFacts facts = facts_;
@@ -103,7 +103,7 @@ class Survey {
   std::vector<fs::path> files_;
 };
 
-/// Of many files the first and the last stand for all.
+/// Reads the first and the last file.
 void read_some(DataFacts& facts, const std::vector<fs::path>& files, bool measures) {
   for (const fs::path& file : files) {
     const bool is_first = &file == &files.front();
@@ -119,18 +119,13 @@ std::string count_text(const DataFacts& facts) {
   return fmt::format("{} of {}", files, human_bytes(static_cast<double>(facts.bytes)));
 }
 
-/// Throws on all ranks alike where `spec` means nothing on any of them: no copying of files helps.
+/// Throws, on all ranks, if `spec` is invalid on every rank; then it is an error of the command line, not of a host.
 void require_meaning(const Reports<DataFacts>& reports) {
   const bool means_nothing = reports.missing.empty() && std::ranges::all_of(reports.answered, [](const auto& report) {
-                               return report.facts.is_unknown;
+                               return !report.facts.unknown.empty();
                              });
   if (!means_nothing) return;
-  // Taken apart along the grammar of Error, which puts it together again.
-  const std::string& text = reports.answered.front().facts.failure;
-  const std::size_t begin = text.find("] ");
-  const std::size_t middle = text.find("; ", begin);
-  throw Error(ErrorCategory::input, text.substr(1, begin - 1), text.substr(begin + 2, middle - begin - 2),
-              text.substr(middle + 2));
+  throw Error(ErrorCategory::input, ErrorMessage::unpack(reports.answered.front().facts.unknown));
 }
 
 }  // namespace
@@ -141,14 +136,14 @@ DataFacts look_at_data(const std::string& spec, const std::string& data_dir, boo
     options.data_dir = data_dir;
     Survey survey;
     for (const fs::path& entry : data::data_files(spec, options)) {
-      std::error_code unreadable;  // then it is reported as a file that cannot be read
+      std::error_code unreadable;  // add_file() then reports the error
       fs::is_directory(entry, unreadable) ? survey.add_folder(entry) : survey.add_file(entry);
     }
     DataFacts facts = survey.facts();
     read_some(facts, survey.files(), measures);
     return facts;
   } catch (const Error& error) {
-    return {.failure = error.what(), .is_unknown = error.category() == ErrorCategory::input};
+    return {.failure = error.what(), .unknown = error.category() == ErrorCategory::input ? error.message().pack() : ""};
   }
 }
 
@@ -171,27 +166,27 @@ Outcome judge_data(const Reports<DataFacts>& reports, const std::string& spec) {
       outcome.add({.ranks = {report.place.rank},
                    .level = Level::problem,
                    .what = facts.failure,
-                   .remedy = "put the files there on every host, readable for the user of the job, or name them as "
-                             "--data of lockstep train does"});
+                   .remedy = "copy the files to this path on every host, readable for the user of the job, or correct "
+                             "--data"});
       continue;
     }
     if (first == nullptr) first = &report;
     if (facts.fingerprint != first->facts.fingerprint)
       outcome.add({.ranks = {report.place.rank},
                    .level = Level::problem,
-                   .what = fmt::format("{} has {}, and rank {} other ones: {}", report.place.host, count_text(facts),
-                                       first->place.rank, count_text(first->facts)),
-                   .remedy = "copy the same files to every host (rsync --checksum), or use a folder that all share"});
+                   .what = fmt::format("{} has {}, and rank {} has different ones: {}", report.place.host,
+                                       count_text(facts), first->place.rank, count_text(first->facts)),
+                   .remedy = "copy the same files to every host (rsync --checksum), or use a shared folder"});
     if (facts.megabytes_per_second > 0 && facts.megabytes_per_second < kSlowRead)
       outcome.add({.ranks = {report.place.rank},
                    .level = Level::warning,
                    .what = fmt::format("{} reads {:.2g} MB/s", report.place.host, facts.megabytes_per_second),
-                   .remedy = "copy the files to a local disk; lockstep data benchmark tells what a training gets"});
+                   .remedy = "copy the files to a local disk; lockstep data benchmark measures the rate in training"});
   }
   outcome.summary = first == nullptr ? spec + ": see below" : fmt::format("{}: {}", spec, count_text(first->facts));
   if (first != nullptr && first->facts.megabytes_per_second > 0)
     outcome.summary += fmt::format(", {:.3g} MB/s", first->facts.megabytes_per_second);
-  if (first != nullptr && first->facts.files == 0) outcome.summary = fmt::format("{}: made up, no files", spec);
+  if (first != nullptr && first->facts.files == 0) outcome.summary = fmt::format("{}: generated, no files", spec);
   return outcome;
 }
 

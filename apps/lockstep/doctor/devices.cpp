@@ -7,7 +7,7 @@
 namespace lockstep::apps::doctor {
 namespace {
 
-constexpr double kUsedShare = 0.1;  // of a GPU's memory, by others
+constexpr double kUsedShare = 0.1;  // of a GPU's memory, used by other programs
 
 /// "8 x NVIDIA H100"; "no GPU".
 std::string describe(const std::vector<std::string>& gpus) {
@@ -27,18 +27,19 @@ void judge_health(Outcome& outcome, const Place& place, std::size_t index, const
   };
   if (gpu.uncorrected_errors > 0)
     add(Level::problem, fmt::format("has {} uncorrected ECC errors", gpu.uncorrected_errors),
-        "end its processes and reset it: nvidia-smi --gpu-reset; have it replaced if they come again");
+        "end its processes and reset it: nvidia-smi --gpu-reset; replace it if the errors occur again");
   if (gpu.wants_reset)
-    add(Level::problem, "has rows of memory to replace", "end its processes and reset it: nvidia-smi --gpu-reset");
-  if (gpu.lacks_spare_rows) add(Level::problem, "could not replace a bad row of memory", "have it replaced");
+    add(Level::problem, "has memory rows that wait for remapping",
+        "end its processes and reset it: nvidia-smi --gpu-reset");
+  if (gpu.lacks_spare_rows) add(Level::problem, "could not remap a bad memory row", "replace the GPU");
   if (gpu.is_slowed)
-    add(Level::warning, "is slowed down by its hardware",
-        "look at its heat, fans and power supply: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER");
+    add(Level::warning, "is throttled by its hardware",
+        "check its temperature, fans and power supply: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER");
   if (static_cast<double>(gpu.used_bytes) > kUsedShare * static_cast<double>(gpu.total_bytes))
     add(Level::warning,
         fmt::format("has {} of {} in use already", human_bytes(static_cast<double>(gpu.used_bytes)),
                     human_bytes(static_cast<double>(gpu.total_bytes))),
-        "nvidia-smi shows whose processes they are; end those that are left over");
+        "find the processes that use it with nvidia-smi, and end those that are left over");
 }
 
 void judge_rank(Outcome& outcome, const Reported<DeviceFacts>& report, const Reported<DeviceFacts>& first) {
@@ -48,7 +49,7 @@ void judge_rank(Outcome& outcome, const Reported<DeviceFacts>& report, const Rep
                  .level = Level::warning,
                  .what = fmt::format("{} has {} GPUs that this program cannot use: {}", report.place.host,
                                      facts.health.size(), facts.unavailable),
-                 .remedy = facts.has_cuda ? "install a driver as new as this program's CUDA, and look at "
+                 .remedy = facts.has_cuda ? "install a driver that supports this program's CUDA version, and check "
                                             "CUDA_VISIBLE_DEVICES"
                                           : "install a Lockstep that was compiled with -DLOCKSTEP_CUDA=ON"});
   if (describe(facts.gpus) != describe(first.facts.gpus))
@@ -56,7 +57,7 @@ void judge_rank(Outcome& outcome, const Reported<DeviceFacts>& report, const Rep
                  .level = Level::warning,
                  .what = fmt::format("sees {}, and rank {} sees {}", describe(facts.gpus), first.place.rank,
                                      describe(first.facts.gpus)),
-                 .remedy = "give all ranks hosts of one kind and the same CUDA_VISIBLE_DEVICES, or name --devices"});
+                 .remedy = "use hosts of one kind and the same CUDA_VISIBLE_DEVICES for all ranks, or set --devices"});
 }
 
 }  // namespace
@@ -83,10 +84,10 @@ std::set<int> nodes_with_gpus(const Reports<DeviceFacts>& reports) {
 Outcome judge_devices(const Reports<DeviceFacts>& reports) {
   Outcome outcome{.check = "devices"};
   add_missing(outcome, reports.missing,
-              "a GPU or its driver does not answer: look at dmesg for Xid, and restart the host");
+              "a GPU or its driver does not respond: look for Xid errors in dmesg, and restart the host");
   if (reports.answered.empty()) return outcome;
   const auto& first = reports.answered.front();
-  // Of a launcher that sets CUDA_VISIBLE_DEVICES for each rank, they see different ones.
+  // If a launcher sets CUDA_VISIBLE_DEVICES for each rank, the ranks of a node see different GPUs.
   std::map<std::pair<int, std::vector<std::string>>, int> ranks_of_gpus;
   for (const auto& report : reports.answered) {
     ++ranks_of_gpus[{report.place.node, report.facts.uuids}];
@@ -103,7 +104,7 @@ Outcome judge_devices(const Reports<DeviceFacts>& reports) {
                  .level = Level::problem,
                  .what = fmt::format("{} ranks of {} see the same {} GPU{}", ranks, report.place.host, gpus,
                                      gpus == 1 ? "" : "s"),
-                 .remedy = "start one rank for each GPU: mpirun -np, or slots in the hostfile; else let them share "
+                 .remedy = "start one rank for each GPU: mpirun -np, or slots in the hostfile; or let them share GPUs "
                            "with --share-gpus, or train with --devices cpu:0"});
   }
   outcome.summary = first.facts.gpus.empty()

@@ -1,4 +1,4 @@
-// The GPUs: seen, alike, healthy, free, one for each rank.
+// Check: the GPUs are visible, the same on all ranks, healthy, unused, and at least one per rank.
 #pragma once
 
 #include <set>
@@ -16,10 +16,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GpuHealth, name, uuid, total_byt
 namespace lockstep::apps::doctor {
 
 struct DeviceFacts {
-  std::vector<std::string> gpus = {};          ///< names of those that this program can use
-  std::vector<std::string> uuids = {};         ///< of the same
-  std::string unavailable = {};                ///< why it can use none
-  bool has_cuda = false;                       ///< whether it was compiled for CUDA
+  std::vector<std::string> gpus = {};          ///< names of the GPUs that this program can use
+  std::vector<std::string> uuids = {};         ///< UUIDs of the same GPUs
+  std::string unavailable = {};                ///< why this program can use no GPU
+  bool has_cuda = false;                       ///< whether this program was compiled for CUDA
   std::vector<device::GpuHealth> health = {};  ///< of all GPUs of the host
 
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(DeviceFacts, gpus, uuids, unavailable, has_cuda, health)
@@ -27,7 +27,7 @@ struct DeviceFacts {
 
 DeviceFacts measure_devices();
 
-/// The numbers of the hosts that have GPUs.
+/// The nodes that have GPUs.
 std::set<int> nodes_with_gpus(const Reports<DeviceFacts>& reports);
 
 /// `devices`.

@@ -41,7 +41,7 @@ void Outcome::add(Finding finding) {
 }
 
 Outcome not_asked_for(const std::string& check, const std::string& option) {
-  return {.check = check, .summary = "not asked for: " + option, .skipped = true};
+  return {.check = check, .summary = "not requested: " + option, .skipped = true};
 }
 
 std::string rank_list(const std::vector<int>& ranks) {

@@ -1,4 +1,4 @@
-// What a check has found, and what to do about it.
+// The results of checks.
 #pragma once
 
 #include <string>
@@ -6,37 +6,37 @@
 
 namespace lockstep::apps::doctor {
 
-/// `skipped`: nothing was asked, or there is nothing to compare. A `warning` costs speed or comfort; a `problem` will
-/// end a run, or make it useless.
+/// `skipped`: the check was not requested, or there is nothing to compare. `warning`: costs speed or convenience.
+/// `problem`: ends a run, or makes it useless.
 enum class Level { skipped, ok, warning, problem };
 
 /// "skipped", "ok", …
 const char* to_string(Level level);
 
-/// One thing that is not as it should be.
+/// A problem or warning.
 struct Finding {
-  std::vector<int> ranks = {};  ///< that it concerns, ascending; empty: the job as a whole
+  std::vector<int> ranks = {};  ///< affected ranks, ascending; empty: the whole job
   Level level = Level::warning;
-  std::string what = {};    ///< what was found, with its figures; no full stop
-  std::string remedy = {};  ///< what to do, such as a command; no full stop
+  std::string what = {};    ///< what was found, with figures; without a full stop
+  std::string remedy = {};  ///< what to do, such as a command; without a full stop
 
   bool operator==(const Finding&) const = default;
 };
 
-/// One row of the table.
+/// The result of a check: one row of the table.
 struct Outcome {
-  std::string check = {};              ///< its name, a promise to scripts
-  std::string summary = {};            ///< what is true of the machine, also where nothing was found
-  std::vector<Finding> findings = {};  ///< in the order of their first ranks
+  std::string check = {};              ///< name of the check, stable for scripts
+  std::string summary = {};            ///< facts about the machine, also if there are no findings
+  std::vector<Finding> findings = {};  ///< ordered by their first rank
   bool skipped = false;
 
-  /// That of the worst finding.
+  /// The worst level of the findings.
   Level level() const;
-  /// Adds a finding; where the same was found on other ranks before, its ranks alone.
+  /// Adds a finding. If the same finding exists for other ranks, adds only the ranks to it.
   void add(Finding finding);
 };
 
-/// Of a check that needs an option of the user's: "--data SPEC".
+/// A skipped outcome for a check that requires an option, such as "--data SPEC".
 Outcome not_asked_for(const std::string& check, const std::string& option);
 
 /// "rank 3", "ranks 0-2,5"; empty for none.

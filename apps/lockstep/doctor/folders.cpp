@@ -27,15 +27,15 @@ constexpr std::chrono::milliseconds kAppears{4000};
 fs::path nearest_existing(fs::path folder) {
   std::error_code ignored;
   folder = fs::absolute(folder, ignored);
-  // A link that leads nowhere is in the way of who would make the folder.
+  // A dangling link counts as existing, because the folder cannot be created in its place.
   while (!fs::exists(fs::symlink_status(folder, ignored)) && folder.has_relative_path()) folder = folder.parent_path();
   return folder;
 }
 
-/// Makes `file`; a descriptor to write to it, or -1 with errno.
+/// Creates `file`. Returns a descriptor for writing, or -1 and sets errno.
 int make_file(const fs::path& file) { return ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600); }
 
-/// Why not; empty where `bytes` were written to `file`, which has no name any more, and are on the disk.
+/// Writes `bytes` to an unlinked `file` and syncs it to the disk. Returns the error; empty on success.
 std::string write_file(const fs::path& file, std::size_t bytes) {
   const int descriptor = make_file(file);
   if (descriptor < 0) return std::strerror(errno);
@@ -56,17 +56,17 @@ std::string own_name(const char* kind) {
   return fmt::format(".lockstep-doctor-{}-{}-{}", kind, host_name(), ::getpid());
 }
 
-/// What helps a folder.
+/// Remedies for a folder.
 struct Remedies {
   std::string space = {};
   std::string speed = {};
 };
 
-/// Free space and speed of a folder that people know as `where`.
+/// Judges free space and speed of a folder, which findings call `where`.
 void judge_space(Outcome& outcome, const Reported<FolderFacts>& report, const std::string& where,
                  const Remedies& remedies) {
   const FolderFacts& facts = report.facts;
-  if (!facts.failure.empty()) return;  // which says more
+  if (!facts.failure.empty()) return;  // reported separately
   if (facts.free_bytes >= 0 && facts.free_bytes < kScarce)
     outcome.add({.ranks = {report.place.rank},
                  .level = facts.free_bytes < kHopeless ? Level::problem : Level::warning,
@@ -80,7 +80,7 @@ void judge_space(Outcome& outcome, const Reported<FolderFacts>& report, const st
   if (facts.megabytes_per_second > 0 && facts.megabytes_per_second < kSlowDisk)
     outcome.add({.ranks = {report.place.rank},
                  .level = Level::warning,
-                 .what = fmt::format("{} takes {:.2g} MB/s", where, facts.megabytes_per_second),
+                 .what = fmt::format("{} is written at {:.2g} MB/s", where, facts.megabytes_per_second),
                  .remedy = remedies.speed});
 }
 
@@ -88,12 +88,13 @@ std::string space_text(const Reports<FolderFacts>& reports) {
   for (const auto& [place, facts] : reports.answered)
     if (facts.writes && facts.failure.empty())
       return fmt::format("{}: {}{} free, {:.3g} MB/s to the disk", facts.folder,
-                         facts.parent.empty() ? "" : fmt::format("to be made in {}, ", facts.parent),
+                         facts.parent.empty() ? "" : fmt::format("to be created in {}, ", facts.parent),
                          human_bytes(static_cast<double>(facts.free_bytes)), facts.megabytes_per_second);
   return "see below";
 }
 
-/// Waits a little: a network folder tells other hosts of a new file when their memory of its folder has grown old.
+/// Whether `file` exists. Waits for it, because clients of a network file system see new files only after their cached
+/// directory expires.
 bool appears(const fs::path& file) {
   const auto begin = std::chrono::steady_clock::now();
   std::error_code ignored;
@@ -104,8 +105,8 @@ bool appears(const fs::path& file) {
   return true;
 }
 
-/// Leaves an empty file in `folder`, or in the nearest one above it that exists: its path, empty where it cannot be.
-/// Takes it back where that took longer than `limit`, after which nobody waits for it.
+/// Creates an empty file in `folder`, or in its nearest existing parent. Returns its path; empty on failure. If that
+/// took longer than `limit`, removes the file again, because no rank waits for it any more.
 std::string leave_marker(const fs::path& folder, const std::string& name, std::chrono::milliseconds limit) {
   constexpr std::chrono::milliseconds kToBeHeard{500};
   const auto deadline = std::chrono::steady_clock::now() + limit - kToBeHeard;
@@ -168,7 +169,7 @@ Reports<FolderFacts> measure_checkpoint_folder(Ranks& ranks, const std::string& 
       },
       kAppears + Ranks::kLeast);
   if (is_chief && !file.empty()) measured_within<int>(ranks.limit(), [file] { return ::unlink(file.c_str()); });
-  ranks.activity().tick();  // what comes next may take as long again
+  ranks.activity().tick();  // restarts the watchdog's timeout
   return reports;
 }
 
@@ -181,18 +182,18 @@ Outcome judge_checkpoint_folder(const Reports<FolderFacts>& reports, const std::
       outcome.add({.ranks = {report.place.rank},
                    .level = Level::problem,
                    .what = report.facts.failure,
-                   .remedy = "name a folder with --checkpoint-dir that the user of the job may write to on the host of "
+                   .remedy = "set --checkpoint-dir to a folder that the user of the job may write to on the host of "
                              "rank 0, on a file system that is not full and not mounted read-only"});
     judge_space(outcome, report, folder,
-                {.space = "remove old checkpoints, keep fewer (--keep), or name a larger disk",
+                {.space = "remove old checkpoints, keep fewer (--keep), or use a larger disk",
                  .speed = "use a faster disk, or save less often (--save-every)"});
     if (!report.facts.sees_marker)
       outcome.add({.ranks = {report.place.rank},
                    .level = Level::warning,
                    .what = fmt::format("{} on {} is not the folder that rank 0 sees", folder, report.place.host),
                    .remedy =
-                       "name a folder that all hosts share; else a run that starts with rank 0 elsewhere does not "
-                       "find its checkpoints"});
+                       "use a folder that all hosts share; otherwise a run with rank 0 on another host does not find "
+                       "its checkpoints"});
   }
   outcome.summary = space_text(reports);
   return outcome;
@@ -203,15 +204,15 @@ Reports<FolderFacts> measure_temporary_folder(Ranks& ranks) {
     if (!tries) return {};
     const fs::path folder = temporary_folder();
     std::error_code ignored;
-    if (!fs::exists(folder, ignored))  // nobody makes it
-      return {.writes = true, .folder = folder.string(), .failure = folder.string() + " is not there"};
+    if (!fs::exists(folder, ignored))  // unlike checkpoint folders, it is not created
+      return {.writes = true, .folder = folder.string(), .failure = folder.string() + " does not exist"};
     return try_folder(folder, kWritten / 4);
   });
 }
 
 Outcome judge_temporary_folder(const Reports<FolderFacts>& reports) {
   Outcome outcome{.check = "temporary-files"};
-  const std::string remedy = "name a folder with room in TMPDIR, on every host";
+  const std::string remedy = "set TMPDIR to a folder with free space, on every host";
   add_missing(outcome, reports.missing, kLookAtTheDisk);
   for (const auto& report : reports.answered) {
     if (!report.facts.writes) continue;
@@ -221,7 +222,7 @@ Outcome judge_temporary_folder(const Reports<FolderFacts>& reports) {
                    .what = fmt::format("{} on {}", report.facts.failure, report.place.host),
                    .remedy = remedy});
     judge_space(outcome, report, fmt::format("{} of {}", report.facts.folder, report.place.host),
-                {.space = remedy, .speed = "name a folder on a faster disk in TMPDIR"});
+                {.space = remedy, .speed = "set TMPDIR to a folder on a faster disk"});
   }
   outcome.summary = space_text(reports);
   return outcome;

@@ -1,4 +1,4 @@
-// The folders of checkpoints and of temporary files: writable, with room, and the same on all hosts.
+// Checks: the folders of checkpoints and temporary files are writable, have space, and are the same on all hosts.
 #pragma once
 
 #include <cstdint>
@@ -9,36 +9,36 @@
 
 namespace lockstep::apps::doctor {
 
-/// Where files are not to be had in time.
+/// Remedy for a file access that did not finish in time.
 inline constexpr const char* kLookAtTheDisk =
-    "the disk or file server does not answer: look at df, mount and dmesg of that host";
+    "the disk or file server does not respond: check df, mount and dmesg on that host";
 
 struct FolderFacts {
-  bool writes = false;       ///< whether this rank tried to write: the first of each host, to its temporary folder too
-  std::string folder = {};   ///< that it tried
-  std::string parent = {};   ///< in which the folder is yet to be made; empty where the folder is there
-  std::string failure = {};  ///< why it could not; empty where it could
+  bool writes = false;       ///< whether this rank tested writing
+  std::string folder = {};   ///< the tested folder
+  std::string parent = {};   ///< nearest existing parent, in which the folder will be created; empty if it exists
+  std::string failure = {};  ///< why writing failed; empty on success
   std::int64_t free_bytes = -1;
-  std::int64_t free_inodes = -1;    ///< -1: the file system has no such number
-  double megabytes_per_second = 0;  ///< of a small file that is written and brought to the disk
-  bool sees_marker = true;          ///< whether what the chief put there is here as well
+  std::int64_t free_inodes = -1;    ///< -1: not limited
+  double megabytes_per_second = 0;  ///< rate of writing and syncing a small file
+  bool sees_marker = true;          ///< whether this rank sees the chief's marker file
 
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(FolderFacts, writes, folder, parent, failure, free_bytes, free_inodes,
                                               megabytes_per_second, sees_marker)
 };
 
-/// What one process can do in `folder`, or in the nearest folder above it that exists: writes `bytes` and brings them
-/// to the disk. Nothing of it stays, however this process ends.
+/// Tests writing in `folder`, or in its nearest existing parent: writes `bytes` to an unlinked file and syncs it. No
+/// file remains, even if this process is killed.
 FolderFacts try_folder(const std::filesystem::path& folder, std::size_t bytes);
 
-/// Collective. The chief alone writes checkpoints; it leaves a marker for the others to look for.
+/// Collective. Only the chief tests writing. It also creates a marker file, which the other ranks look for.
 Reports<FolderFacts> measure_checkpoint_folder(Ranks& ranks, const std::string& folder);
-/// `checkpoints`. Without a `folder` nothing is checked.
+/// `checkpoints`. Skipped if `folder` is empty.
 Outcome judge_checkpoint_folder(const Reports<FolderFacts>& reports, const std::string& folder);
 
-/// Collective. The first rank of each host tries the folder for temporary files.
+/// Collective. The first rank of each host tests the folder for temporary files.
 Reports<FolderFacts> measure_temporary_folder(Ranks& ranks);
-/// `temporary-files`: where MPI keeps its sessions, and ranks that are not the chief what they compare.
+/// `temporary-files`: the folder of MPI's session files and of checkpoints that are written for verification.
 Outcome judge_temporary_folder(const Reports<FolderFacts>& reports);
 
 }  // namespace lockstep::apps::doctor

@@ -16,26 +16,18 @@ namespace {
 
 constexpr const char* kCheck = "shared-memory";
 constexpr double kMegabyte = 1e6;
-constexpr std::int64_t kShmOfRank = 8'000'000;  // that MPI's own transport takes, roughly
+constexpr std::int64_t kShmOfRank = 8'000'000;  // approximate use of MPI's own transport
 constexpr std::int64_t kShmOfHost = 60'000'000;
-constexpr std::int64_t kShmOfGpus =
-    128'000'000;  // of a host: containers have 64 MiB unless told, which NCCL soon fills
+constexpr std::int64_t kShmOfGpus = 128'000'000;  // per host: the 64 MiB default of containers is too small for NCCL
 constexpr std::int64_t kMemoryOfRank = 1'000'000'000;
 
-/// What follows "; " of an error of this project.
-std::string given_of(const Error& error) {
-  const std::string text = error.what();
-  const std::size_t middle = text.find("; ");
-  return middle == std::string::npos ? text : text.substr(middle + 2);
-}
-
-/// Why this rank cannot see the memory; empty where it can.
+/// Why this rank cannot map the memory; empty if it can.
 std::string look_at(const OfferedSegment& offered) {
   try {
     SharedSegment::open({{offered.pid_namespace, offered.nonce, offered.process}, offered.descriptor, offered.serial});
     return "";
   } catch (const Error& error) {
-    return given_of(error);
+    return error.message().actual;
   }
 }
 
@@ -49,12 +41,12 @@ void look_at_others(const Place& mine, const Reports<OfferedSegment>& offers, Me
   }
 }
 
-/// Behind a remedy.
-std::string way_out(bool wanted) { return wanted ? "" : "; training does without it, at the speed of messages"; }
+/// Suffix of a remedy.
+std::string way_out(bool wanted) { return wanted ? "" : "; without it, training uses slower messages"; }
 
 std::string remedy_of(const std::string& why, bool wanted) {
   if (why == std::strerror(EACCES) || why == std::strerror(EPERM))
-    return "start all ranks as one user, let them see /proc (hidepid=0) and each other's files there "
+    return "start all ranks as the same user, and allow them to access /proc (hidepid=0) and each other's files there "
            "(--cap-add SYS_PTRACE, kernel.yama.ptrace_scope=0)" +
            way_out(wanted);
   return "start the ranks of a host in one container, or in containers that share processes (--pid=host), with /proc "
@@ -66,8 +58,8 @@ void judge_offer(Outcome& outcome, const Reported<MemoryFacts>& report, bool wan
   if (report.facts.offer_failure.empty()) return;
   outcome.add({.ranks = {report.place.rank},
                .level = wanted ? Level::problem : Level::warning,
-               .what = fmt::format("cannot make shared memory: {}", report.facts.offer_failure),
-               .remedy = "let the container call memfd_create (its seccomp profile), and give it more memory "
+               .what = fmt::format("cannot create shared memory: {}", report.facts.offer_failure),
+               .remedy = "allow memfd_create in the container's seccomp profile, and increase its memory limit "
                          "(--memory, memory.max)" +
                          way_out(wanted)});
 }
@@ -75,8 +67,8 @@ void judge_offer(Outcome& outcome, const Reported<MemoryFacts>& report, bool wan
 void judge_shm(Outcome& outcome, const Reported<MemoryFacts>& report, int ranks_of_host, bool has_gpus) {
   const MemoryFacts& facts = report.facts;
   const std::string remedy =
-      "give the container more: --shm-size=1g, or --ipc=host; else remount: "
-      "mount -o remount,size=1g /dev/shm; and remove what earlier jobs left there";
+      "increase it: --shm-size=1g or --ipc=host for a container, otherwise mount -o remount,size=1g /dev/shm; and "
+      "remove files of earlier jobs there";
   if (facts.shm_bytes < 0) {
     outcome.add({.ranks = {report.place.rank},
                  .level = Level::warning,
@@ -90,7 +82,7 @@ void judge_shm(Outcome& outcome, const Reported<MemoryFacts>& report, int ranks_
   outcome.add(
       {.ranks = {report.place.rank},
        .level = hopeless ? Level::problem : Level::warning,
-       .what = fmt::format("/dev/shm of {} has {:.0f} of {:.0f} MB free; MPI and NCCL may want {:.0f} MB",
+       .what = fmt::format("/dev/shm of {} has {:.0f} of {:.0f} MB free; MPI and NCCL may need {:.0f} MB",
                            report.place.host, static_cast<double>(facts.shm_free_bytes) / kMegabyte,
                            static_cast<double>(facts.shm_bytes) / kMegabyte, static_cast<double>(needed) / kMegabyte),
        .remedy = remedy});
@@ -99,7 +91,7 @@ void judge_shm(Outcome& outcome, const Reported<MemoryFacts>& report, int ranks_
 }  // namespace
 
 Reports<MemoryFacts> measure_memory(Ranks& ranks) {
-  SharedSegment mine;  // until the others have looked
+  SharedSegment mine;  // must exist until the other ranks have mapped it
   OfferedSegment offered;
   try {
     mine = SharedSegment::create(1);
@@ -107,7 +99,7 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
     offered = {
         handle.owner.process, handle.owner.pid_namespace, handle.owner.nonce, handle.descriptor, handle.serial, {}};
   } catch (const Error& error) {
-    offered.failure = given_of(error);
+    offered.failure = error.message().actual;
   }
   const auto offers = ranks.share<OfferedSegment>(kCheck, {.facts = offered});
   return ranks.measure<MemoryFacts>(kCheck, [place = ranks.mine(), offers, offered] {
@@ -125,7 +117,7 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
 
 Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted, const std::set<int>& nodes_with_gpus) {
   Outcome outcome{.check = kCheck};
-  add_missing(outcome, reports.missing, "log in to that host and look what its processes wait for");
+  add_missing(outcome, reports.missing, "log in to that host and check what its processes are waiting for");
   std::map<int, int> ranks_of_node;
   for (const auto& report : reports.answered) ++ranks_of_node[report.place.node];
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -135,16 +127,17 @@ Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted, co
       outcome.add(
           {.ranks = {report.place.rank},
            .level = wanted ? Level::problem : Level::warning,
-           .what = fmt::format("cannot map the memory of {} other{} of its host: {}", report.facts.unseen.size(),
+           .what = fmt::format("cannot map the memory of {} other rank{} of its host: {}", report.facts.unseen.size(),
                                report.facts.unseen.size() == 1 ? "" : "s", report.facts.why),
            .remedy = remedy_of(report.facts.why, wanted)});
     if (report.place.local_rank == 0)
       judge_shm(outcome, report, ranks_of_node[report.place.node], nodes_with_gpus.contains(report.place.node));
     least = std::min(least, report.facts.shm_free_bytes);
   }
-  outcome.summary = fmt::format("{}; /dev/shm has {} free",
-                                outcome.level() == Level::ok ? "ranks of a host see each other's memory" : "see below",
-                                least < 0 ? "nothing" : human_bytes(static_cast<double>(least)));
+  const bool ok = outcome.level() == Level::ok;
+  outcome.summary =
+      fmt::format("{}; /dev/shm has {} free", ok ? "ranks of a host can map each other's memory" : "see below",
+                  least < 0 ? "nothing" : human_bytes(static_cast<double>(least)));
   return outcome;
 }
 
@@ -160,11 +153,11 @@ Outcome judge_memory(const Reports<MemoryFacts>& reports) {
     outcome.add(
         {.ranks = {report.place.rank},
          .level = Level::warning,
-         .what = fmt::format("{} has {} of memory left for each of its ranks", report.place.host, human_bytes(bytes)),
-         .remedy = "end what else runs there, start fewer ranks, or ask the container or batch system for more "
-                   "(--memory, --mem)"});
+         .what = fmt::format("{} has {} of free memory for each of its ranks", report.place.host, human_bytes(bytes)),
+         .remedy = "end other programs there, start fewer ranks, or request more memory from the container or batch "
+                   "system (--memory, --mem)"});
   }
-  if (!reports.answered.empty()) outcome.summary = fmt::format("{} for each rank or more", human_bytes(least));
+  if (!reports.answered.empty()) outcome.summary = fmt::format("at least {} for each rank", human_bytes(least));
   return outcome;
 }
 

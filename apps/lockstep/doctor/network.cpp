@@ -21,14 +21,14 @@ using net::FileDescriptor;
 using net::Listener;
 
 constexpr const char* kCheck = "network";
-constexpr std::size_t kMostHosts = 16;     // that one host calls
-constexpr std::size_t kMostAddresses = 8;  // of a host
+constexpr std::size_t kMaxHosts = 16;     // that one host connects to
+constexpr std::size_t kMaxAddresses = 8;  // of a host
 constexpr std::chrono::milliseconds kConnectLimit{1500};
-constexpr std::chrono::milliseconds kLeast = 2 * kConnectLimit + std::chrono::milliseconds(1000);  // to be answered too
+constexpr std::chrono::milliseconds kLeast = 2 * kConnectLimit + std::chrono::milliseconds(1000);  // connect and reply
 constexpr const char* kNoPort = "it could not open a port";
 constexpr const char* kNoAddress = "it has no address";
 
-/// Where a host can be called.
+/// The port and addresses at which a host accepts connections.
 struct Calling {
   int port = 0;
   std::vector<net::NetworkAddress> addresses = {};
@@ -36,10 +36,11 @@ struct Calling {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(Calling, port, addresses)
 };
 
-/// What a host says to who calls it: several hosts may have one address, such as that of a bridge of containers.
+/// Sent to every client, so that it can identify the host: several hosts may have the same address, such as that of a
+/// container bridge.
 std::string greeting(int rank) { return fmt::format("lockstep {:<10}", rank); }
 
-/// Greets who connects, as long as it lives.
+/// A server that sends a greeting to every client.
 class Greeter {
  public:
   explicit Greeter(int rank) : thread_([this, rank](const std::stop_token& stop) { greet(stop, greeting(rank)); }) {}
@@ -57,23 +58,23 @@ class Greeter {
   }
 
   Listener listener_;
-  std::jthread thread_;  // last: it ends before the listener
+  std::jthread thread_;  // last: its destructor joins before the listener is closed
 };
 
-/// Why nobody, or somebody else, answered; empty where it was the rank that is meant.
+/// Connects to a rank. Returns the error; empty if the expected rank answered.
 std::string call(const std::string& address, int port, int rank) {
   std::string why;
   const FileDescriptor socket = net::connect_to(address, static_cast<std::uint16_t>(port), kConnectLimit, why);
   if (!socket.is_open()) return why;
   pollfd ready{.fd = socket.get(), .events = POLLIN, .revents = 0};
   std::array<char, 64> buffer{};
-  if (::poll(&ready, 1, static_cast<int>(kConnectLimit.count())) <= 0) return "connected, and heard nothing";
+  if (::poll(&ready, 1, static_cast<int>(kConnectLimit.count())) <= 0) return "connected, but no response";
   const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
   const std::string text(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   return text == greeting(rank) ? "" : "another host answers there";
 }
 
-/// The first ranks of the hosts after that of `mine`, in a circle.
+/// The first ranks of the other hosts, in ring order after that of `mine`.
 std::vector<Reported<Calling>> others_of(const Reports<Calling>& all, const Place& mine) {
   std::vector<Reported<Calling>> before;
   std::vector<Reported<Calling>> others;
@@ -82,7 +83,7 @@ std::vector<Reported<Calling>> others_of(const Reports<Calling>& all, const Plac
     (report.place.node < mine.node ? before : others).push_back(report);
   }
   others.insert(others.end(), before.begin(), before.end());
-  others.resize(std::min(others.size(), kMostHosts));
+  others.resize(std::min(others.size(), kMaxHosts));
   return others;
 }
 
@@ -111,7 +112,7 @@ std::vector<Attempt> call_all(const std::vector<Reported<Calling>>& others) {
 
 std::vector<net::NetworkAddress> addresses_of_this_host() {
   std::vector<net::NetworkAddress> all = net::network_addresses();
-  all.resize(std::min(all.size(), kMostAddresses));
+  all.resize(std::min(all.size(), kMaxAddresses));
   return all;
 }
 
@@ -128,15 +129,15 @@ std::string host_of(const Reports<NetworkFacts>& reports, int rank) {
   return "?";
 }
 
-/// What MPI and NCCL can be kept to, on all hosts alike.
+/// The interface to recommend for MPI and NCCL on all hosts.
 struct Way {
-  std::string mpi = {};   ///< an interface, or a network where hosts call their interfaces differently; empty: nothing
+  std::string mpi = {};   ///< an interface, or a network if its interfaces have different names; empty: none
   std::string nccl = {};  ///< interfaces
 
   bool is_of(const Attempt& attempt) const { return mpi == attempt.interface || mpi == attempt.network; }
 };
 
-/// That by which most attempts succeeded; empty for none.
+/// The interface or network with the most successful attempts; empty if none succeeded.
 std::string most_successful(const Reports<NetworkFacts>& reports, std::string Attempt::*name) {
   std::map<std::string, int> successes;
   for (const auto& report : reports.answered)
@@ -163,15 +164,15 @@ Way best_way(const Reports<NetworkFacts>& reports) {
 }
 
 std::string remedy_of(const Attempt& attempt, bool otherwise, const Way& best) {
-  if (attempt.failure == kNoPort) return "look at the limits of that host: ulimit -n, and the check ports";
-  if (attempt.failure == kNoAddress) return "give it an address: look at its interfaces (ip address)";
+  if (attempt.failure == kNoPort) return "check the limits of that host: ulimit -n, and see the check ports";
+  if (attempt.failure == kNoAddress) return "configure an address: check its interfaces (ip address)";
   if (otherwise && !best.mpi.empty() && !best.is_of(attempt))
     return fmt::format(
-        "keep MPI to what works: mpirun --mca btl_tcp_if_include {0} --mca oob_tcp_if_include {0}; for NCCL, "
-        "NCCL_SOCKET_IFNAME={1}",
+        "restrict MPI to what works: mpirun --mca btl_tcp_if_include {0} --mca oob_tcp_if_include {0}; for NCCL, "
+        "set NCCL_SOCKET_IFNAME={1}",
         best.mpi, best.nccl);
-  return "let these hosts open TCP connections to each other on all ports: look at the cable, the routes (ip route) "
-         "and the firewall";
+  return "allow TCP connections between these hosts on all ports: check the cable, the routes (ip route) and the "
+         "firewall";
 }
 
 void judge_attempts(Outcome& outcome, const Reports<NetworkFacts>& reports, const Reported<NetworkFacts>& from,
@@ -191,7 +192,7 @@ void judge_attempts(Outcome& outcome, const Reports<NetworkFacts>& reports, cons
   }
 }
 
-/// The addresses at which a rank was reached.
+/// The pairs of rank and address that were reached.
 std::set<std::pair<int, std::string>> reached_addresses(const Reports<NetworkFacts>& reports) {
   std::set<std::pair<int, std::string>> reached;
   for (const auto& report : reports.answered)
@@ -200,7 +201,7 @@ std::set<std::pair<int, std::string>> reached_addresses(const Reports<NetworkFac
   return reached;
 }
 
-/// Packets that one host of a network sends and another one drops: connections come about, and large messages hang.
+/// Reports different MTUs in one network: connections succeed, but large messages hang because packets are dropped.
 void judge_packets(Outcome& outcome, const Reports<NetworkFacts>& reports) {
   struct First {
     std::string host;
@@ -217,7 +218,7 @@ void judge_packets(Outcome& outcome, const Reports<NetworkFacts>& reports) {
                    .level = Level::warning,
                    .what = fmt::format("{} of {} sends packets of {} bytes on {}, and {} of {}", address.interface,
                                        report.place.host, address.mtu, address.network, first.host, first.mtu),
-                   .remedy = fmt::format("give all hosts the same MTU there: ip link set {} mtu {}", address.interface,
+                   .remedy = fmt::format("set the same MTU on all hosts: ip link set {} mtu {}", address.interface,
                                          std::min(address.mtu, first.mtu))});
     }
   }
@@ -235,7 +236,7 @@ Reports<NetworkFacts> measure_network(Ranks& ranks) {
       greeter = std::make_unique<Greeter>(ranks.mine().rank);
       calling.port = greeter->port();
     } catch (const std::exception&) {
-      calling.port = 0;  // no port or no thread is to be had; told by the attempts of the others
+      calling.port = 0;  // no port or no thread is available; the attempts of other hosts report it
     }
   }
   const auto all = ranks.share<Calling>(kCheck, {.facts = calling});
@@ -252,7 +253,7 @@ Reports<NetworkFacts> measure_network(Ranks& ranks) {
 
 Outcome judge_network(const Reports<NetworkFacts>& reports) {
   Outcome outcome{.check = kCheck};
-  add_missing(outcome, reports.missing, "log in to that host and look at its interfaces: ip address");
+  add_missing(outcome, reports.missing, "log in to that host and check its interfaces: ip address");
   std::set<int> nodes;
   std::size_t attempts = 0;
   const Way best = best_way(reports);
@@ -282,8 +283,8 @@ Outcome judge_ports(const Reports<NetworkFacts>& reports) {
                  .remedy = "sysctl -w net.ipv4.ip_local_port_range=\"32768 60999\", as root; or mpirun --mca "
                            "btl_tcp_port_min_v4 and btl_tcp_port_range_v4 for a range that the firewall leaves open"});
   }
-  outcome.summary = least == std::numeric_limits<std::int64_t>::max() ? "the system does not tell"
-                                                                      : fmt::format("{} on every host or more", least);
+  outcome.summary =
+      least == std::numeric_limits<std::int64_t>::max() ? "unknown" : fmt::format("at least {} on every host", least);
   return outcome;
 }
 

@@ -1,4 +1,4 @@
-// Whether the hosts reach each other on every address that MPI may try.
+// Check: the hosts reach each other on every address that MPI may use.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace lockstep::apps::doctor {
 
 /// One attempt to reach an address of another host.
 struct Attempt {
-  int rank = 0;                ///< of the host that was called: its first
-  std::string interface = {};  ///< there; empty where nothing could be called
-  std::string address = {};    ///< of that interface
-  std::string network = {};    ///< of that address: "10.0.0.0/24"
-  std::string failure = {};    ///< empty where that host answered
+  int rank = 0;                ///< first rank of the other host
+  std::string interface = {};  ///< interface of the other host; empty if it has no port or address
+  std::string address = {};    ///< address of that interface
+  std::string network = {};    ///< network of that address: "10.0.0.0/24"
+  std::string failure = {};    ///< empty if the host answered
 
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(Attempt, rank, interface, address, network, failure)
 };
@@ -29,21 +29,21 @@ struct Attempt {
 struct NetworkFacts {
   std::vector<net::NetworkAddress> addresses = {};
   std::vector<Attempt> attempts = {};
-  std::int64_t ports = 0;  ///< that the system has for connections that a program opens; 0: it does not tell
+  std::int64_t ports = 0;  ///< number of ephemeral ports; 0: unknown
 
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(NetworkFacts, addresses, attempts, ports)
 };
 
-/// Collective. The first rank of each host opens a port, and calls those of up to 16 other hosts on all their
-/// addresses.
+/// Collective. The first rank of each host listens at a port, and connects to those of up to 16 other hosts at all
+/// their addresses.
 Reports<NetworkFacts> measure_network(Ranks& ranks);
 
-/// `network`: hosts, or some of their addresses, that cannot be reached; packets of different sizes.
+/// `network`: hosts or addresses that cannot be reached; different MTUs.
 Outcome judge_network(const Reports<NetworkFacts>& reports);
-/// `ports`: few of them.
+/// `ports`: too few ephemeral ports.
 Outcome judge_ports(const Reports<NetworkFacts>& reports);
 
-/// By rank, bits a second of the fastest interface by which it was reached, where one tells.
+/// By rank, the speed in bit/s of the fastest interface at which it was reached, if known.
 std::map<int, std::int64_t> wire_speeds(const Reports<NetworkFacts>& reports);
 
 }  // namespace lockstep::apps::doctor

@@ -1,4 +1,4 @@
-// The ranks that are being checked, and how what each measured comes to all of them.
+// The ranks that are checked, and the exchange of their measurements.
 #pragma once
 
 #include <fmt/format.h>
@@ -45,22 +45,23 @@ struct Missing {
   std::string why = {};
 };
 
-/// What all ranks measured, in rank order, but for those whose measurement failed or did not come to its end.
+/// The measurements of all ranks, in rank order, and the ranks whose measurement failed or timed out.
 template <typename Facts>
 struct Reports {
   std::vector<Reported<Facts>> answered = {};
   std::vector<Missing> missing = {};
 };
 
-/// What came of one rank's measurement.
+/// The result of one rank's measurement.
 template <typename Facts>
 struct Measured {
   std::optional<Facts> facts = {};
   std::string why_none = {};
 };
 
-/// What `work` returns, or nothing where that takes longer than `limit`: then its thread is left to itself, since what
-/// waits in the kernel cannot be called back. `work` owns what it uses. What it throws is thrown.
+/// Runs `work` in a thread. Returns its result, or nullopt if it takes longer than `limit`; the thread is then left
+/// running, because a system call that blocks in the kernel cannot be cancelled. `work` must own what it uses. Rethrows
+/// its exception.
 template <typename Result>
 std::optional<Result> within(std::chrono::milliseconds limit, std::function<Result()> work) {
   auto task = std::make_shared<std::packaged_task<Result()>>(std::move(work));
@@ -70,12 +71,12 @@ std::optional<Result> within(std::chrono::milliseconds limit, std::function<Resu
   return result.get();
 }
 
-/// The same, with what went wrong in words.
+/// The same, with the error as a message.
 template <typename Facts>
 Measured<Facts> measured_within(std::chrono::milliseconds limit, std::function<Facts()> work) {
   try {
     if (auto facts = within<Facts>(limit, std::move(work))) return {.facts = std::move(facts)};
-    return {.why_none = fmt::format("this check did not end in its time, {} s",
+    return {.why_none = fmt::format("this check did not finish within {} s",
                                     std::chrono::round<std::chrono::seconds>(limit).count())};
   } catch (const std::exception& error) {
     return {.why_none = fmt::format("this check failed: {}", error.what())};
@@ -85,9 +86,9 @@ Measured<Facts> measured_within(std::chrono::milliseconds limit, std::function<F
 /// The ranks of the job. All functions but the accessors are collective.
 class Ranks {
  public:
-  /// How long a rank's own measurement may take, at most.
+  /// Maximum time limit of a rank's own measurement.
   static constexpr std::chrono::milliseconds kLimit{8000};
-  /// And at least, where it does not ask for more.
+  /// Default minimum time limit.
   static constexpr std::chrono::milliseconds kLeast{1000};
 
   explicit Ranks(job::Session& session);
@@ -95,25 +96,26 @@ class Ranks {
   job::Session& session() const { return session_; }
   const std::vector<Place>& places() const { return places_; }
   const Place& mine() const { return places_[static_cast<std::size_t>(session_.rank())]; }
-  /// How long one may take now: less where others took their time, so that the whole examination ends within a minute,
-  /// but never less than `least`, which a measurement on a sound machine may take.
+  /// The time limit of the next measurement. It decreases with the elapsed time, so that all checks end within a
+  /// minute, but not below `least`, which a measurement on a healthy machine may take.
   std::chrono::milliseconds limit(std::chrono::milliseconds least = kLeast) const;
-  /// For the watchdog: what this rank is at.
+  /// The current activity of this rank, for the watchdog.
   allreduce::Activity& activity() { return activity_; }
 
-  /// Measures on every rank, for limit(least) at most, and gives all ranks what came of it. `check` must live for ever.
+  /// Measures on every rank, for at most limit(least), and distributes the results to all ranks. `check` must have
+  /// static lifetime.
   template <typename Facts>
   Reports<Facts> measure(const char* check, std::function<Facts()> measurement,
                          std::chrono::milliseconds least = kLeast) {
     return share(check, measured_within<Facts>(limit(least), std::move(measurement)));
   }
 
-  /// Gives all ranks what each has.
+  /// Distributes each rank's result to all ranks.
   template <typename Facts>
   Reports<Facts> share(const char* check, const Measured<Facts>& mine) {
-    // Facts are objects; a text in their place says why there are none.
+    // Facts are a JSON object; a string instead is the error.
     const nlohmann::json text = mine.facts ? nlohmann::json(*mine.facts) : nlohmann::json(mine.why_none);
-    // What the system calls things need not be UTF-8.
+    // dump_json() accepts names from the system that are not UTF-8.
     const auto all = gather(check, dump_json(text));
     Reports<Facts> reports;
     for (std::size_t i = 0; i < all.size(); ++i) {

@@ -1,4 +1,4 @@
-// What the doctor says in the end: a table for people, or an object for scripts.
+// The report of `lockstep doctor`: a table for users, or a JSON object for scripts.
 #pragma once
 
 #include <mutex>
@@ -11,17 +11,17 @@
 
 namespace lockstep::apps::doctor {
 
-/// Gathers outcomes; may be read by another thread at any time.
+/// Collects outcomes. Thread-safe.
 class Report {
  public:
   explicit Report(std::vector<Place> places) : places_(std::move(places)) {}
 
   void add(Outcome outcome);
-  /// That of the worst outcome; ok where there is none.
+  /// The worst level of the outcomes; ok if there is none.
   Level level() const;
 
-  /// A row for each check, and below it a line for each finding: "  problem  rank 1 on host b: WHAT -> REMEDY". Ends
-  /// with a line that sums up.
+  /// One row per check, with one line per finding below it: "  problem  rank 1: WHAT -> REMEDY". The last line is a
+  /// summary.
   std::string table(double seconds) const;
   /// {"status", "seconds", "ranks": [{"rank", "host", "node"}], "checks": [{"check", "level", "summary"}], "findings":
   /// [{"check", "level", "ranks", "what", "remedy"}]}

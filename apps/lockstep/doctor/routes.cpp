@@ -1,6 +1,9 @@
 #include "apps/lockstep/doctor/routes.h"
 
+#include <mpi.h>
 #include <algorithm>
+#include <limits>
+#include <set>
 
 #include "apps/lockstep/reduction_timing.h"
 #include "lockstep/allreduce/route.h"
@@ -8,11 +11,156 @@
 namespace lockstep::apps::doctor {
 namespace {
 
+constexpr const char* kLinksCheck = "links";
+constexpr int kRounds = 3;
+constexpr double kGigabyte = 1e9;
+constexpr double kMegabit = 1e6;
+
+/// A communicator of the ranks that send in a ring; MPI_COMM_NULL on the others.
+class Circle {
+ public:
+  explicit Circle(const Ranks& ranks) {
+    const bool takes_part = ranks.session().nodes() == 1 || ranks.mine().local_rank == 0;
+    MPI_Comm_split(ranks.session().ranks(), takes_part ? 0 : MPI_UNDEFINED, ranks.mine().rank, &members_);
+  }
+  Circle(const Circle&) = delete;
+  Circle& operator=(const Circle&) = delete;
+  ~Circle() {
+    if (members_ != MPI_COMM_NULL) MPI_Comm_free(&members_);
+  }
+
+  bool contains_this() const { return members_ != MPI_COMM_NULL; }
+
+  /// Sends to the next rank. Returns the seconds until the message of the previous rank has arrived.
+  double pass(std::vector<char>& to_next, std::vector<char>& from_previous, std::size_t bytes) const {
+    int rank = 0;
+    int size = 0;
+    MPI_Comm_rank(members_, &rank);
+    MPI_Comm_size(members_, &size);
+    MPI_Barrier(members_);
+    const double begin = MPI_Wtime();
+    MPI_Request sent = MPI_REQUEST_NULL;
+    MPI_Isend(to_next.data(), static_cast<int>(bytes), MPI_BYTE, (rank + 1) % size, 0, members_, &sent);
+    MPI_Recv(from_previous.data(), static_cast<int>(bytes), MPI_BYTE, (rank + size - 1) % size, 0, members_,
+             MPI_STATUS_IGNORE);
+    const double seconds = MPI_Wtime() - begin;
+    MPI_Wait(&sent, MPI_STATUS_IGNORE);
+    return seconds;
+  }
+
+  double slowest(double mine) const {
+    double all = mine;
+    MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, members_);
+    return all;
+  }
+
+ private:
+  MPI_Comm members_ = MPI_COMM_NULL;
+};
+
+/// Receive rate in bytes per second. Increases the message size until a message takes its share of `seconds`, because
+/// short ones may fit into the burst size of a rate-limited link.
+double receive_rate(const Circle& circle, double seconds) {
+  constexpr std::size_t kFirst = std::size_t{64} << 10;
+  constexpr std::size_t kLargest = std::size_t{16} << 20;
+  std::vector<char> to_next(kLargest, 1);
+  std::vector<char> from_previous(kLargest);
+  circle.pass(to_next, from_previous, kFirst);  // connects
+  std::size_t bytes = kFirst;
+  // The shortest of several passes, to exclude disturbances.
+  const auto shortest = [&](int passes) {
+    double best = std::numeric_limits<double>::max();
+    for (int pass = 0; pass < passes; ++pass) best = std::min(best, circle.pass(to_next, from_previous, bytes));
+    return best;
+  };
+  while (bytes < kLargest && circle.slowest(shortest(2)) < seconds / kRounds / 2) bytes *= 2;
+  return static_cast<double>(bytes) / shortest(kRounds);
+}
+
+double median_link(const Reports<LinkFacts>& links) {
+  std::vector<double> all;
+  for (const auto& report : links.answered)
+    if (report.facts.from >= 0) all.push_back(report.facts.gigabytes);
+  if (all.empty()) return 0;
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::ranges::nth_element(all, middle);
+  return *middle;
+}
+
+}  // namespace
+
+Reports<LinkFacts> measure_links(Ranks& ranks, double seconds) {
+  if (ranks.session().size() == 1) return {};
+  LinkFacts facts;
+  {
+    const allreduce::CollectiveScope scope(&ranks.activity(), kLinksCheck);
+    const Circle circle(ranks);
+    if (circle.contains_this()) facts.gigabytes = receive_rate(circle, seconds) / kGigabyte;
+    if (circle.contains_this()) facts.from = 0;
+  }
+  Reports<LinkFacts> links = ranks.share<LinkFacts>(kLinksCheck, {.facts = facts});
+  int previous = -1;
+  for (const auto& report : links.answered)
+    if (report.facts.from >= 0) previous = report.place.rank;  // the first follows the last
+  for (auto& report : links.answered) {
+    if (report.facts.from < 0) continue;
+    report.facts.from = previous;
+    previous = report.place.rank;
+  }
+  return links;
+}
+
+double slowest_link(const Reports<LinkFacts>& links) {
+  double slowest = 0;
+  for (const auto& report : links.answered)
+    if (report.facts.from >= 0 && (slowest == 0 || report.facts.gigabytes < slowest)) slowest = report.facts.gigabytes;
+  return slowest;
+}
+
+Outcome judge_links(const Reports<LinkFacts>& links, const Reports<NetworkFacts>& network) {
+  constexpr double kBesideOthers = 0.5;
+  constexpr double kBesideInterface = 0.4;
+  Outcome outcome{.check = kLinksCheck};
+  const double median = median_link(links);
+  std::set<int> nodes;
+  for (const auto& report : links.answered) nodes.insert(report.place.node);
+  const bool between_hosts = nodes.size() > 1;  // within a host, slow links are reported by the check cores
+  const bool has_others = nodes.size() > 2;
+  outcome.skipped = links.answered.empty();
+  outcome.summary = outcome.skipped
+                        ? "one rank: no link between ranks"
+                        : fmt::format("{:.3g} GB/s between neighbors, the slowest {:.3g}", median, slowest_link(links));
+  const auto wires = wire_speeds(network);
+  for (const auto& [place, facts] : links.answered) {
+    if (facts.from < 0 || !between_hosts) continue;
+    const auto wire = wires.find(place.rank);
+    const double interface = wire == wires.end() ? 0 : static_cast<double>(wire->second) / 8 / kGigabyte;
+    if (has_others && facts.gigabytes < kBesideOthers * median)
+      outcome.add({.ranks = {place.rank},
+                   .level = Level::warning,
+                   .what = fmt::format("{} receives {:.3g} GB/s from rank {}, while others receive {:.3g}", place.host,
+                                       facts.gigabytes, facts.from, median),
+                   .remedy = "check the cables, ports and other traffic of these two hosts: ethtool, ip -s link"});
+    else if (facts.gigabytes < kBesideInterface * interface)
+      outcome.add({.ranks = {place.rank},
+                   .level = Level::warning,
+                   .what = fmt::format("{} receives {:.3g} GB/s from rank {} over an interface of {:.0f} Mbit/s, which "
+                                       "could carry {:.3g}",
+                                       place.host, facts.gigabytes, facts.from, interface * 8 * kGigabyte / kMegabit,
+                                       interface),
+                   .remedy = "look for other traffic and limits on the path (ip -s link, tc qdisc), use more "
+                             "connections (mpirun --mca btl_tcp_links 4), or jumbo frames (mtu 9000 on all hosts)"});
+  }
+  return outcome;
+}
+
+namespace {
+
 using allreduce::Route;
 
-constexpr const char* kCheck = "routes";
+constexpr const char* kRoutesCheck = "routes";
 constexpr std::size_t kFirstBytes = std::size_t{64} << 10;
-constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
 
 std::vector<Route> usual_routes(const Ranks& ranks) {
   if (ranks.session().ranks() == MPI_COMM_NULL || ranks.session().size() == 1) return {Route::in_process};
@@ -21,7 +169,7 @@ std::vector<Route> usual_routes(const Ranks& ranks) {
   return routes;
 }
 
-/// One size on one route; the chief alone learns the figures.
+/// Times one size on one route. Only the chief receives the figures.
 ReductionTiming time_once(Ranks& ranks, int replicas, Route route, std::size_t bytes, int iterations) {
   ReductionTiming timing;
   const ReductionPlan plan{
@@ -33,12 +181,12 @@ ReductionTiming time_once(Ranks& ranks, int replicas, Route route, std::size_t b
   return timing;
 }
 
-/// What rank 0 has, on all.
+/// Returns rank 0's value on all ranks.
 double as_rank_zero(Ranks& ranks, double mine) {
   return std::stod(ranks.session().all_gather(std::to_string(mine)).front());
 }
 
-/// Runs `work` on all ranks; why it failed on the first rank on which it did, the same on all; empty where on none.
+/// Runs `work` on all ranks. Returns the error of the first rank that failed, the same on all ranks; empty if none did.
 std::string attempt(Ranks& ranks, const std::function<void()>& work) {
   std::string failure;
   try {
@@ -55,10 +203,10 @@ double bus_factor(int members) { return 2.0 * (members - 1) / members; }
 
 bool in_memory(const std::string& route) { return route == "shared-memory" || route == "in-process"; }
 
-/// Buffers grow until a call takes its part of `seconds`: small ones may fit into the burst that a limited link lets
-/// through.
+/// Increases the buffer until a call takes its share of `seconds`, because small buffers may fit into the burst size of
+/// a rate-limited link.
 RouteReading time_route(Ranks& ranks, int replicas, Route route, double seconds) {
-  constexpr double kCalls = 24;  // of a measurement, those that do not count among them
+  constexpr double kCalls = 24;  // per measurement, including untimed calls
   RouteReading reading{.route = to_string(route), .bytes = kFirstBytes};
   ReductionTiming timing;
   double taken = 0;
@@ -66,7 +214,7 @@ RouteReading time_route(Ranks& ranks, int replicas, Route route, double seconds)
     reading.failure = attempt(ranks, [&] { timing = time_once(ranks, replicas, route, reading.bytes, 3); });
     if (!reading.failure.empty()) return reading;
     taken = as_rank_zero(ranks, timing.best_microseconds) / 1e6;
-    if (taken * kCalls > seconds || reading.bytes >= kMostBytes) break;
+    if (taken * kCalls > seconds || reading.bytes >= kMaxBytes) break;
   }
   const int iterations = static_cast<int>(std::clamp(seconds / 2 / std::max(taken, 1e-6), 3.0, 10.0));
   reading.failure = attempt(ranks, [&] { timing = time_once(ranks, replicas, route, reading.bytes, iterations); });
@@ -74,7 +222,7 @@ RouteReading time_route(Ranks& ranks, int replicas, Route route, double seconds)
   const double gigabytes = static_cast<double>(reading.bytes) / timing.best_microseconds / 1e3;
   reading.bus_gigabytes = gigabytes * bus_factor(replicas * ranks.session().size());
   if (in_memory(reading.route))
-    reading.carried_gigabytes = gigabytes;  // each member reads and writes as much as the buffer has
+    reading.carried_gigabytes = gigabytes;  // each member reads and writes as many bytes as the buffer has
   else if (route == Route::hierarchical)
     reading.carried_gigabytes = gigabytes * bus_factor(ranks.session().nodes());
   else
@@ -85,7 +233,7 @@ RouteReading time_route(Ranks& ranks, int replicas, Route route, double seconds)
 }  // namespace
 
 std::vector<RouteReading> measure_routes(Ranks& ranks, std::vector<Route> routes, double seconds) {
-  const allreduce::CollectiveScope scope(&ranks.activity(), kCheck);
+  const allreduce::CollectiveScope scope(&ranks.activity(), kRoutesCheck);
   if (routes.empty()) routes = usual_routes(ranks);
   const int replicas = ranks.session().size() == 1 ? 2 : 1;
   std::vector<RouteReading> readings;
@@ -97,7 +245,7 @@ std::vector<RouteReading> measure_routes(Ranks& ranks, std::vector<Route> routes
 Outcome judge_routes(const std::vector<RouteReading>& readings, const LinkSpeeds& speeds) {
   constexpr double kOfCopying = 0.15;
   constexpr double kOfWire = 0.3;
-  Outcome outcome{.check = kCheck};
+  Outcome outcome{.check = kRoutesCheck};
   for (const RouteReading& reading : readings) {
     if (!outcome.summary.empty()) outcome.summary += ", ";
     if (!reading.failure.empty()) {
@@ -113,14 +261,15 @@ Outcome judge_routes(const std::vector<RouteReading>& readings, const LinkSpeeds
     if (link <= 0) continue;
     outcome.summary +=
         fmt::format(" ({:.0f} % of {})", 100 * reading.carried_gigabytes / link, by_memory ? "copying" : "the link");
-    // MPI's own is there for comparison.
+    // The route mpi is only for comparison.
     if (reading.carried_gigabytes >= (by_memory ? kOfCopying : kOfWire) * link || reading.route == "mpi") continue;
-    outcome.add({.level = Level::warning,
-                 .what = fmt::format("{} moves {:.3g} GB/s, and {} {:.3g}", reading.route, reading.carried_gigabytes,
-                                     by_memory ? "memory can be copied at" : "the link carries", link),
-                 .remedy = by_memory ? "give each rank a core of its own (the check cores) and end what else runs there"
-                                     : "compare the routes with lockstep allreduce-bench and choose one with "
-                                       "--allreduce; more connections may help: mpirun --mca btl_tcp_links 4"});
+    outcome.add(
+        {.level = Level::warning,
+         .what = fmt::format("{} transfers {:.3g} GB/s, while {} {:.3g}", reading.route, reading.carried_gigabytes,
+                             by_memory ? "memory can be copied at" : "the link carries", link),
+         .remedy = by_memory ? "give each rank its own core (see the check cores) and end other programs there"
+                             : "compare the routes with lockstep allreduce-bench and choose one with "
+                               "--allreduce; more connections may help: mpirun --mca btl_tcp_links 4"});
   }
   return outcome;
 }

@@ -17,24 +17,24 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr dnnl_dim_t kSide = 512;
-constexpr std::size_t kCopied = std::size_t{16} << 20;  // more than the caches near a core hold
+constexpr std::size_t kCopied = std::size_t{16} << 20;  // larger than the private caches of a core
 constexpr double kSlow = 0.75;                          // of the fastest rank's speed
 constexpr double kUseless = 1.0 / 3;
 constexpr int kFewest = 3;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-/// Of all threads of this process.
+/// CPU time of all threads of this process, in seconds.
 double processor_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// Seconds of the shortest of many calls in `seconds`: what others do at the same time lengthens some, not all.
+/// Calls `work` repeatedly for `seconds`. Returns the shortest time of a call, which excludes most disturbances.
 template <typename Work>
 double shortest(double seconds, Work work) {
-  work();  // the first one makes what is kept
+  work();  // warm-up: the first call allocates what is cached
   double best = std::numeric_limits<double>::max();
   const auto begin = Clock::now();
   for (int round = 0; round < kFewest || seconds_since(begin) < seconds; ++round) {
@@ -69,7 +69,7 @@ double copy(double seconds) {
   return static_cast<double>(kCopied) / 1e9 / shortest(seconds, [&] { std::memcpy(to.data(), from.data(), kCopied); });
 }
 
-/// What measuring for `seconds` may take, the making of what is kept included.
+/// Time limit for a measurement of `seconds`, including the warm-up.
 std::chrono::milliseconds least_for(double seconds) {
   return std::chrono::milliseconds(2000 + static_cast<std::int64_t>(1000 * seconds));
 }
@@ -93,7 +93,7 @@ Extent extent_of(const Reports<SpeedFacts>& reports, double SpeedFacts::*speed) 
 Reports<SpeedFacts> measure_speed(Ranks& ranks, double seconds) {
   constexpr const char* kCheck = "matrix-product";
   const int cores = job::share_of_cores(ranks.session());
-  // The ranks are at it together, as in a training: what they take from each other counts.
+  // All ranks measure at the same time, as in a training, so that contention between them is included.
   ranks.barrier(kCheck);
   Measured<SpeedFacts> speed = measured_within<SpeedFacts>(ranks.limit(least_for(0.7 * seconds)),
                                                            [cores, seconds] { return multiply(cores, 0.7 * seconds); });
@@ -110,7 +110,7 @@ Reports<SpeedFacts> measure_speed(Ranks& ranks, double seconds) {
 Outcome judge_product(const Reports<SpeedFacts>& reports) {
   constexpr double kAlone = 0.8;
   Outcome outcome{.check = "matrix-product"};
-  add_missing(outcome, reports.missing, "look what else runs on that host: top; and whether it throttles: dmesg");
+  add_missing(outcome, reports.missing, "check which programs run on that host (top) and whether it throttles (dmesg)");
   const Extent extent = extent_of(reports, &SpeedFacts::gigaflops);
   for (const auto& [place, facts] : reports.answered) {
     if (facts.gigaflops < kSlow * extent.fastest)
@@ -120,16 +120,16 @@ Outcome judge_product(const Reports<SpeedFacts>& reports) {
            .what = fmt::format("multiplies at {:.3g} GFLOP/s on {} with {} core{}, the fastest rank at {:.3g}: "
                                "every step waits for the slowest",
                                facts.gigaflops, place.host, facts.cores, facts.cores == 1 ? "" : "s", extent.fastest),
-           .remedy = "look at its binding (the check cores), at what else runs there (top) and at its heat and "
-                     "clock (turbostat); or leave the host out"});
+           .remedy = "check its binding (see the check cores), other programs there (top), and its temperature and "
+                     "clock frequency (turbostat); or exclude the host"});
     if (facts.share_of_cores < kAlone)
       outcome.add({.ranks = {place.rank},
                    .level = Level::warning,
-                   .what = fmt::format("got {:.0f} % of the time of its cores on {}, or less",
+                   .what = fmt::format("got at most {:.0f} % of the time of its cores on {}",
                                        10 * std::ceil(10 * facts.share_of_cores), place.host),
-                   .remedy = "end what else runs there (top shows it), or bind the ranks to other cores"});
+                   .remedy = "end other programs there (shown by top), or bind the ranks to other cores"});
   }
-  outcome.summary = fmt::format("{:.3g} to {:.3g} GFLOP/s a rank", extent.slowest, extent.fastest);
+  outcome.summary = fmt::format("{:.3g} to {:.3g} GFLOP/s per rank", extent.slowest, extent.fastest);
   return outcome;
 }
 
@@ -148,8 +148,8 @@ Outcome judge_copy(const Reports<SpeedFacts>& reports) {
                    .what = fmt::format("copies {:.3g} GB/s on {}, the fastest rank {:.3g}", facts.copied_gigabytes,
                                        place.host, extent.fastest),
                    .remedy = "bind each rank to cores and memory of one socket (mpirun --bind-to core --map-by numa), "
-                             "and look what else runs there"});
-  outcome.summary = fmt::format("{:.3g} to {:.3g} GB/s a rank, all at once", extent.slowest, extent.fastest);
+                             "and check which other programs run there"});
+  outcome.summary = fmt::format("{:.3g} to {:.3g} GB/s per rank, all at once", extent.slowest, extent.fastest);
   return outcome;
 }
 

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "apps/lockstep/launch/fields.h"
+#include "apps/lockstep/launch/join_request.h"
 #include "apps/lockstep/launch/link.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
@@ -19,10 +19,10 @@
 namespace lockstep::apps::launch {
 namespace {
 
-constexpr int kFailed = 255;  // as ssh has it
+constexpr int kFailed = 255;  // the exit status of ssh for its own errors
 constexpr std::chrono::seconds kConnectTime(5);
 constexpr const char* kHere = "127.0.0.1";
-constexpr std::chrono::seconds kSameHost(3600);  // an end of it is told of at once
+constexpr std::chrono::seconds kSameHost(3600);  // the kernel reports a lost local peer at once
 constexpr std::size_t kMaxHostName = 255;
 constexpr std::size_t kMaxDaemonText = std::size_t{2} << 20;
 
@@ -33,7 +33,7 @@ void write_to(std::FILE* file, const std::string& text) {
 
 int fail(const std::string& why) {
   write_to(stderr,
-           fmt::format("lockstep: error: [launch] needed to be started by the mpirun of lockstep launch; {}\n", why));
+           fmt::format("lockstep: error: [launch] expected to be started by the mpirun of lockstep launch; {}\n", why));
   return kFailed;
 }
 
@@ -65,12 +65,12 @@ Call parse_call(const std::string& text, const Runtime& runtime) {
 }
 
 int run_agent(const std::vector<std::string>& words) {
-  // mpirun, which starts it with the signal unblocked, takes its end for that of the daemon.
+  // mpirun starts the agent with SIGTERM unblocked, and would treat its end as the end of the daemon.
   std::signal(SIGTERM, SIG_IGN);
   const char* given = std::getenv(kAgentVariable);
   const std::string address = given == nullptr ? "" : given;
   const std::size_t space = address.find(' ');
-  if (space == std::string::npos || words.size() < 2) return fail("there is no job that it could be of");
+  if (space == std::string::npos || words.size() < 2) return fail("it has no job or no command");
   try {
     std::string why;
     const auto port = static_cast<std::uint16_t>(parse_integer(address.substr(0, space), 1, 65535));
@@ -79,7 +79,7 @@ int run_agent(const std::vector<std::string>& words) {
         Call{.host = words.front(), .daemon = read_daemon_command({words.begin() + 1, words.end()}, runtime_here())});
     net::FileDescriptor socket = net::connect_to(kHere, port, kConnectTime, why);
     if (!socket.is_open() || !net::authenticate(socket, token, net::kAgentPurpose, kConnectTime, why))
-      return fail("its first task is not there: " + why);
+      return fail("the first task cannot be reached: " + why);
     Link link(std::move(socket), kSameHost);
     link.send({FrameKind::call, call});
     return relay(link);

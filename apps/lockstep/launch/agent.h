@@ -1,4 +1,5 @@
-// What mpirun starts in place of ssh: it hands the command over to the first task, which hands it to the host.
+// The agent, which mpirun starts instead of ssh. It forwards the command to the first task, which forwards it to the
+// host.
 #pragma once
 
 #include <cstdint>
@@ -9,30 +10,30 @@
 
 namespace lockstep::apps::launch {
 
-/// The variable that tells an agent of its first task.
+/// Environment variable with the port of the first task and the agents' token.
 inline constexpr const char* kAgentVariable = "LOCKSTEP_LAUNCH_AGENT";
-/// The command of the program that is an agent.
+/// The command of this program that runs an agent.
 inline constexpr const char* kAgentCommand = "launch-agent";
 
-/// `port`: of 127.0.0.1. `token`: the secret of this mpirun's agents.
+/// The value of kAgentVariable. `port`: on 127.0.0.1. `token`: the secret of this mpirun's agents.
 std::string agent_address(std::uint16_t port, const std::string& token);
-/// For mpirun's plm_rsh_agent, while this process lives: its program, as an agent. mpirun would cut the program's own
-/// path at spaces.
+/// The value of mpirun's parameter plm_rsh_agent: a command that runs this program as an agent. It refers to /proc
+/// because mpirun splits paths at spaces, and is valid while this process runs.
 std::string agent_command();
 
-/// What an agent asks for.
+/// A request of an agent to start a daemon.
 struct Call {
   std::string host = {};
-  DaemonFacts daemon = {};  ///< without processors, which the first task knows
+  DaemonFacts daemon = {};  ///< without processors, which the first task adds
 
   bool operator==(const Call&) const = default;
 };
 std::string to_text(const Call& call);
-/// Throws Error (communication) for what is none.
+/// Throws Error (communication) for invalid text.
 Call parse_call(const std::string& text, const Runtime& runtime);
 
-/// `words`: the host, then the command, as ssh takes them; only the facts in it go to the host. Prints what the daemon
-/// prints, and returns its exit status; 255 where it cannot be started. Does not hear SIGTERM, as mpirun does not
+/// `words`: the host, then the command, as for ssh. Only the facts in the command are sent to the host. Prints the
+/// daemon's output, and returns its exit status, or 255 if it cannot be started. Ignores SIGTERM, as mpirun does here
 /// (child.h).
 int run_agent(const std::vector<std::string>& words);
 

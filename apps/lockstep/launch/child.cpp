@@ -39,7 +39,8 @@ struct Pipe {
 Pipe make_pipe() {
   std::array<int, 2> ends{-1, -1};
   if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw Error(ErrorCategory::communication, "launch", "needed a pipe", std::generic_category().message(errno));
+    throw Error(ErrorCategory::communication, "launch", "expected to create a pipe",
+                std::generic_category().message(errno));
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {net::FileDescriptor(ends[0]), net::FileDescriptor(ends[1])};
 }
@@ -67,7 +68,7 @@ void run_on(const std::vector<int>& processors) {
   sched_setaffinity(0, sizeof(mask), &mask);
 }
 
-/// Between fork and exec of a process of one thread. `failure`: for the number of the error where there is none.
+/// Runs between fork and exec in a single-threaded process. Writes errno to `failure` if exec fails.
 [[noreturn]] void become(const std::vector<char*>& words, const std::vector<char*>& environment,
                          const ChildOptions& options, const Pipe& output, const Pipe& errors, const Pipe& failure,
                          pid_t parent) {
@@ -90,7 +91,7 @@ void run_on(const std::vector<int>& processors) {
   _exit(EXIT_FAILURE);
 }
 
-/// Why `started` has not become what it was to be; 0: it has, which closed its end.
+/// The errno of a failed exec; 0 if exec succeeded, which closes the child's end of the pipe.
 int error_of(Pipe& started) {
   started.writing = net::FileDescriptor();
   pollfd told{.fd = started.reading.get(), .events = POLLIN, .revents = 0};
@@ -99,7 +100,7 @@ int error_of(Pipe& started) {
   return read(started.reading.get(), &error, sizeof(error)) == static_cast<ssize_t>(sizeof(error)) ? error : 0;
 }
 
-/// The system lists them by thread, and mpirun starts many ranks from several.
+/// The kernel lists children by thread, and mpirun forks from several threads.
 std::vector<pid_t> children_of(pid_t process) {
   std::vector<pid_t> children;
   std::error_code gone;
@@ -115,7 +116,7 @@ bool is_rank(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/environ", process), std::ios::binary);
   const std::string environment{std::istreambuf_iterator<char>(file), {}};
   using std::string_view_literals::operator""sv;
-  constexpr std::string_view kRank = "\0OMPI_COMM_WORLD_RANK="sv;  // behind another variable, or the first
+  constexpr std::string_view kRank = "\0OMPI_COMM_WORLD_RANK="sv;  // the first variable has no '\0' before it
   return environment.starts_with(kRank.substr(1)) || environment.find(kRank) != std::string::npos;
 }
 
@@ -126,7 +127,7 @@ bool is_of_a_task(const std::string& name) {
                                  "LOCAL_WORLD_SIZE", "NODE_RANK",    "GROUP_RANK",     "SLURM_PROCID",
                                  "SLURM_LOCALID",    "SLURM_NODEID", "SLURM_TASK_PID", "SLURM_GTIDS"};
   constexpr std::array kBeginnings = {"PMI_", "PMIX_", "SLURM_STEP_", "SLURM_CPU_BIND", "SLURM_PMI"};
-  // The secret with which tasks met: the watchdog of the ranks has one of its own.
+  // The secret of the launch. The watchdog of the ranks has its own secret.
   if (name == net::kSecretVariable || name == net::kSecretFileVariable) return true;
   return std::ranges::find(kNames, name) != kNames.end() ||
          std::ranges::any_of(kBeginnings, [&](const char* beginning) { return name.starts_with(beginning); });
@@ -143,12 +144,13 @@ Child::Child(const std::vector<std::string>& command, const ChildOptions& option
   const pid_t parent = getpid();
   id_ = fork();
   if (id_ < 0)
-    throw Error(ErrorCategory::communication, "launch", "needed a process", std::generic_category().message(errno));
+    throw Error(ErrorCategory::communication, "launch", "expected to start a process",
+                std::generic_category().message(errno));
   if (id_ == 0) become(word_pointers, environment_pointers, options, output, errors, failure, parent);
-  setpgid(id_, id_);  // whoever comes first
+  setpgid(id_, id_);  // in parent and child, to avoid a race
   if (const int error = error_of(failure); error != 0) {
     waitpid(id_, nullptr, 0);
-    throw Error(ErrorCategory::input, "launch", fmt::format("needed {} in PATH", command.front()),
+    throw Error(ErrorCategory::input, "launch", fmt::format("expected {} in PATH", command.front()),
                 std::generic_category().message(error));
   }
   output_ = std::move(output.reading);

@@ -1,4 +1,4 @@
-// A process that a task starts, and the signals that it is told of meanwhile.
+// A child process of a task, and the signals that the task receives while it runs.
 #pragma once
 
 #include <sys/types.h>
@@ -13,42 +13,42 @@
 namespace lockstep::apps::launch {
 
 struct ChildOptions {
-  std::vector<int> processors = {};  ///< that it may run on; empty, or where the system refuses: those of this process
-  bool captured = false;             ///< its output is read here, and its input is empty
+  std::vector<int> processors = {};  ///< affinity; empty, or if the system refuses it: that of this process
+  bool captured = false;             ///< its output is read by this process, and its input is empty
 };
 
-/// What tells mpirun and its daemons to end. SIGTERM does not: schedulers send it to all processes of a job, and mpirun
-/// would then give its ranks no time to save what they have.
+/// Ends mpirun and its daemons. They ignore SIGTERM: schedulers send it to all processes of a job, and mpirun would
+/// then leave its ranks no time to save a checkpoint.
 inline constexpr int kEndSignal = SIGINT;
 
-/// Of a process that a signal ended: this and the signal.
+/// Exit status after a signal: this plus the signal's number.
 inline constexpr int kSignalStatus = 128;
 
-/// Whether a signal is the wish that a job ends.
-inline bool asks_to_stop(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
+/// Whether the signal requests the end of the job.
+inline bool is_stop_signal(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
 
-/// Runs in a process group of its own, with SIGTERM blocked, and without the variables that tell which of the tasks of
-/// a job a process is. Where this process is killed it is told to end.
+/// A child process in its own process group, with SIGTERM blocked, and without the environment variables that identify
+/// a task of a job. It receives kEndSignal if this process is killed.
 class Child {
  public:
-  /// Throws Error: (input) where there is no such program, (communication) where the system has no process to give.
+  /// Throws Error: (input) if there is no such program, (communication) if the system cannot start a process.
   Child(const std::vector<std::string>& command, const ChildOptions& options);
-  /// Ends it by force.
+  /// Kills it if it is still running.
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
   pid_t id() const { return id_; }
-  /// Exit status, or 128 + the signal that ended it, once it has ended.
+  /// Exit status, or 128 + the signal that ended it; nullopt while it runs.
   std::optional<int> status();
   void signal(int signal) const;
   void signal_group(int signal) const;
-  /// With its group, and with its ranks, which have groups of their own and would stay.
+  /// Kills its process group and its ranks, which have their own process groups.
   void end_by_force() const;
-  /// The ranks of MPI that it, or a process that it started, has started.
+  /// The MPI ranks among its descendants.
   std::vector<pid_t> ranks() const;
 
-  /// What it prints, where it is captured; closed at its end.
+  /// Its standard output and standard error if they are captured; closed at end of file.
   net::FileDescriptor& output() { return output_; }
   net::FileDescriptor& errors() { return errors_; }
 
@@ -59,8 +59,8 @@ class Child {
   net::FileDescriptor errors_;
 };
 
-/// While it lives, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD are read from a descriptor instead of ending
-/// the process. One at a time.
+/// While an object exists, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD are blocked and read from a
+/// descriptor. There may be only one object at a time.
 class SignalQueue {
  public:
   SignalQueue();
@@ -68,17 +68,17 @@ class SignalQueue {
   SignalQueue(const SignalQueue&) = delete;
   SignalQueue& operator=(const SignalQueue&) = delete;
 
-  /// Readable when a signal has come.
+  /// Readable when a signal is pending.
   int descriptor() const { return descriptor_.get(); }
-  /// The signals that have come since, without SIGCHLD.
+  /// The pending signals, without SIGCHLD.
   std::vector<int> take() const;
 
  private:
   net::FileDescriptor descriptor_;
 };
 
-/// Whether the variable says which of the tasks of a job a process is, or makes mpirun take itself for one, or is the
-/// secret of the tasks.
+/// Whether the environment variable identifies a task of a job, would make mpirun run as part of one, or is the secret
+/// of the tasks.
 bool is_of_a_task(const std::string& name);
 
 }  // namespace lockstep::apps::launch

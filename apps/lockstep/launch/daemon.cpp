@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "apps/lockstep/launch/fields.h"
+#include "apps/lockstep/launch/join_request.h"
 #include "lockstep/base/json.h"
 
 namespace lockstep::apps::launch {
 namespace {
 
-constexpr std::size_t kMaxNodes = std::size_t{1} << 20;  // bytes of the list
+constexpr std::size_t kMaxNodes = std::size_t{1} << 20;  // bytes
 constexpr std::size_t kMaxUri = 4096;
 constexpr std::size_t kMaxValue = 1024;
 constexpr std::size_t kMaxParameters = 64;
@@ -23,7 +23,7 @@ bool may_be_sent(std::string_view name, const Runtime& runtime) {
   return std::ranges::find(runtime.may_be_set, name) != runtime.may_be_set.end();
 }
 
-/// mpirun quotes for the shell that ssh would have started.
+/// mpirun quotes its arguments for the shell that ssh would start.
 std::string unquoted(const std::string& word) {
   if (word.size() >= 2 && word.front() == '"' && word.back() == '"') return word.substr(1, word.size() - 2);
   return word;
@@ -44,15 +44,15 @@ bool is_job(const std::string& job, const Runtime& runtime) {
 }
 
 void check(const DaemonFacts& facts, const Runtime& runtime) {
-  require(is_job(facts.job, runtime), fmt::format("the name of a job of mpirun, of {}", runtime.name), facts.job);
+  require(is_job(facts.job, runtime), fmt::format("the name of an mpirun job, of {}", runtime.name), facts.job);
   require(facts.nodes.empty() == runtime.nodes.empty() && facts.nodes.size() <= kMaxNodes &&
               consists_of(facts.nodes, "._-,:@()[]"),
-          "a list of nodes of mpirun", facts.nodes);
+          "mpirun's list of nodes", facts.nodes);
   addresses_of_uri(facts.uri);
-  require(facts.uri.starts_with(facts.job + ".0;"), "the address of the same job of mpirun", facts.uri);
+  require(facts.uri.starts_with(facts.job + ".0;"), "the contact address of the same mpirun job", facts.uri);
   for (const auto& [name, value] : facts.parameters) {
-    require(may_be_sent(name, runtime), "a parameter of Open MPI that mpirun may send", name);
-    require(value.size() <= kMaxValue && consists_of(value, "._-,:;/^=+*% "), "the value of a parameter of Open MPI",
+    require(may_be_sent(name, runtime), "an Open MPI parameter that mpirun may send", name);
+    require(value.size() <= kMaxValue && consists_of(value, "._-,:;/^=+*% "), "the value of an Open MPI parameter",
             value);
   }
 }
@@ -72,7 +72,7 @@ std::vector<std::string> addresses_of_uri(const std::string& uri) {
   std::vector<std::string> addresses;
   std::size_t begin = uri.find(';');
   require(begin != std::string::npos, kExpected, uri);
-  // PRRTE, whose jobs have such names, writes behind the port how many bits of each address are the network's.
+  // PRRTE, whose job names contain '@', appends the network prefix length of each address after the port.
   const bool has_masks = uri.substr(0, begin).find('@') != std::string::npos;
   for (; begin != std::string::npos; begin = uri.find(';', begin + 1)) {
     std::string_view part = std::string_view(uri).substr(begin + 1);

@@ -1,5 +1,5 @@
-// What a host is told so that it can start its daemon of mpirun: facts, each of which is checked there. The words of
-// the command line are put together on the host itself; no text that came over a network is a command.
+// The facts that a host needs to start its mpirun daemon. The host checks each of them and builds the command line
+// itself, so that no text from the network is executed as a command.
 #pragma once
 
 #include <string>
@@ -11,31 +11,31 @@
 namespace lockstep::apps::launch {
 
 struct DaemonFacts {
-  std::string job = {};    ///< mpirun's name for it: "123", "prterun-host-123@0"
-  int number = 0;          ///< of the daemon, from 1
-  int daemons = 0;         ///< mpirun itself included
-  std::string nodes = {};  ///< of the job, as mpirun writes them, where the daemon does not ask for them
-  std::string uri = {};    ///< where mpirun listens: "123.0;tcp://10.0.0.1:40000"
-  std::vector<std::pair<std::string, std::string>> parameters = {};  ///< of Open MPI, out of those that may be sent
-  std::vector<int> processors = {};                                  ///< that the daemon and its ranks may run on
+  std::string job = {};    ///< mpirun's name of the job: "123", "prterun-host-123@0"
+  int number = 0;          ///< number of the daemon, from 1
+  int daemons = 0;         ///< number of daemons, including mpirun itself
+  std::string nodes = {};  ///< nodes of the job in mpirun's syntax; empty if the daemon requests them itself
+  std::string uri = {};    ///< contact address of mpirun: "123.0;tcp://10.0.0.1:40000"
+  std::vector<std::pair<std::string, std::string>> parameters = {};  ///< parameters of Open MPI that may be sent
+  std::vector<int> processors = {};                                  ///< affinity of the daemon and its ranks
 
   bool operator==(const DaemonFacts&) const = default;
 };
 
-/// The facts in the words with which mpirun would have ssh start a daemon. Parameters that may not be sent are left
-/// out: the host has the command line and the environment of its own task. Throws Error (communication) where a fact is
-/// missing or is not what it is to be.
+/// Extracts the facts from the command that mpirun would run through ssh to start a daemon. Parameters that may not be
+/// sent are omitted, because the host has the command line and environment of its own task. Throws Error
+/// (communication) if a fact is missing or invalid.
 DaemonFacts read_daemon_command(const std::vector<std::string>& words, const Runtime& runtime);
 
 std::string to_text(const DaemonFacts& facts);
 /// Checks every fact; throws Error (communication).
 DaemonFacts parse_daemon(const std::string& text, const Runtime& runtime);
 
-/// The numeric addresses in `uri`. Throws Error (communication) for what is no contact address of mpirun.
+/// The numeric addresses in `uri`. Throws Error (communication) if it is not a contact address of mpirun.
 std::vector<std::string> addresses_of_uri(const std::string& uri);
 
-/// The daemon's command line. `more`: the options of mpirun that this host's task was given, whose parameters of Open
-/// MPI are taken where the facts do not have them. `as_root`: this user is root.
+/// The daemon's command line. `more`: mpirun options of this host's task; their Open MPI parameters are added unless
+/// the facts contain them. `as_root`: whether this user is root.
 std::vector<std::string> daemon_command(const DaemonFacts& facts, const std::vector<std::string>& more, bool as_root,
                                         const Runtime& runtime);
 

@@ -1,4 +1,5 @@
-// Rank 0's part in a launch: it lets the other tasks come, starts mpirun over their hosts, and sends all home.
+// Rank 0 in a launch: it accepts the connections of the other tasks, runs mpirun over their hosts, and sends them the
+// exit status.
 #pragma once
 
 #include <map>
@@ -9,57 +10,57 @@
 
 #include "apps/lockstep/launch/child.h"
 #include "apps/lockstep/launch/job_plan.h"
-#include "apps/lockstep/launch/meeting.h"
 #include "apps/lockstep/launch/options.h"
 #include "apps/lockstep/launch/reach.h"
+#include "apps/lockstep/launch/rendezvous.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::apps::launch {
 
 class FirstTask {
  public:
-  /// Throws Error (communication) where the port of the meeting is taken, (input) where tasks on other hosts may come
-  /// and there is no secret.
+  /// Throws Error (communication) if the port of the rendezvous is in use, (input) if tasks may be on other hosts and
+  /// there is no secret.
   FirstTask(const LaunchOptions& options, const job::Task& task);
 
-  /// Returns the exit status of mpirun, or 128 + a signal that came before mpirun was there. Throws Error (input) for
-  /// tasks that contradict each other, (communication) where one does not come, is lost, or cannot reach another.
+  /// Returns the exit status of mpirun, or 128 + a signal that arrived before mpirun ran. Throws Error (input) if tasks
+  /// are inconsistent, (communication) if one does not connect, is lost, or cannot reach another.
   int run();
 
  private:
-  using Clock = Meeting::Clock;
+  using Clock = Rendezvous::Clock;
 
   void gather();
-  void admit(Visitor& visitor, const Frame& frame);
-  void admit(Visitor& visitor, Arrival task);
+  void admit(Client& client, const Frame& frame);
+  void admit(Client& client, JoinRequest task);
   void probe();
   std::vector<Target> targets_of(std::size_t host) const;
   int run_mpirun();
   Error unstarted() const;
   void wait_for_daemons(Child& mpirun);
   void serve(const Event& event, Child& mpirun);
-  void answer_call(Visitor& agent, const std::string& text);
-  void pass_to_agent(const Visitor& visitor, const Frame& frame);
+  void answer_call(Client& agent, const std::string& text);
+  void pass_to_agent(const Client& client, const Frame& frame);
   void take_signal(int signal, int rank, Child& mpirun);
   void stop_on_signals();
   void dismiss(const Ending& ending, FrameKind kind);
-  Visitor& visitor_of(int rank);
+  Client& client_of(int rank);
   std::string missing_ranks() const;
 
   const LaunchOptions& options_;
   const job::Task& task_;
   SignalQueue signals_;
-  std::vector<std::string> addresses_;  // where tasks come to this one
-  Meeting meeting_;
-  std::map<int, Arrival> tasks_;  // by rank
+  std::vector<std::string> addresses_;  // addresses that the tasks connect to
+  Rendezvous rendezvous_;
+  std::map<int, JoinRequest> tasks_;  // by rank
   JobPlan plan_;
-  net::JobSecret token_ = net::JobSecret::draw();  // that agents of our mpirun know
-  int stops_ = 0;                                  // wishes that the job ends
-  std::set<int> wished_;                           // the ranks whose tasks were sent such a signal
+  net::JobSecret token_ = net::JobSecret::draw();  // of the agents of this mpirun
+  int stops_ = 0;                                  // requests to end the job
+  std::set<int> requested_;                        // ranks whose tasks received a stop signal
   Clock::time_point last_stop_{};
   std::set<int> running_daemons_;  // by the first rank of their hosts
   bool started_ = false;           // whether ranks have been seen
-  std::optional<Error> failure_;   // why the job is ended before its time
+  std::optional<Error> failure_;   // why the job is ended early
 };
 
 }  // namespace lockstep::apps::launch

@@ -13,7 +13,7 @@
 namespace lockstep::apps::launch {
 namespace {
 
-// Options with which people say themselves where ranks run.
+// mpirun options with which the user places the ranks.
 constexpr std::string_view kBinding[] = {"bind-to", "map-by", "cpu-set", "rankfile", "rf"};
 
 std::string unused(const std::string& wanted, const std::vector<Host>& hosts) {
@@ -25,7 +25,7 @@ std::string unused(const std::string& wanted, const std::vector<Host>& hosts) {
   return name;
 }
 
-/// Which of the hosts each rank is on, by a text that tells hosts apart.
+/// Adds the hosts to the plan and returns the host index of each rank. `places` identifies hosts.
 std::vector<std::size_t> add_hosts(JobPlan& plan, const std::vector<std::string>& places,
                                    const std::vector<std::string>& names) {
   std::map<std::string, std::size_t> known;
@@ -39,7 +39,7 @@ std::vector<std::size_t> add_hosts(JobPlan& plan, const std::vector<std::string>
   return host_of_rank;
 }
 
-/// What mpirun takes for the host that it runs on.
+/// Whether mpirun would treat `name` as the host that it runs on.
 bool means_this_host(const std::string& name) {
   return name == "localhost" || name.starts_with("localhost.") || net::is_loopback(name);
 }
@@ -52,25 +52,26 @@ void add_runs(JobPlan& plan, const std::vector<std::size_t>& hosts, const std::v
   }
 }
 
-/// The interface at both ends of all ways from other hosts, where it is one.
-std::string common_interface(const std::vector<Arrival>& tasks) {
+/// The interface at both ends of all connections from other hosts, if it is always the same; else empty.
+std::string common_interface(const std::vector<JoinRequest>& tasks) {
   std::set<std::string> interfaces;
-  for (const Arrival& task : tasks)
+  for (const JoinRequest& task : tasks)
     if (task.place != tasks.front().place) interfaces.insert({task.interface, task.towards});
   return interfaces.size() == 1 ? *interfaces.begin() : "";
 }
 
-void check_local_ranks(const Arrival& task, const Host& host) {
+void check_local_ranks(const JoinRequest& task, const Host& host) {
   if (task.local_ranks == 0 || static_cast<std::size_t>(task.local_ranks) == host.ranks.size()) return;
   throw Error(ErrorCategory::input, "launch",
-              fmt::format("needed {} tasks on host {}, the LOCAL_WORLD_SIZE of rank {}", task.local_ranks, host.name,
+              fmt::format("expected {} tasks on host {}, the LOCAL_WORLD_SIZE of rank {}", task.local_ranks, host.name,
                           task.rank),
-              fmt::format("from there came ranks {}", fmt::join(host.ranks, ", ")));
+              fmt::format("got ranks {}", fmt::join(host.ranks, ", ")));
 }
 
 std::string slots(const Host& host) { return fmt::format("{}:{}", host.name, host.ranks.size()); }
 
-/// Whether mpirun, filling one host after the other, puts every rank where it is to be, with what it is to see.
+/// Whether mpirun's default placement, which fills one host after the other, puts every rank on its host, and no rank
+/// has its own list of GPUs.
 bool is_in_order(const JobPlan& plan) {
   return plan.runs.size() == plan.hosts.size() &&
          std::ranges::all_of(plan.runs, [](const RankRun& run) { return run.gpus.empty(); });
@@ -83,11 +84,11 @@ bool says_where(const std::vector<std::string>& words) {
   });
 }
 
-/// Those that Open MPI is told to use; empty: none.
+/// The networks to pass to Open MPI; empty for none.
 std::string networks(const JobPlan& plan, const MpirunOptions& options, const MpirunHere& here) {
   if (plan.hosts.size() == 1 || options.interface == "any") return "";
   if (options.interface != "auto") return options.interface;
-  // Together with those that are left out, or others, ours would be refused.
+  // Open MPI rejects a second choice of networks next to the user's own.
   return here.on_chosen_networks || std::ranges::any_of(options.more, chooses_networks) ? "" : plan.interface;
 }
 
@@ -95,7 +96,7 @@ void add(std::vector<std::string>& words, std::initializer_list<std::string> mor
   words.insert(words.end(), more.begin(), more.end());
 }
 
-/// A line of a shell that gives each rank the GPUs that it is to see, and runs the command behind it.
+/// A shell command that sets CUDA_VISIBLE_DEVICES for each rank, and then runs the command that follows it.
 std::string with_gpus(const JobPlan& plan) {
   std::string cases;
   int rank = 0;
@@ -105,8 +106,8 @@ std::string with_gpus(const JobPlan& plan) {
   return fmt::format("case $OMPI_COMM_WORLD_RANK in {}esac; exec \"$@\"", cases);
 }
 
-/// Open MPI 5's mpirun crashes, as Debian 13 has it, where its command line has parts with a ':' between them
-/// (https://github.com/open-mpi/ompi/issues/13303): the hosts one by one, and a shell for what ranks are to see.
+/// Lists the host of each rank, and sets the GPUs of ranks in a shell. The mpirun of Open MPI 5 in Debian 13 crashes if
+/// its command line has several parts separated by ':' (https://github.com/open-mpi/ompi/issues/13303).
 void add_ranks_one_by_one(std::vector<std::string>& words, const JobPlan& plan, const MpirunOptions& options) {
   std::vector<std::string> hosts;
   bool tells_gpus = false;
@@ -144,11 +145,11 @@ void add_ranks(std::vector<std::string>& words, const JobPlan& plan, const Mpiru
 
 }  // namespace
 
-JobPlan plan_job(const std::vector<Arrival>& tasks) {
+JobPlan plan_job(const std::vector<JoinRequest>& tasks) {
   JobPlan plan;
   std::vector<std::string> places;
   std::vector<std::string> names;
-  for (const Arrival& task : tasks) {
+  for (const JoinRequest& task : tasks) {
     places.push_back(task.place);
     const bool misleads = task.place != tasks.front().place && means_this_host(task.host);
     names.push_back(misleads ? fmt::format("host-of-rank-{}", task.rank) : task.host);
@@ -157,7 +158,7 @@ JobPlan plan_job(const std::vector<Arrival>& tasks) {
   for (Host& host : plan.hosts) {
     std::set<int> processors;
     for (const int rank : host.ranks) {
-      const Arrival& task = tasks[static_cast<std::size_t>(rank)];
+      const JoinRequest& task = tasks[static_cast<std::size_t>(rank)];
       check_local_ranks(task, host);
       processors.insert(task.processors.begin(), task.processors.end());
     }
@@ -166,7 +167,7 @@ JobPlan plan_job(const std::vector<Arrival>& tasks) {
   std::vector<std::string> gpus;
   for (std::size_t rank = 0; rank < tasks.size(); ++rank) {
     const auto first = static_cast<std::size_t>(plan.hosts[hosts[rank]].ranks.front());
-    // Daemons hand down what the host's first task sees; where others see something else, each is told.
+    // Ranks inherit the GPUs of the host's first task. If other tasks see different ones, set them for each rank.
     const bool alike = std::ranges::all_of(plan.hosts[hosts[rank]].ranks, [&](int other) {
       return tasks[static_cast<std::size_t>(other)].gpus == tasks[first].gpus;
     });
@@ -192,7 +193,7 @@ std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions
     for (const std::string_view word : {runtime.option, name, value}) words.emplace_back(word);
   };
   if (here.as_root) words.emplace_back("--allow-run-as-root");
-  // Ranks divide the cores of their host among themselves; mpirun would give each of two ranks a single one.
+  // Ranks divide the cores of their host themselves. By default, mpirun would bind each of two ranks to one core.
   if (!says_where(options.more)) add(words, {"--bind-to", "none"});
   if (here.within_slurm) {
     set("ras", "^slurm");
@@ -200,16 +201,16 @@ std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions
   }
   if (!here.agent.empty() && plan.hosts.size() > 1) {
     set(runtime.agent, here.agent);
-    if (!runtime.agent_options.empty()) set(runtime.agent_options, "");  // the environment's are for ssh
-    set(runtime.no_tree, "1");                                           // only here is there an agent to be asked
+    if (!runtime.agent_options.empty()) set(runtime.agent_options, "");  // options in the environment are for ssh
+    set(runtime.no_tree, "1");                                           // agents can run only on this host
     if (runtime.is_prrte)
-      words.emplace_back("--leave-session-attached");  // a daemon's end is to be seen
+      words.emplace_back("--leave-session-attached");  // so that the agent sees the end of its daemon
     else
       set("orte_leave_session_attached", "1");
-    set(runtime.full_names, "1");  // names are ours
+    set(runtime.full_names, "1");  // the plan's host names must not be shortened
   }
   if (const std::string chosen = networks(plan, options, here); !chosen.empty()) {
-    // PRRTE has no loopback: "hosts" of one machine find each other by its other interfaces.
+    // PRRTE does not support loopback: several "hosts" on one machine connect over its other interfaces.
     if (!runtime.is_prrte || chosen != "lo") set(runtime.interfaces, chosen);
     add(words, {"--mca", "btl_tcp_if_include", chosen});
   }

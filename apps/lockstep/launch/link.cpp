@@ -4,19 +4,53 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <system_error>
 
 namespace lockstep::apps::launch {
 namespace {
 
-// Between questions to the other end whether it is there; out of the time after which it counts as lost.
-constexpr int kQuestions = 6;
-constexpr std::int64_t kMaxAskSeconds = 32767;         // the system's
+constexpr std::size_t kHeader = 5;
+constexpr std::size_t kLongestText = 4 << 20;  // the addresses of ten thousand hosts
+constexpr std::string_view kKinds = "AWRPQCXOETZSL";
+
+}  // namespace
+
+std::string encode(const Frame& frame) {
+  std::string bytes;
+  for (int shift = 0; shift < 32; shift += 8) bytes.push_back(static_cast<char>((frame.text.size() >> shift) & 0xFFU));
+  bytes.push_back(static_cast<char>(frame.kind));
+  return bytes + frame.text;
+}
+
+std::optional<Frame> FrameReader::next() {
+  const std::string_view rest = std::string_view(bytes_).substr(begin_);
+  if (!broken_ && rest.size() >= kHeader) {
+    std::size_t length = 0;
+    for (std::size_t i = 0; i < 4; ++i)
+      length |= static_cast<std::size_t>(static_cast<unsigned char>(rest[i])) << (8 * i);
+    const char kind = rest[4];
+    broken_ = length > kLongestText || kKinds.find(kind) == std::string_view::npos;
+    if (!broken_ && rest.size() >= kHeader + length) {
+      Frame frame{.kind = static_cast<FrameKind>(kind), .text = std::string(rest.substr(kHeader, length))};
+      begin_ += kHeader + length;
+      return frame;
+    }
+  }
+  // Erase once after all complete frames, not once per frame.
+  bytes_.erase(0, begin_);
+  begin_ = 0;
+  return std::nullopt;
+}
+
+namespace {
+
+constexpr int kQuestions = 6;                          // TCP keep-alive probes within the stall timeout
+constexpr std::int64_t kMaxAskSeconds = 32767;         // limit of the system
 constexpr std::string_view kMappedPrefix = "::ffff:";  // of an IPv4 address on an IPv6 socket
 
 bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
@@ -31,7 +65,7 @@ Link::Link(net::FileDescriptor socket, std::chrono::seconds stall_timeout) : soc
   set(socket_.get(), IPPROTO_TCP, TCP_KEEPIDLE, ask);
   set(socket_.get(), IPPROTO_TCP, TCP_KEEPINTVL, ask);
   set(socket_.get(), IPPROTO_TCP, TCP_KEEPCNT, kQuestions);
-  // For both, what was sent and questions.
+  // The timeout for unacknowledged data and for keep-alive probes.
   const auto limit = std::clamp<std::int64_t>(std::chrono::milliseconds(stall_timeout).count(), 1000, INT32_MAX);
   set(socket_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limit));
 }
@@ -52,7 +86,7 @@ void Link::send_more() {
     const ssize_t sent =
         ::send(socket_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && would_wait()) return;
-    if (sent < 0) break;  // reading tells what became of the connection, after the last words of the other end
+    if (sent < 0) break;  // receive() reports the error, after the peer's last frames
     sent_ += static_cast<std::size_t>(sent);
   }
   outgoing_.clear();
@@ -70,7 +104,7 @@ std::vector<Frame> Link::receive() {
   if (got > 0) reader_.add({piece.data(), static_cast<std::size_t>(got)});
   while (auto frame = reader_.next()) frames.push_back(std::move(*frame));
   if (reader_.is_broken())
-    close("it speaks otherwise");
+    close("it sent an invalid message");
   else if (over)
     close(got == 0 ? "its connection closed" : "its connection broke: " + std::generic_category().message(error));
   return frames;

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/lockstep/launch/fields.h"
+#include "apps/lockstep/launch/join_request.h"
 #include "lockstep/base/json.h"
 
 namespace lockstep::apps::launch {

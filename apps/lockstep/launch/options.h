@@ -8,14 +8,14 @@
 
 namespace lockstep::apps::launch {
 
-/// What people say to `lockstep launch`.
+/// Options of `lockstep launch`.
 struct LaunchOptions {
   MpirunOptions mpirun = {};
-  std::string job = {};        ///< in place of what the environment says
-  std::string host = {};       ///< of this task, in place of the system's name
-  double timeout = 60;         ///< seconds for all tasks to come, and for mpirun to reach their hosts
-  double stall_timeout = 120;  ///< seconds after which a host that does not answer counts as lost
-  net::JobSecret secret = net::JobSecret::none();  ///< that all tasks of the job know
+  std::string job = {};        ///< name of the job; empty: from the environment
+  std::string host = {};       ///< name of this task's host; empty: the system's host name
+  double timeout = 60;         ///< seconds for all tasks to connect, and for mpirun to reach their hosts
+  double stall_timeout = 120;  ///< seconds without a response after which a host is considered lost
+  net::JobSecret secret = net::JobSecret::none();  ///< shared by all tasks of the job
 
   std::chrono::seconds stall_limit() const {
     return std::chrono::ceil<std::chrono::seconds>(std::chrono::duration<double>(stall_timeout));
@@ -25,16 +25,16 @@ struct LaunchOptions {
   }
 };
 
-/// How a task is told to leave.
+/// How a task is to exit.
 struct Ending {
   int status = 0;
-  std::string message = {};  ///< an error's; empty where another task says it, or there is none
+  std::string message = {};  ///< error message; empty if there is none, or another task prints it
 
   bool operator==(const Ending&) const = default;
 };
 
 std::string to_text(const Ending& ending);
-/// Throws Error (communication) for what is none.
+/// Throws Error (communication) for invalid text.
 Ending parse_ending(const std::string& text);
 
 }  // namespace lockstep::apps::launch

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/lockstep/launch/daemon.h"
-#include "apps/lockstep/launch/fields.h"
-#include "apps/lockstep/launch/meeting_place.h"
+#include "apps/lockstep/launch/join_request.h"
+#include "apps/lockstep/launch/rendezvous.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/net/authentication.h"
@@ -23,13 +23,13 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds kAttempt(2000);    // for one address to answer
+constexpr milliseconds kAttempt(2000);    // to connect to one address
 constexpr milliseconds kPause(200);       // between attempts
-constexpr milliseconds kHandshake(2000);  // signals wait for it; it is tried again
-constexpr int kNoSuchCommand = 127;       // as shells have it
+constexpr milliseconds kHandshake(2000);  // signals are delayed by it; it is repeated
+constexpr int kNoSuchCommand = 127;       // the exit status of shells for this
 constexpr milliseconds kProbeTime(5000);
-constexpr seconds kDaemonEnds(2);    // by itself, once mpirun is gone
-constexpr seconds kDaemonLeaves(6);  // once it is told to
+constexpr seconds kDaemonEnds(2);    // for the daemon to end by itself after mpirun
+constexpr seconds kDaemonLeaves(6);  // for the daemon to end after the signal
 
 /// Waits for the descriptors, or `limit`.
 void wait_for(std::vector<pollfd> interests, milliseconds limit) {
@@ -41,20 +41,20 @@ pollfd to_read(int descriptor) { return {.fd = descriptor, .events = POLLIN, .re
 }  // namespace
 
 OtherTask::OtherTask(const LaunchOptions& options, const job::Task& task)
-    : options_(options), task_(task), arrival_(describe_this_task(task, options.job, options.host)) {
+    : options_(options), task_(task), join_request_(describe_this_task(task, options.job, options.host)) {
   allow_connections(task.ranks);
 }
 
 Ending OtherTask::run() {
   if (!arrive() && !ending_)
     throw Error(ErrorCategory::communication, "launch",
-                fmt::format("needed the task of rank 0 at {}:{} within {} s", task_.meeting.host, task_.meeting.port,
-                            options_.timeout),
+                fmt::format("expected to connect to rank 0 at {}:{} within {} s", task_.rendezvous.host,
+                            task_.rendezvous.port, options_.timeout),
                 failure_);
   try {
     if (!ending_) stay();
   } catch (...) {
-    let_daemon_end();  // and its ranks with it
+    let_daemon_end();  // which also ends its ranks
     throw;
   }
   let_daemon_end();
@@ -65,7 +65,7 @@ bool OtherTask::arrive() {
   const auto deadline = Clock::now() + options_.patience();
   do {
     failure_.clear();
-    for (const std::string& address : addresses_to_meet(task_, options_.secret, failure_))
+    for (const std::string& address : rendezvous_addresses(task_, options_.secret, failure_))
       if (come_to(address, deadline) || ending_) return !ending_;
     leave_on_signals();
     if (!ending_) wait_for({to_read(signals_.descriptor())}, kPause);
@@ -76,36 +76,37 @@ bool OtherTask::arrive() {
 bool OtherTask::come_to(const std::string& address, Clock::time_point deadline) {
   const net::NetworkWay way = net::way_to(address);
   std::string why;
-  net::FileDescriptor socket = net::connect_to(address, task_.meeting.port, kAttempt, why);
-  const std::string from = way.interface.empty() ? fmt::format("host {} has no interface to {}", arrival_.host, address)
-                                                 : fmt::format("from host {} by {} ({}) to {}", arrival_.host,
-                                                               way.interface, way.address, address);
+  net::FileDescriptor socket = net::connect_to(address, task_.rendezvous.port, kAttempt, why);
+  const std::string from =
+      way.interface.empty()
+          ? fmt::format("host {} has no interface to {}", join_request_.host, address)
+          : fmt::format("from host {} by {} ({}) to {}", join_request_.host, way.interface, way.address, address);
   failure_ = fmt::format("{}: {}", from, why);
   if (!socket.is_open()) return false;
   const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
   const milliseconds limit = std::clamp(left, kPause, kHandshake);
   if (!net::authenticate(socket, options_.secret, net::kLaunchPurpose, limit, why)) {
-    failure_ = fmt::format("{}: what is there is not the task of rank 0 of this job: {}", from, why);
+    failure_ = fmt::format("{}: the process there is not rank 0 of this job: {}", from, why);
     return false;
   }
   link_ = Link(std::move(socket), options_.stall_limit());
-  arrival_.interface = is_interface_name(way.interface) ? way.interface : "";
+  join_request_.interface = is_interface_name(way.interface) ? way.interface : "";
   listen_for_hosts(way.address);
-  link_.send({FrameKind::arrive, to_text(arrival_)});
+  link_.send({FrameKind::arrive, to_text(join_request_)});
   if (is_welcome(deadline)) return true;
-  failure_ = fmt::format("{}: what is there is not the task of rank 0", from);
+  failure_ = fmt::format("{}: the process there is not rank 0", from);
   return false;
 }
 
-/// The network by which this task came is MPI's, unless people name another.
+/// MPI uses the network over which this task connected, unless the user selects another.
 void OtherTask::listen_for_hosts(const std::string& own_address) {
   if (options_.mpirun.interface == "auto" && is_address(own_address)) {
     reachable_.emplace(own_address, std::uint16_t{0});
-    arrival_.addresses = {own_address};
+    join_request_.addresses = {own_address};
   } else {
     reachable_.emplace();
   }
-  arrival_.port = reachable_->port();
+  join_request_.port = reachable_->port();
 }
 
 bool OtherTask::is_welcome(Clock::time_point deadline) {
@@ -115,7 +116,7 @@ bool OtherTask::is_welcome(Clock::time_point deadline) {
     bool welcome = false;
     for (const Frame& frame : link_.receive()) {
       welcome = welcome || frame.kind == FrameKind::welcome;
-      take(frame);  // more may have come with the welcome
+      take(frame);  // other frames may have arrived with the welcome
     }
     if (welcome && !ending_) return true;
     leave_on_signals();
@@ -125,7 +126,7 @@ bool OtherTask::is_welcome(Clock::time_point deadline) {
 
 void OtherTask::leave_on_signals() {
   for (const int signal : signals_.take())
-    if (asks_to_stop(signal)) ending_ = Ending{.status = kSignalStatus + signal};
+    if (is_stop_signal(signal)) ending_ = Ending{.status = kSignalStatus + signal};
 }
 
 void OtherTask::stay() {
@@ -138,14 +139,15 @@ void OtherTask::stay() {
     wait_for(std::move(interests), seconds(1));
     for (const Frame& frame : link_.receive()) take(frame);
     for (const int signal : signals_.take()) link_.send({FrameKind::signal, std::to_string(signal)});
-    if (daemon_) tell_of_daemon();
+    if (daemon_) announce_daemon();
     if (daemon_ && !told_of_ranks_ && !daemon_->ranks().empty()) {
       link_.send({FrameKind::started});
       told_of_ranks_ = true;
     }
     if (!ending_ && !link_.is_open())
-      throw Error(ErrorCategory::communication, "launch", "needed the task of rank 0 until the end of the job",
-                  fmt::format("{}, seen from rank {} on host {}", link_.reason(), arrival_.rank, arrival_.host));
+      throw Error(
+          ErrorCategory::communication, "launch", "expected rank 0 to stay connected until the end of the job",
+          fmt::format("{}, seen from rank {} on host {}", link_.reason(), join_request_.rank, join_request_.host));
   }
 }
 
@@ -153,7 +155,7 @@ void OtherTask::take(const Frame& frame) {
   try {
     act_on(frame);
   } catch (const Error& error) {
-    link_.close(fmt::format("what it says makes no sense ({})", error.what()));
+    link_.close(fmt::format("it sent an invalid message ({})", error.what()));
   }
 }
 
@@ -182,12 +184,12 @@ void OtherTask::start_daemon(const std::string& text) {
     daemon_ = std::make_unique<Child>(daemon_command(facts, options_.mpirun.more, geteuid() == 0, runtime_here()),
                                       ChildOptions{.processors = facts.processors, .captured = true});
   } catch (const Error& error) {
-    link_.send({FrameKind::errors, fmt::format("lockstep: error: {} (host {})\n", error.what(), arrival_.host)});
+    link_.send({FrameKind::errors, fmt::format("lockstep: error: {} (host {})\n", error.what(), join_request_.host)});
     link_.send({FrameKind::ended, std::to_string(kNoSuchCommand)});
   }
 }
 
-/// Without a secret all tasks are on one host, and so is their mpirun.
+/// Without a secret, all tasks and their mpirun must be on this host.
 void OtherTask::require_own_addresses(const DaemonFacts& facts) const {
   if (options_.secret.is_secret()) return;
   const std::vector<std::string> own = net::host_addresses();
@@ -196,7 +198,7 @@ void OtherTask::require_own_addresses(const DaemonFacts& facts) const {
       refuse("a contact address of this host, because the job has no secret", address);
 }
 
-void OtherTask::tell_of_daemon() {
+void OtherTask::announce_daemon() {
   const bool prints = pass_on(daemon_->output(), FrameKind::output);
   const bool complains = pass_on(daemon_->errors(), FrameKind::errors);
   if (prints || complains || !daemon_->status()) return;
@@ -204,7 +206,7 @@ void OtherTask::tell_of_daemon() {
   daemon_.reset();
 }
 
-/// Whether there was something to read.
+/// Forwards available output. Returns whether there was any.
 bool OtherTask::pass_on(net::FileDescriptor& from, FrameKind kind) {
   std::array<char, 65536> piece{};
   const ssize_t got = from.is_open() ? read(from.get(), piece.data(), piece.size()) : 0;
@@ -213,7 +215,7 @@ bool OtherTask::pass_on(net::FileDescriptor& from, FrameKind kind) {
   return got > 0;
 }
 
-/// Without mpirun it ends by itself, and gives its ranks the time that mpirun gives them.
+/// Without mpirun the daemon ends by itself, with the same grace period for its ranks.
 void OtherTask::let_daemon_end() {
   const auto start = Clock::now();
   bool told = false;

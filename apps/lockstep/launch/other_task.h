@@ -1,5 +1,5 @@
-// The part of every rank but 0 in a launch: it comes to the meeting, keeps its host's daemon of mpirun if it is the
-// first of its host, and leaves with the job's exit status.
+// Every rank other than 0 in a launch: it connects to the rendezvous, runs its host's mpirun daemon if it is the first
+// rank of its host, and exits with the job's exit status.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ class OtherTask {
  public:
   OtherTask(const LaunchOptions& options, const job::Task& task);
 
-  /// Returns how it is told to leave, or 128 + a signal that came before it had arrived. Throws Error (communication)
-  /// where the first task cannot be reached or is lost.
+  /// Returns the exit status from the first task, or 128 + a signal that arrived before this task had joined. Throws
+  /// Error (communication) if the first task cannot be reached or is lost.
   Ending run();
 
  private:
@@ -34,17 +34,17 @@ class OtherTask {
   void act_on(const Frame& frame);
   void start_daemon(const std::string& text);
   void require_own_addresses(const DaemonFacts& facts) const;
-  void tell_of_daemon();
+  void announce_daemon();
   bool pass_on(net::FileDescriptor& from, FrameKind kind);
   void let_daemon_end();
 
   const LaunchOptions& options_;
   const job::Task& task_;
   SignalQueue signals_;
-  std::optional<net::Listener> reachable_;  // for other hosts to try, until the job starts
-  Arrival arrival_;
+  std::optional<net::Listener> reachable_;  // for the probes of other hosts, until the job starts
+  JoinRequest join_request_;
   Link link_;
-  std::string failure_;  // why the last attempt to come failed
+  std::string failure_;  // why the last attempt to connect failed
   std::unique_ptr<Child> daemon_;
   bool told_of_ranks_ = false;
   std::optional<Ending> ending_;

@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "apps/lockstep/launch/fields.h"
+#include "apps/lockstep/launch/join_request.h"
 #include "lockstep/base/json.h"
 #include "lockstep/net/interfaces.h"
 #include "lockstep/net/socket.h"
@@ -26,7 +26,7 @@ using net::FileDescriptor;
 using Clock = std::chrono::steady_clock;
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-constexpr rlim_t kConnectionsPerTask = 10;  // its own, its agent's, and attempts at the eight addresses it may tell
+constexpr rlim_t kConnectionsPerTask = 10;  // its own, its agent's, and attempts at up to eight addresses
 constexpr rlim_t kOtherFiles = 128;
 constexpr std::size_t kMaxTargets = 100000;
 constexpr std::size_t kMaxAddresses = 16;  // of a target
@@ -38,7 +38,7 @@ struct Attempt {
   std::size_t target = 0;
   std::string address;
   FileDescriptor socket = {};
-  int error = 0;  // EINPROGRESS: under way
+  int error = 0;  // EINPROGRESS while it is in progress
 };
 
 Attempt begin(std::size_t number, const std::string& address, std::uint16_t port) {
@@ -55,7 +55,7 @@ Attempt begin(std::size_t number, const std::string& address, std::uint16_t port
   return attempt;
 }
 
-/// Waits for attempts under way, and notes how they ended.
+/// Waits for attempts in progress, and stores their results.
 void wait_for(std::vector<Attempt>& attempts, const std::vector<bool>& reached, int milliseconds) {
   std::vector<pollfd> waiting;
   std::vector<Attempt*> whose;
@@ -72,8 +72,8 @@ void wait_for(std::vector<Attempt>& attempts, const std::vector<bool>& reached, 
   }
 }
 
-/// How little the end of an attempt tells: what vanished on its way tells most, and nothing an address that this host
-/// has too, as that of a bridge for containers.
+/// Ranks failed attempts for the error message, the most informative first: a timeout, then other errors, then an
+/// address that this host has too, such as that of a container bridge.
 int vagueness(const Attempt& attempt) {
   if (net::way_to(attempt.address).address == attempt.address) return 2;
   return attempt.error == EINPROGRESS ? 0 : 1;

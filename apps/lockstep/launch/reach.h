@@ -1,4 +1,4 @@
-// Whether hosts reach each other, tried out before mpirun would wait for those that do not.
+// Tests whether hosts can reach each other before mpirun runs, which would wait for unreachable hosts.
 #pragma once
 
 #include <chrono>
@@ -18,18 +18,19 @@ struct Target {
 };
 
 std::string to_text(const std::vector<Target>& targets);
-/// Throws Error (communication) for what is no such list.
+/// Throws Error (communication) for invalid text.
 std::vector<Target> parse_targets(const std::string& text);
 
-/// Raises this process's limit of open files to what a job of `tasks` may take, as far as the system lets it: for each
-/// task its connection, that of an agent of mpirun, and attempts at all addresses of its host.
+/// Raises this process's limit of open files for a job of `tasks`, as far as the hard limit allows: per task, its
+/// connection, that of an agent of mpirun, and attempts at all addresses of its host.
 void allow_connections(int tasks);
 
-/// Tries to connect to all of them at once. Returns, for each host of which no address has answered within `limit`,
-/// which it is, and why not by the address that tells most: "b at 10.0.0.2 by eth0: Connection refused".
+/// Connects to all targets concurrently. Returns an entry for each host that did not answer at any address within
+/// `limit`, with the most informative error: "b at 10.0.0.2 by eth0: Connection refused".
 std::vector<std::string> try_to_reach(const std::vector<Target>& targets, std::chrono::milliseconds limit);
 
-/// The numeric addresses of a name, none where it is not known; `why` is then for people. May take seconds.
+/// The numeric addresses of a host name. Empty if it cannot be resolved; then `why` is the error message. May take
+/// seconds.
 std::vector<std::string> addresses_of(const std::string& name, std::string& why);
 
 }  // namespace lockstep::apps::launch

@@ -10,7 +10,7 @@
 namespace lockstep::apps::launch {
 namespace {
 
-// Those that mpirun itself hands to its daemons. None of them names a program, a library or a file.
+// Parameters that mpirun itself sends to its daemons. None of them names a program, a library or a file.
 constexpr std::array<std::string_view, 12> kSetByOrte = {"btl_tcp_if_exclude",
                                                          "btl_tcp_if_include",
                                                          "hwloc_base_binding_policy",
@@ -74,9 +74,9 @@ const Runtime& runtime_of(std::string_view mpi) {
   }
   if (version >= 5) return kPrrte;
   if (version == 4) return kOrte;
-  throw Error(ErrorCategory::input, "launch", "expected Open MPI 4 or 5, whose mpirun it starts",
-              fmt::format("got {}; its own launcher, such as mpiexec, starts ranks on hosts",
-                          mpi.substr(0, mpi.find_first_of(",\n"))));
+  throw Error(
+      ErrorCategory::input, "launch", "expected Open MPI 4 or 5, because lockstep launch uses its mpirun",
+      fmt::format("got {}; use the launcher of that MPI, such as mpiexec", mpi.substr(0, mpi.find_first_of(",\n"))));
 }
 
 }  // namespace lockstep::apps::launch

@@ -25,9 +25,9 @@ class Hierarchical final : public MpiGroup {
         options_(options),
         lanes_(smallest_node(ranks, node)),
         memory_(std::make_shared<NodeMemory>(node)),
-        meeting_(make_common_memory(node, Meeting::bytes_for(size_of(node))), size_of(node), rank_in(node),
-                 {.own_cores = have_own_cores(node), .look_around = [this] { receive_failure(); }}) {
-    const int lane = meeting_.member() < lanes_ ? meeting_.member() : MPI_UNDEFINED;
+        barrier_(make_common_memory(node, Barrier::bytes_for(size_of(node))), size_of(node), rank_in(node),
+                 {.own_cores = have_own_cores(node), .poll_group = [this] { receive_failure(); }}) {
+    const int lane = barrier_.member() < lanes_ ? barrier_.member() : MPI_UNDEFINED;
     MPI_Comm_split(comm(), lane, rank(), &lane_);
     if (lane_ != MPI_COMM_NULL) MPI_Comm_set_errhandler(lane_, MPI_ERRORS_RETURN);
   }
@@ -47,7 +47,7 @@ class Hierarchical final : public MpiGroup {
       carry_out(doubling);
       return;
     }
-    // Members read each other's values, so they make sure first that these are what they take them for.
+    // Members read each other's values, so they first check that all calls match.
     agree();
     if (memory_->place_of(values.data, bytes_of(values)).segment != 0) {
       reduce_in_levels(values, op);
@@ -68,20 +68,20 @@ class Hierarchical final : public MpiGroup {
     go_around(comm(), values, ReduceOp::sum, RingReduction::Part::all_gather);
   }
 
-  void tell_failure(const Failure& failure) override { meeting_.fail(failure); }
+  void publish_failure(const ErrorMessage& failure) override { barrier_.fail(failure); }
 
  private:
-  // `values` are in memory of the node. Nobody reads a rank's own slice of them but that rank, so the ring may change
-  // it while others still reduce theirs.
+  // `values` are in shared memory. Only the rank itself reads its own slice, so the ring may change it while other
+  // ranks still reduce their slices.
   void reduce_in_levels(const Values& values, ReduceOp op) {
-    at_meeting(meeting_, [&] { direct_reduce_scatter(meeting_, *memory_, values, op, lanes_); });
+    at_barrier(barrier_, [&] { direct_reduce_scatter(barrier_, *memory_, values, op, lanes_); });
     if (lane_ != MPI_COMM_NULL) {
-      const Slice slice = slice_of(values.count, values.type, lanes_, meeting_.member());
+      const Slice slice = slice_of(values.count, values.type, lanes_, barrier_.member());
       const Values lane{values.data + slice.begin * bytes_per_element(values.type), slice.end - slice.begin,
                         values.type};
       go_around(lane_, lane, op, RingReduction::Part::all);
     }
-    at_meeting(meeting_, [&] { direct_gather(meeting_, *memory_, values, lanes_); });
+    at_barrier(barrier_, [&] { direct_gather(barrier_, *memory_, values, lanes_); });
   }
 
   void go_around(MPI_Comm ring, const Values& values, ReduceOp op, RingReduction::Part part) {
@@ -98,9 +98,9 @@ class Hierarchical final : public MpiGroup {
   RingOptions options_;
   int lanes_;
   std::shared_ptr<NodeMemory> memory_;
-  Meeting meeting_;
-  MPI_Comm lane_ = MPI_COMM_NULL;  // one rank of each node; none for a rank without a lane
-  device::Buffer shared_;          // for values that lie elsewhere
+  Barrier barrier_;
+  MPI_Comm lane_ = MPI_COMM_NULL;  // one rank of each node; null for a rank without a lane
+  device::Buffer shared_;          // for values that are not in shared memory
   MessageBuffers buffers_;
 };
 

@@ -1,10 +1,10 @@
-// All-reduce between nodes of several ranks: what crosses the wire is summed in the node first.
+// All-reduce between nodes with several ranks: values are summed within the node before they are sent.
 //
-// Reduce-scatter in the node, in shared memory: of the first L ranks of each node, each completes one slice, a "lane".
-// Then L rings across the nodes, each of one rank a node with its slice, all at the same time. Then all-gather in the
-// node. A node's link carries 2 (m - 1) / m of the buffer for m nodes, whatever the number of ranks. L is the smallest
-// number of ranks of a node; further ranks of larger nodes have no lane and only bring their values and take the
-// result.
+// First a reduce-scatter within the node, in shared memory: each of the first L ranks of a node completes one slice, a
+// "lane". Then L rings between the nodes run at the same time, each with one rank per node and its slice. Then an
+// all-gather within the node. A node's link carries 2 (m - 1) / m of the buffer for m nodes, independent of the number
+// of ranks. L is the smallest number of ranks of a node. Other ranks of larger nodes have no lane: they only contribute
+// their values and receive the result.
 #pragma once
 
 #include <mpi.h>
@@ -16,9 +16,8 @@
 
 namespace lockstep::allreduce {
 
-/// Collective over `ranks`; `node` has those of them that are on this rank's node, in the order of `ranks`, and is used
-/// during the call alone. Throws Error (communication), the same on the ranks of a node, where they cannot see each
-/// other's memory.
+/// Collective over `ranks`. `node` has the ranks of this rank's node, in the order of `ranks`, and is used only during
+/// the call. Throws Error (communication), the same on the ranks of a node, if they cannot share memory.
 std::shared_ptr<MpiGroup> make_hierarchical(MPI_Comm ranks, MPI_Comm node, const RingOptions& options = {});
 
 }  // namespace lockstep::allreduce

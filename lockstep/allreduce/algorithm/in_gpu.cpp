@@ -10,19 +10,19 @@
 namespace lockstep::allreduce {
 namespace {
 
-// What a member brings to an operation. It writes before all meet to compare their calls, the others read after that. A
-// second meeting ends the operation: `data` and `ready` are not read after it, `done` not before it, and no longer than
-// until the next one.
-struct alignas(64) Seat {
+// A member's data for an operation. The member writes it before the barrier that compares the calls; the others read it
+// afterwards. A second barrier ends the operation: `data` and `ready` are read only before it, and `done` only between
+// it and the next barrier.
+struct alignas(64) Participant {
   std::byte* data = nullptr;
-  std::optional<device::Event> ready;  // its values
-  std::optional<device::Event> done;   // its part of the operation
+  std::optional<device::Event> ready;  // its values are ready
+  std::optional<device::Event> done;   // its part of the operation is done
 };
 
 class InGpu final : public GpuMember {
  public:
-  InGpu(std::shared_ptr<GroupMember> host, device::Device gpu, std::shared_ptr<std::vector<Seat>> seats)
-      : GpuMember(std::move(host), gpu), seats_(std::move(seats)) {}
+  InGpu(std::shared_ptr<GroupMember> host, device::Device gpu, std::shared_ptr<std::vector<Participant>> participants)
+      : GpuMember(std::move(host), gpu), participants_(std::move(participants)) {}
 
   std::string route() const override { return size() == 1 ? "none" : "in-gpu"; }
   bool overlaps() const override { return false; }
@@ -30,26 +30,26 @@ class InGpu final : public GpuMember {
 
  protected:
   void come(const Call& call, std::byte* data) override {
-    Seat& mine = seat(rank());
+    Participant& mine = participant(rank());
     mine.data = data;
     mine.ready = stream().record();
     compare(call);
   }
 
-  void put_all_reduce(const Values& values, ReduceOp op) override {
+  void enqueue_all_reduce(const Values& values, ReduceOp op) override {
     wait_for_values();
     const std::vector<std::byte*> buffers = buffers_of_all();
     reduce_to(buffers, values, op);
     end();
   }
 
-  void put_reduce_scatter(const Values& values, ReduceOp op) override {
+  void enqueue_reduce_scatter(const Values& values, ReduceOp op) override {
     wait_for_values();
     reduce_to(std::array{values.data}, values, op);
     end();
   }
 
-  void put_gather_slices(const Values& values) override {
+  void enqueue_gather_slices(const Values& values) override {
     wait_for_values();
     const Slice mine = slice_of(values.count, values.type, size(), rank());
     const std::size_t width = bytes_per_element(values.type);
@@ -60,18 +60,18 @@ class InGpu final : public GpuMember {
     end();
   }
 
-  void put_broadcast(std::span<std::byte> values, int root) override {
+  void enqueue_broadcast(std::span<std::byte> values, int root) override {
     wait_for_values();
-    if (rank() != root) gpu::copy(seat(root).data, values.data(), values.size(), stream());
+    if (rank() != root) gpu::copy(participant(root).data, values.data(), values.size(), stream());
     end();
   }
 
  private:
-  Seat& seat(int member) { return (*seats_)[static_cast<std::size_t>(member)]; }
+  Participant& participant(int member) { return (*participants_)[static_cast<std::size_t>(member)]; }
 
   std::vector<std::byte*> buffers_of_all() {
     std::vector<std::byte*> buffers;
-    for (const Seat& seat : *seats_) buffers.push_back(seat.data);
+    for (const Participant& participant : *participants_) buffers.push_back(participant.data);
     return buffers;
   }
 
@@ -83,29 +83,29 @@ class InGpu final : public GpuMember {
 
   void wait_for_values() {
     for (int member = 0; member < size(); ++member)
-      if (member != rank()) stream().wait(*seat(member).ready);
+      if (member != rank()) stream().wait(*participant(member).ready);
   }
 
-  // Nobody's values may change while another member's part still reads or writes them.
+  // Values must not change while another member still reads or writes them.
   void end() {
-    seat(rank()).done = stream().record();
+    participant(rank()).done = stream().record();
     host().barrier();
     for (int member = 0; member < size(); ++member)
-      if (member != rank()) stream().wait(*seat(member).done);
+      if (member != rank()) stream().wait(*participant(member).done);
   }
 
-  std::shared_ptr<std::vector<Seat>> seats_;
+  std::shared_ptr<std::vector<Participant>> participants_;
 };
 
 }  // namespace
 
 std::vector<std::shared_ptr<GroupMember>> make_in_gpu(const std::vector<std::shared_ptr<GroupMember>>& hosts,
                                                       device::Device gpu) {
-  LOCKSTEP_CHECK_OP(hosts.size(), <=, gpu::kMostMembers);
-  const auto seats = std::make_shared<std::vector<Seat>>(hosts.size());
+  LOCKSTEP_CHECK_OP(hosts.size(), <=, gpu::kMaxMembers);
+  const auto participants = std::make_shared<std::vector<Participant>>(hosts.size());
   std::vector<std::shared_ptr<GpuMember>> group;
-  for (const auto& host : hosts) group.push_back(std::make_shared<InGpu>(host, gpu, seats));
-  return acquainted(group);
+  for (const auto& host : hosts) group.push_back(std::make_shared<InGpu>(host, gpu, participants));
+  return connected(group);
 }
 
 }  // namespace lockstep::allreduce

@@ -1,4 +1,4 @@
-// Members are threads of one process and see each other's buffers.
+// Members are threads of one process and access each other's buffers.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace lockstep::allreduce {
 
-/// Element i is for replica i. `members` is 2 or more.
+/// Element i is for replica i. `members` is at least 2.
 std::vector<std::shared_ptr<GroupMember>> make_in_process(int members);
 
 }  // namespace lockstep::allreduce

@@ -8,14 +8,14 @@ namespace {
 
 constexpr std::size_t kLargestPiece = std::size_t{1} << 30;  // elements; MPI counts in int
 
-// MPI knows nothing of 16-bit floats: to it they are two bytes, and this is how they add up.
+// MPI has no 16-bit floats. They are a type of two bytes with this reduction operation.
 template <ElementType type, ReduceOp op>
 void reduce_halves(void* from, void* into, int* count, MPI_Datatype* /*datatype*/) {
   reduce_into(static_cast<std::byte*>(into), static_cast<const std::byte*>(from), static_cast<std::size_t>(*count),
               type, op);
 }
 
-// Types and operations of MPI, its own and ours.
+// MPI types and operations, built-in and user-defined.
 class MpiTypes {
  public:
   MpiTypes() {

@@ -1,6 +1,6 @@
-// The MPI library's own all-reduce: the oracle of the tests and the comparison of the benchmarks. What bits it gives,
-// and whether they are the same in every run, is the library's affair; a member that leaves cannot call the others back
-// from inside it.
+// The MPI library's own all-reduce: the reference of the tests and the baseline of the benchmarks. The library
+// determines rounding and whether results are equal in every run. A failing member cannot interrupt members inside
+// MPI_Allreduce.
 #pragma once
 
 #include <mpi.h>

@@ -14,27 +14,27 @@
 namespace lockstep::allreduce {
 namespace {
 
-// What the replicas of one rank share.
+// The state shared by the replicas of one rank.
 struct Worker {
-  std::shared_ptr<MpiGroup> between;  // called by the leader alone
-  std::vector<int> first_of_rank;     // the number of each rank's first replica
-  int size = 0;                       // replicas of all ranks
-  // Written by the leader while the others wait, read by them before they meet again.
+  std::shared_ptr<MpiGroup> between;  // used only by the leader
+  std::vector<int> first_of_rank;     // the global number of each rank's first replica
+  int size = 0;                       // number of replicas of all ranks
+  // Written by the leader while the others wait; read by the others before the next barrier.
   bool any = false;
   std::vector<std::vector<std::byte>> gathered;
 };
 
-// Buffers of one rank's replicas as one: their sizes, then their bytes.
-std::vector<std::byte> pack(const Meeting& meeting, Addresses& addresses) {
+// Concatenates the buffers of one rank's replicas: sizes, then bytes.
+std::vector<std::byte> pack(const Barrier& barrier, Addresses& addresses) {
   std::vector<std::byte> packed;
   const auto append = [&](const void* data, std::size_t bytes) {
     const auto* begin = static_cast<const std::byte*>(data);
     packed.insert(packed.end(), begin, begin + bytes);
   };
-  for (int member = 0; member < meeting.size(); ++member)
-    append(&meeting.call(member).count, sizeof(meeting.call(member).count));
-  for (int member = 0; member < meeting.size(); ++member)
-    append(addresses.at(member, meeting.place(member)), meeting.call(member).count);
+  for (int member = 0; member < barrier.size(); ++member)
+    append(&barrier.call(member).count, sizeof(barrier.call(member).count));
+  for (int member = 0; member < barrier.size(); ++member)
+    append(addresses.at(member, barrier.place(member)), barrier.call(member).count);
   return packed;
 }
 
@@ -50,25 +50,25 @@ void unpack(const std::vector<std::byte>& packed, std::size_t replicas, std::vec
 
 class MultiWorker final : public GroupMember {
  public:
-  MultiWorker(std::shared_ptr<Worker> worker, Meeting meeting)
-      : worker_(std::move(worker)), meeting_(std::move(meeting)) {}
+  MultiWorker(std::shared_ptr<Worker> worker, Barrier barrier)
+      : worker_(std::move(worker)), barrier_(std::move(barrier)) {}
 
-  int rank() const override { return first_of(worker_->between->rank()) + meeting_.member(); }
+  int rank() const override { return first_of(worker_->between->rank()) + barrier_.member(); }
   int size() const override { return worker_->size; }
   std::string route() const override { return "in-process + " + worker_->between->route(); }
 
   bool overlaps() const override { return worker_->between->overlaps(); }
-  double seconds_waited() const override { return meeting_.seconds_waited(); }
+  double seconds_waited() const override { return barrier_.seconds_waited(); }
 
   device::Buffer allocate(std::size_t bytes) override {
     return is_leader() ? worker_->between->allocate(bytes) : GroupMember::allocate(bytes);
   }
 
   std::unique_ptr<PendingOperation> all_reduce(const Values& values, ReduceOp op) override {
-    meet(Call::all_reduce(values, op), values.data);
+    exchange(Call::all_reduce(values, op), values.data);
     const std::vector<const std::byte*> sources(buffers_.begin(), buffers_.end());
     reduce_slice(sources, std::array{buffers_[0]},
-                 slice_of(values.count, values.type, meeting_.size(), meeting_.member()), values.type, op);
+                 slice_of(values.count, values.type, barrier_.size(), barrier_.member()), values.type, op);
     wait();
     between_ranks([&](MpiGroup& group) { static_cast<void>(group.all_reduce(values, op)); });
     copy_from(0, whole(values));
@@ -81,10 +81,10 @@ class MultiWorker final : public GroupMember {
   }
 
   std::unique_ptr<PendingOperation> gather_slices(const Values& values) override {
-    meet(Call::gather_slices(values), values.data);
-    // First the leader collects what its rank has, then every rank passes its part on.
+    exchange(Call::gather_slices(values), values.data);
+    // The leader first collects the slices of its rank; then every rank broadcasts its part.
     if (is_leader())
-      for (int local = 1; local < meeting_.size(); ++local)
+      for (int local = 1; local < barrier_.size(); ++local)
         copy_from(local, range_of(values, first_of(worker_->between->rank()) + local, 1));
     between_ranks([&](MpiGroup& group) {
       for (int rank = 0; rank < group.size(); ++rank)
@@ -96,7 +96,7 @@ class MultiWorker final : public GroupMember {
   }
 
   void broadcast(std::span<std::byte> values, int root) override {
-    meet(Call::broadcast(values.size(), root), values.data());
+    exchange(Call::broadcast(values.size(), root), values.data());
     const int root_rank = rank_of(root);
     if (is_leader() && root_rank == worker_->between->rank()) copy_from(root - first_of(root_rank), values);
     between_ranks([&](MpiGroup& group) { group.broadcast(values, root_rank); });
@@ -105,9 +105,9 @@ class MultiWorker final : public GroupMember {
   }
 
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
-    meet(Call::all_gather(mine.size()), mine.data());
+    exchange(Call::all_gather(mine.size()), mine.data());
     between_ranks([&](MpiGroup& group) {
-      const std::vector<std::vector<std::byte>> packed = group.all_gather(pack(meeting_, addresses_));
+      const std::vector<std::vector<std::byte>> packed = group.all_gather(pack(barrier_, addresses_));
       worker_->gathered.clear();
       for (std::size_t rank = 0; rank < packed.size(); ++rank)
         unpack(packed[rank], replicas_of(static_cast<int>(rank)), worker_->gathered);
@@ -116,38 +116,39 @@ class MultiWorker final : public GroupMember {
   }
 
   void barrier() override {
-    meet(Call::barrier());
+    exchange(Call::barrier());
     between_ranks([](MpiGroup& group) { group.barrier(); });
   }
 
   bool any(bool mine) override {
-    meet(Call::any(mine));
-    between_ranks([&](MpiGroup& group) { worker_->any = group.any(any_flag(meeting_)); });
+    exchange(Call::any(mine));
+    between_ranks([&](MpiGroup& group) { worker_->any = group.any(any_flag(barrier_)); });
     return worker_->any;
   }
 
-  // Another replica's failure reaches the other ranks when the leader next comes to an operation: it alone calls MPI.
-  void fail(const Failure& failure) override {
-    meeting_.fail(failure);
+  // Only the leader calls MPI, so the failure of another replica reaches the other ranks at the leader's next
+  // operation.
+  void fail(const ErrorMessage& failure) override {
+    barrier_.fail(failure);
     if (is_leader()) worker_->between->fail(failure);
   }
 
   void throw_if_failed() override {
-    if (const auto failure = meeting_.failure()) {
+    if (const auto failure = barrier_.failure()) {
       if (is_leader()) worker_->between->fail(*failure);
-      failure->raise();
+      throw Error(ErrorCategory::communication, *failure);
     }
     if (!is_leader()) return;
     try {
       worker_->between->throw_if_failed();
     } catch (const Error&) {
-      meeting_.fail(*worker_->between->failure());
+      barrier_.fail(*worker_->between->failure());
       throw;
     }
   }
 
  private:
-  bool is_leader() const { return meeting_.member() == 0; }
+  bool is_leader() const { return barrier_.member() == 0; }
   int first_of(int rank) const { return worker_->first_of_rank[static_cast<std::size_t>(rank)]; }
 
   std::size_t replicas_of(int rank) const {
@@ -162,7 +163,7 @@ class MultiWorker final : public GroupMember {
 
   static std::span<std::byte> whole(const Values& values) { return {values.data, bytes_of(values)}; }
 
-  // The slices of `replicas` replicas from `first` on, which follow each other.
+  // The contiguous slices of `replicas` replicas from `first`.
   std::span<std::byte> range_of(const Values& values, int first, int replicas) const {
     const std::size_t begin = slice_of(values.count, values.type, size(), first).begin;
     const std::size_t end = slice_of(values.count, values.type, size(), first + replicas - 1).end;
@@ -170,44 +171,43 @@ class MultiWorker final : public GroupMember {
     return whole(values).subspan(begin * width, (end - begin) * width);
   }
 
-  // Copies a range of this replica's values from the same range of another local replica's.
+  // Copies a range of another local replica's values to the same range of this replica's values.
   void copy_from(int local, std::span<std::byte> range) {
-    if (local == meeting_.member() || range.empty()) return;
-    const std::ptrdiff_t offset = range.data() - buffers_[static_cast<std::size_t>(meeting_.member())];
+    if (local == barrier_.member() || range.empty()) return;
+    const std::ptrdiff_t offset = range.data() - buffers_[static_cast<std::size_t>(barrier_.member())];
     std::memcpy(range.data(), buffers_[static_cast<std::size_t>(local)] + offset, range.size());
   }
 
-  void meet(const Call& call, const std::byte* data = nullptr) {
-    telling_other_ranks([&] { meeting_.meet(call, addresses_.place_of(data, 0)); });
-    buffers_ = buffers_of_all(meeting_, addresses_);
+  void exchange(const Call& call, const std::byte* data = nullptr) {
+    telling_other_ranks([&] { barrier_.exchange(call, addresses_.place_of(data, 0)); });
+    buffers_ = buffers_of_all(barrier_, addresses_);
   }
 
   void wait() {
-    telling_other_ranks([&] { meeting_.wait(); });
+    telling_other_ranks([&] { barrier_.wait(); });
   }
 
-  // The replicas of the other ranks are still waiting for a worker whose own replicas have failed.
+  // After a failure within this rank the other ranks are still waiting for it, so the leader reports the failure.
   template <typename Operation>
   auto telling_other_ranks(Operation operation) -> decltype(operation()) {
     try {
       return operation();
     } catch (const Error&) {
-      if (is_leader()) worker_->between->fail(*meeting_.failure());
+      if (is_leader()) worker_->between->fail(*barrier_.failure());
       throw;
     }
   }
 
-  // The leader runs `operation` while the other replicas of this rank wait for it.
+  // The leader runs `operation` while the other replicas of this rank wait.
   template <typename Operation>
   void between_ranks(Operation operation) {
     if (is_leader()) {
       try {
         operation(*worker_->between);
       } catch (const std::exception& error) {
-        // A failure that the group between ranks does not know of, such as too little memory, is one of this rank
-        // alone.
-        fail(worker_->between->failure().value_or(Failure{
-            "all_reduce", fmt::format("needed all ranks to go on, but rank {} failed", worker_->between->rank()),
+        // A failure unknown to the group between ranks, such as out of memory, is local to this rank.
+        fail(worker_->between->failure().value_or(ErrorMessage{
+            "all_reduce", fmt::format("expected all ranks to continue, but rank {} failed", worker_->between->rank()),
             error.what()}));
         throw;
       }
@@ -216,9 +216,9 @@ class MultiWorker final : public GroupMember {
   }
 
   std::shared_ptr<Worker> worker_;
-  Meeting meeting_;
+  Barrier barrier_;
   ProcessAddresses addresses_;
-  std::vector<std::byte*> buffers_;  // what each local replica brought to this operation
+  std::vector<std::byte*> buffers_;  // the buffer of each local replica in this operation
 };
 
 }  // namespace
@@ -237,8 +237,8 @@ std::vector<std::shared_ptr<GroupMember>> make_multi_worker(std::shared_ptr<MpiG
   worker->first_of_rank = std::move(first);
   worker->size = size;
   std::vector<std::shared_ptr<GroupMember>> group;
-  for (Meeting& meeting : make_meeting_of_threads(replicas, first_here))
-    group.push_back(std::make_shared<MultiWorker>(worker, std::move(meeting)));
+  for (Barrier& barrier : make_barrier_of_threads(replicas, first_here))
+    group.push_back(std::make_shared<MultiWorker>(worker, std::move(barrier)));
   return group;
 }
 

@@ -22,25 +22,25 @@ class Nccl final : public NcclMember {
   using NcclMember::NcclMember;
 
   std::string route() const override { return "nccl"; }
-  // NCCL's kernels of several GPUs in graphs of one process can wait for each other in a circle.
+  // In graphs, NCCL kernels on several GPUs of one process can deadlock.
   bool can_be_recorded() const override { return communicators().serves_one_each(); }
 
   device::Buffer allocate(std::size_t bytes) override {
-    return communicators().allocate(seat(), bytes, stream(), [this] { look_around(); });
+    return communicators().allocate(participant(), bytes, stream(), [this] { poll_group(); });
   }
 
  protected:
-  // Members also tell each other whether their values are in registered memory and where there.
+  // Members also compare whether, and at which offset, their values are in registered memory.
   void come(const Call& call, std::byte* data) override {
     Call told = call;
-    told.flag = communicators().place_of(seat(), data);
+    told.flag = communicators().place_of(participant(), data);
     if (!records()) same_place_[data] = compare(told);
     const auto agreed = same_place_.find(data);
     LOCKSTEP_CHECK(agreed != same_place_.end());
     is_bounced_ = !agreed->second && told.flag != 0;
   }
 
-  void put_all_reduce(const Values& values, ReduceOp op) override {
+  void enqueue_all_reduce(const Values& values, ReduceOp op) override {
     with_agreed_memory(values.data, bytes_of(values), [&](std::byte* data) {
       run_nccl("ncclAllReduce", [&](ncclComm_t comm) {
         return ncclAllReduce(data, data, values.count, nccl_type(values.type), nccl_operation(op), comm, native());
@@ -48,7 +48,7 @@ class Nccl final : public NcclMember {
     });
   }
 
-  void put_reduce_scatter(const Values& values, ReduceOp op) override {
+  void enqueue_reduce_scatter(const Values& values, ReduceOp op) override {
     with_agreed_memory(values.data, bytes_of(values), [&](std::byte* data) {
       const Values agreed{data, values.count, values.type};
       if (const std::size_t count = equal_slices(values); count > 0)
@@ -58,7 +58,7 @@ class Nccl final : public NcclMember {
     });
   }
 
-  void put_gather_slices(const Values& values) override {
+  void enqueue_gather_slices(const Values& values) override {
     with_agreed_memory(values.data, bytes_of(values), [&](std::byte* data) {
       const Values agreed{data, values.count, values.type};
       if (const std::size_t count = equal_slices(values); count > 0)
@@ -68,7 +68,7 @@ class Nccl final : public NcclMember {
     });
   }
 
-  void put_broadcast(std::span<std::byte> values, int root) override {
+  void enqueue_broadcast(std::span<std::byte> values, int root) override {
     with_agreed_memory(values.data(), values.size(), [&](std::byte* data) {
       run_nccl("ncclBroadcast", [&](ncclComm_t comm) {
         return ncclBroadcast(data, data, values.size(), ncclUint8, root, comm, native());
@@ -83,8 +83,8 @@ class Nccl final : public NcclMember {
     return values.data + slice_of(values.count, values.type, size(), member).begin * bytes_per_element(values.type);
   }
 
-  // Elements of each slice where all have the same number, else 0. So it is with most sizes that matter, and NCCL has
-  // one operation for it; what else there is goes slice by slice, which moves no more bytes.
+  // The number of elements per slice if it is the same for all, else 0. For equal slices, as with most sizes, one NCCL
+  // operation suffices. Otherwise there is one operation per slice, which moves no more bytes.
   std::size_t equal_slices(const Values& values) const {
     const std::size_t count = values.count / static_cast<std::size_t>(size());
     for (int member = 0; member < size(); ++member) {
@@ -132,7 +132,7 @@ class Nccl final : public NcclMember {
     });
   }
 
-  // Registered memory and other memory must not meet in one operation, nor registered memory at different offsets.
+  // An operation must not mix registered memory with other memory, or registered memory at different offsets.
   template <typename Operation>
   void with_agreed_memory(std::byte* data, std::size_t bytes, Operation operation) {
     if (!is_bounced_) return operation(data);
@@ -143,8 +143,8 @@ class Nccl final : public NcclMember {
     gpu::copy(bounce, data, bytes, stream());
   }
 
-  bool is_bounced_ = false;  // this operation, on this member
-  // For values at an address: whether all members had theirs at the same place when they last came with them.
+  bool is_bounced_ = false;  // whether this member uses `bounce_` in this operation
+  // By address of the values: whether all members had the same place in the last operation with them.
   std::map<const std::byte*, bool> same_place_;
   device::Buffer bounce_;
 };
@@ -169,7 +169,7 @@ ncclDataType_t nccl_type(ElementType type) {
   return ncclNumTypes;
 }
 
-// Never ncclAvg, which rounds 1/n to the type of the elements.
+// ncclAvg is not used because it rounds 1/n to the element type.
 ncclRedOp_t nccl_operation(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
@@ -196,7 +196,7 @@ std::string nccl_loaded_version() {
   int version = 0;
   try {
     if (ncclGetVersion(&version) == ncclSuccess) return version_text(version);
-  } catch (const Error&) {  // no such library
+  } catch (const Error&) {  // the library is missing
   }
   return "absent";
 }
@@ -205,14 +205,14 @@ std::vector<std::shared_ptr<GroupMember>> make_nccl(const std::vector<std::share
                                                     const std::vector<device::Device>& gpus, MPI_Comm ranks,
                                                     const NcclOptions& options) {
   LOCKSTEP_CHECK_OP(hosts.size(), ==, gpus.size());
-  std::vector<NcclCommunicators::Seat> seats;
-  for (std::size_t i = 0; i < hosts.size(); ++i) seats.push_back({hosts[i]->rank(), gpus[i], hosts[i]->rank()});
+  std::vector<NcclCommunicators::Participant> participants;
+  for (std::size_t i = 0; i < hosts.size(); ++i) participants.push_back({hosts[i]->rank(), gpus[i], hosts[i]->rank()});
   load_nccl(ranks);
-  const auto communicators = NcclCommunicators::create(ranks, hosts.front()->size(), seats, options.join_limit);
+  const auto communicators = NcclCommunicators::create(ranks, hosts.front()->size(), participants, options.join_limit);
   std::vector<std::shared_ptr<GpuMember>> group;
   for (std::size_t i = 0; i < hosts.size(); ++i)
     group.push_back(std::make_shared<Nccl>(hosts[i], gpus[i], communicators, i));
-  return acquainted(group);
+  return connected(group);
 }
 
 }  // namespace lockstep::allreduce

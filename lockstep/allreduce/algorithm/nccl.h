@@ -1,5 +1,5 @@
-// Members have a GPU each, and NCCL moves the bytes between these. Where NCCL is absent, no_nccl.cpp answers instead of
-// nccl.cpp, nccl_communicators.cpp and nccl_hierarchical.cpp: it refuses, and says what to install.
+// Members have one GPU each, and NCCL transfers the data. In builds without NCCL, no_nccl.cpp replaces nccl.cpp,
+// nccl_communicators.cpp and nccl_hierarchical.cpp, and throws an error that states what to install.
 #pragma once
 
 #include <mpi.h>
@@ -18,33 +18,33 @@
 
 namespace lockstep::allreduce {
 
-/// The NCCL version that this program was compiled with: "2.28.9", or "absent".
+/// The NCCL version of the headers at compile time: "2.28.9", or "absent".
 std::string nccl_built_version();
-/// The version of the library that it loads when it needs it, and now for this answer: "2.28.9", or "absent".
+/// The version of the NCCL library, which this call loads if needed: "2.28.9", or "absent".
 std::string nccl_loaded_version();
 
 struct NcclOptions {
-  std::chrono::milliseconds join_limit = std::chrono::seconds(120);  ///< for all members to join
-  std::size_t segment_bytes = std::size_t{8} << 20;                  ///< of a reduction between nodes; a multiple of 64
+  std::chrono::milliseconds join_limit = std::chrono::seconds(120);  ///< time limit for all members to join
+  std::size_t segment_bytes = std::size_t{8} << 20;                  ///< segment size between nodes; a multiple of 64
 };
 
-/// The local members: element i stands on hosts[i] and is for gpus[i], of which no two are the same on any rank of a
-/// node. Collective over `ranks`, which is MPI_COMM_NULL where all members are threads of this process. Throws Error,
-/// the same on all ranks: (device) where one lacks the library, (communication) where they cannot form a group.
+/// The local members: element i uses hosts[i] and gpus[i]. All GPUs of a node are different. Collective over `ranks`,
+/// which is MPI_COMM_NULL if all members are threads of this process. Throws, the same on all ranks, Error (device) if
+/// a rank does not have the library, and Error (communication) if the ranks cannot form a group.
 std::vector<std::shared_ptr<GroupMember>> make_nccl(const std::vector<std::shared_ptr<GroupMember>>& hosts,
                                                     const std::vector<device::Device>& gpus, MPI_Comm ranks,
                                                     const NcclOptions& options = {});
 
-/// One member a rank, on several nodes: NCCL within a node, the ring of the CPU between nodes.
+/// One member per rank, on several nodes: NCCL within a node, the CPU ring between nodes.
 ///
-/// Of each node the first L members have a lane, L being the smallest number of members of a node (hierarchical.h).
-/// NCCL's reduce-scatter leaves each lane its slice, which is copied to page-locked host memory, reduced with the same
-/// lane of the other nodes by a ring, and copied back; NCCL's all-gather brings it to all. This goes segment by
-/// segment: while one is on the wire the GPU completes the one before and prepares the one after. The host does the
-/// ring, so operations are under way only while the caller is inside.
+/// The first L members of each node have a lane, where L is the smallest number of members of a node (hierarchical.h).
+/// NCCL's reduce-scatter computes the slice of each lane. The slice is copied to page-locked host memory, reduced with
+/// the same lane of the other nodes by a ring, and copied back. NCCL's all-gather distributes it. This is pipelined in
+/// segments: while one is sent over the network, the GPU completes the previous one and prepares the next one. The host
+/// runs the ring, so operations make progress only during calls.
 ///
-/// Collective over `ranks`; `node` has those of them that are on this rank's node, in the order of `ranks`, and is used
-/// during the call alone. Throws as make_nccl does.
+/// Collective over `ranks`. `node` has the ranks of this rank's node, in the order of `ranks`, and is used only during
+/// the call. Throws like make_nccl.
 std::shared_ptr<GroupMember> make_nccl_hierarchical(const std::shared_ptr<MpiGroup>& host, device::Device gpu,
                                                     MPI_Comm ranks, MPI_Comm node, const NcclOptions& options = {});
 

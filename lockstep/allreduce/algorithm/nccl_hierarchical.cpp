@@ -15,11 +15,12 @@
 namespace lockstep::allreduce {
 namespace {
 
-// What is not larger is not worth cutting up: the host reduces it.
+// Values up to this size are reduced by the host without segments.
 constexpr std::size_t kSmallBytes = std::size_t{64} << 10;
 constexpr std::size_t kRingSegmentBytes = std::size_t{256} << 10;
 
-// This rank's place in its node, and the ranks of other nodes that have the same. Collective over `ranks` and `node`.
+// This rank's lane: its index in its node, and the ranks of other nodes with the same index. Collective over `ranks`
+// and `node`.
 class Lane {
  public:
   Lane(MPI_Comm ranks, MPI_Comm node) : count_(size_of(node)), own_(rank_in(node)) {
@@ -35,11 +36,11 @@ class Lane {
     if (frees_ && exists() && mpi_is_over == 0) MPI_Comm_free(&across_);
   }
 
-  int count() const { return count_; }  // of each node
+  int count() const { return count_; }  // lanes per node
   int own() const { return own_; }
   bool exists() const { return own_ < count_; }
   MPI_Comm across() const { return across_; }
-  // Freeing is collective: after a failure the others may not come to it.
+  // MPI_Comm_free is collective, so it may hang after a failure.
   void leave_to_mpi() { frees_ = false; }
 
  private:
@@ -57,7 +58,7 @@ class NcclHierarchical final : public NcclMember {
     LOCKSTEP_CHECK_OP(segment_bytes % 64, ==, 0U);
     LOCKSTEP_CHECK_OP(segment_bytes, >, 0U);
     const std::unique_ptr<device::Allocator> pinned = device::make_pinned_allocator();
-    // A part may be one cache line longer than its share.
+    // A part may be one cache line longer than the average.
     const std::size_t slot_bytes = segment_bytes / static_cast<std::size_t>(lane_->count()) + 64;
     for (device::Buffer& slot : slots_) slot = ring_buffers_.keep(pinned->allocate(slot_bytes));
   }
@@ -70,7 +71,7 @@ class NcclHierarchical final : public NcclMember {
   bool moves_on_host() const override { return true; }
 
  protected:
-  void put_all_reduce(const Values& values, ReduceOp op) override {
+  void enqueue_all_reduce(const Values& values, ReduceOp op) override {
     if (bytes_of(values) <= kSmallBytes)
       return by_way_of_host(values.data, bytes_of(values), [&](std::byte* staged) {
         static_cast<void>(host().all_reduce({staged, values.count, values.type}, op));
@@ -91,16 +92,16 @@ class NcclHierarchical final : public NcclMember {
     }
   }
 
-  // Slices of all members do not lie along the lanes: the whole is reduced.
-  void put_reduce_scatter(const Values& values, ReduceOp op) override { put_all_reduce(values, op); }
+  // The slices of members do not match the lanes, so all values are reduced.
+  void enqueue_reduce_scatter(const Values& values, ReduceOp op) override { enqueue_all_reduce(values, op); }
 
-  void put_gather_slices(const Values& values) override {
+  void enqueue_gather_slices(const Values& values) override {
     by_way_of_host(values.data, bytes_of(values), [&](std::byte* staged) {
       static_cast<void>(host().gather_slices({staged, values.count, values.type}));
     });
   }
 
-  void put_broadcast(std::span<std::byte> values, int root) override {
+  void enqueue_broadcast(std::span<std::byte> values, int root) override {
     by_way_of_host(values.data(), values.size(), [&](std::byte* staged) {
       host().broadcast({staged, values.size()}, root);
     });
@@ -114,7 +115,7 @@ class NcclHierarchical final : public NcclMember {
     return {segment.data + slice.begin * bytes_per_element(segment.type), slice.end - slice.begin, segment.type};
   }
 
-  // Calls `operation(comm, lane, part)` for the part of each lane, as one operation of NCCL.
+  // Calls `operation(comm, lane, part)` for the part of each lane as one NCCL group operation.
   template <typename Operation>
   void for_each_lane(std::string_view what, const Values& segment, Operation operation) {
     run_nccl(what, [&](ncclComm_t comm) {
@@ -184,18 +185,18 @@ std::shared_ptr<GroupMember> make_nccl_hierarchical(const std::shared_ptr<MpiGro
                                                     MPI_Comm ranks, MPI_Comm node, const NcclOptions& options) {
   load_nccl(ranks);
   std::shared_ptr<NcclCommunicators> communicators;
-  std::optional<Failure> problem;
-  // The nodes do this apart from each other, so one may fail and others not.
+  std::optional<ErrorMessage> problem;
+  // Nodes do this independently, so it may fail on only some of them.
   try {
     communicators =
         NcclCommunicators::create(node, size_of(node), {{rank_in(node), gpu, host->rank()}}, options.join_limit);
   } catch (const Error& error) {
-    problem = Failure{"nccl", "needed a group of the GPUs of each node", error.what()};
+    problem = ErrorMessage{"nccl", "expected an NCCL group of the GPUs of each node", error.what()};
   }
   raise_first(ranks, problem);
   const auto member = std::make_shared<NcclHierarchical>(host, gpu, std::move(communicators),
                                                          std::make_unique<Lane>(ranks, node), options.segment_bytes);
-  return acquainted({member}).front();
+  return connected({member}).front();
 }
 
 }  // namespace lockstep::allreduce

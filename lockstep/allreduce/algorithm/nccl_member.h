@@ -1,4 +1,4 @@
-// What members that NCCL serves share: their seat at it, and its failures as those of the group.
+// The base class of members that use NCCL: their communicator, whose failures become failures of the group.
 #pragma once
 
 #include <functional>
@@ -15,41 +15,41 @@ namespace lockstep::allreduce {
 ncclDataType_t nccl_type(ElementType type);
 ncclRedOp_t nccl_operation(ReduceOp op);
 
-/// Calls `each(index)` for 0 .. count - 1 as one operation of NCCL; the first failure ends it.
+/// Calls `each(index)` for 0 .. count - 1 as one NCCL group operation; stops at the first failure.
 ncclResult_t as_one_nccl_operation(int count, const std::function<ncclResult_t(int)>& each);
 
 class NcclMember : public GpuMember {
  public:
   NcclMember(std::shared_ptr<GroupMember> host, device::Device gpu, std::shared_ptr<NcclCommunicators> communicators,
-             std::size_t seat)
-      : GpuMember(std::move(host), gpu), communicators_(std::move(communicators)), seat_(seat) {}
+             std::size_t participant)
+      : GpuMember(std::move(host), gpu), communicators_(std::move(communicators)), participant_(participant) {}
 
   bool overlaps() const override { return true; }
   bool moves_on_host() const override { return false; }
 
  protected:
-  void check_progress() override { raise(communicators_->check(seat_)); }
-  void stop(const Failure& /*failure*/) noexcept override { communicators_->abort(); }
+  void check_progress() override { raise(communicators_->check(participant_)); }
+  void stop(const ErrorMessage& /*failure*/) noexcept override { communicators_->abort(); }
 
-  /// Returns when NCCL has put the work of `call` on its stream.
+  /// Returns when NCCL has enqueued the work of `call` on its stream.
   void run_nccl(std::string_view what, const NcclCommunicators::Call& call) {
-    raise(communicators_->run(seat_, what, call, [this] { look_around(); }));
+    raise(communicators_->run(participant_, what, call, [this] { poll_group(); }));
   }
 
   NcclCommunicators& communicators() const { return *communicators_; }
-  std::size_t seat() const { return seat_; }
+  std::size_t participant() const { return participant_; }
 
  private:
-  // Where the communicator has been aborted the group knows why.
-  void raise(const std::optional<Failure>& failure) {
+  // If the communicator was aborted, the group has the original failure.
+  void raise(const std::optional<ErrorMessage>& failure) {
     if (!failure) return;
     host().fail(*failure);
     host().throw_if_failed();
-    failure->raise();
+    throw Error(ErrorCategory::communication, *failure);
   }
 
   std::shared_ptr<NcclCommunicators> communicators_;
-  std::size_t seat_;
+  std::size_t participant_;
 };
 
 }  // namespace lockstep::allreduce

@@ -1,4 +1,4 @@
-// A build without NCCL has no group of GPUs, and says what to do about it.
+// Replaces the NCCL sources in builds without NCCL: throws an error that states what to install.
 #include "lockstep/allreduce/algorithm/nccl.h"
 #include "lockstep/base/error.h"
 
@@ -6,8 +6,8 @@ namespace lockstep::allreduce {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw Error(ErrorCategory::input, "--allreduce", "needed a build with NCCL and a GPU for each replica",
-              "this one has no NCCL: install it beside the CUDA toolkit, configure and build again");
+  throw Error(ErrorCategory::input, "--allreduce", "expected a build with NCCL and a GPU for each replica",
+              "this build has no NCCL: install it with the CUDA toolkit, then configure and build again");
 }
 
 }  // namespace

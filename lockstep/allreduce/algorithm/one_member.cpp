@@ -36,19 +36,19 @@ class OneMember final : public GroupMember {
     throw_if_failed();
     return mine;
   }
-  void fail(const Failure& failure) override {
+  void fail(const ErrorMessage& failure) override {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = failure;
   }
 
   void throw_if_failed() override {
     const std::lock_guard lock(mutex_);
-    if (failure_) failure_->raise();
+    if (failure_) throw Error(ErrorCategory::communication, *failure_);
   }
 
  private:
   std::mutex mutex_;
-  std::optional<Failure> failure_;
+  std::optional<ErrorMessage> failure_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A group of one member: the null object, so that no caller asks how many they are.
+// A group of one member: a null object, so that callers need no special case.
 #pragma once
 
 #include <memory>

@@ -6,7 +6,7 @@ namespace lockstep::allreduce {
 namespace {
 
 constexpr int kTag = 2;
-// Of the buffers.
+// Indices of slots in MessageBuffers.
 constexpr std::size_t kSent = 0;
 constexpr std::size_t kReceived = 1;
 
@@ -47,7 +47,7 @@ void RecursiveDoubling::begin_stage() {
   }
 }
 
-// What was sent has left and what was to come is there.
+// Called when the send and the receive of the stage are complete.
 void RecursiveDoubling::end_stage() {
   if (stage_ == Stage::hand_over && !is_extra()) add_received();
   if (stage_ == Stage::hand_back && is_extra()) std::memcpy(values_.data, buffers_.slot(kReceived), bytes_of(values_));
@@ -85,7 +85,7 @@ void RecursiveDoubling::receive() {
 void RecursiveDoubling::add_received() {
   std::byte* received = buffers_.slot(kReceived);
   if (partner() < rank_) return reduce_into(values_.data, received, values_.count, values_.type, op_);
-  // The sum goes to where the partner's values came in, and from there to its place.
+  // Adds into the receive buffer, so that the partner's values come first, then copies the sum back.
   reduce_into(received, values_.data, values_.count, values_.type, op_);
   std::memcpy(values_.data, received, bytes_of(values_));
 }

@@ -1,11 +1,11 @@
 // All-reduce of small buffers between ranks in log2(n) messages.
 //
-// In step k every rank exchanges all it has with the rank whose number differs in bit k, and adds: after log2(n) steps
-// everyone has the sum over all. Where n is no power of two, the ranks above the largest one first hand their values to
-// a rank below, and receive the result at the end. (Thakur, Rabenseifner and Gropp, "Optimization of collective
-// communication operations in MPICH", 2005.)
+// In step k every rank exchanges its partial sums with the rank whose number differs in bit k, and adds them. After
+// log2(n) steps every rank has the total. If n is not a power of two, the ranks above the largest power of two first
+// send their values to a lower rank, and receive the result at the end. (Thakur, Rabenseifner and Gropp, "Optimization
+// of collective communication operations in MPICH", 2005.)
 //
-// Both partners of an exchange add the lower rank's values first, so all ranks compute the same bits.
+// Both partners of an exchange add the lower rank's values first, so results are bitwise equal on all ranks.
 #pragma once
 
 #include <mpi.h>
@@ -17,17 +17,17 @@
 
 namespace lockstep::allreduce {
 
-/// One all-reduce under way, which advance() carries on.
+/// One all-reduce in progress, driven by advance().
 class RecursiveDoubling {
  public:
-  /// At most 2 GiB of values. `buffers`, which holds what MPI sends and receives, outlives this object and serves one
-  /// reduction at a time.
+  /// At most 2 GiB of values. `buffers` holds the data that MPI sends and receives. It must outlive this object and is
+  /// used by one reduction at a time.
   RecursiveDoubling(MPI_Comm comm, const Values& values, ReduceOp op, MessageBuffers& buffers);
 
-  /// Does what can be done without waiting; true if there was anything.
+  /// Makes progress without waiting; returns whether it made any.
   bool advance();
   bool is_done() const { return status_ != MPI_SUCCESS || stage_ == Stage::done; }
-  /// The first error of MPI, if any.
+  /// The first MPI error, if any.
   int status() const { return status_; }
 
  private:
@@ -46,7 +46,7 @@ class RecursiveDoubling {
   MPI_Comm comm_;
   int rank_ = 0;
   int size_ = 1;
-  int core_ = 1;  // the largest power of two within size
+  int core_ = 1;  // the largest power of two that is not above size_
   Values values_;
   ReduceOp op_;
   MessageBuffers& buffers_;

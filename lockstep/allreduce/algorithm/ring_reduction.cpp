@@ -10,7 +10,7 @@ std::vector<SegmentStep> schedule_segments(std::size_t segments) {
   const auto add = [&](SegmentStage stage, std::size_t segment) {
     if (segment < segments) steps.push_back({stage, segment, segment % kSegmentSlots});
   };
-  // One segment less than there are slots is ahead: the last slot is that of the segment that goes up.
+  // One slot fewer than kSegmentSlots is ahead: the last slot is used by the segment that is copied up.
   constexpr std::size_t kAhead = kSegmentSlots - 1;
   for (std::size_t segment = 0; segment < kAhead; ++segment) add(SegmentStage::down, segment);
   for (std::size_t segment = 0; segment < segments; ++segment) {
@@ -71,8 +71,8 @@ bool RingReduction::advance() {
   return sends_done_ + sends_posted_ + receives_done_ + receives_posted_ != before;
 }
 
-// In step s a rank sends chunk rank - 1 - s and receives chunk rank - 2 - s, counted round the ring: after n - 1 steps
-// its own is complete.
+// In step s a rank sends chunk rank - 1 - s and receives chunk rank - 2 - s, modulo n. After n - 1 steps its own chunk
+// is complete.
 Slice RingReduction::segment_of(std::size_t slot, int chunks_behind) const {
   const int step = static_cast<int>(slot / segments_) + chunks_behind;
   const int chunk = ((rank_ - 1 - step) % size_ + size_) % size_;
@@ -88,7 +88,7 @@ int RingReduction::bytes_of(Slice slice) const {
 bool RingReduction::may_receive() const {
   if (status_ != MPI_SUCCESS || receives_posted_ == slots_ || receives_posted_ - receives_done_ == kInFlight)
     return false;
-  // A complete segment goes to where its incomplete form was sent from, n - 1 steps ago: that must have left.
+  // A complete segment overwrites the partial one that was sent n - 1 steps ago; that send must be complete.
   return !goes_to_place(receives_posted_) || sends_done_ > receives_posted_ - reduce_slots_;
 }
 
@@ -97,7 +97,7 @@ bool RingReduction::may_send() const {
   return sends_posted_ < first_ + segments_ || receives_done_ > sends_posted_ - segments_;
 }
 
-// Both ends know which segments are empty, and pass no message for them.
+// Both ends know which segments are empty and skip their messages.
 void RingReduction::post_receive() {
   const std::size_t slot = receives_posted_++;
   const Slice slice = received_in(slot);
@@ -125,7 +125,7 @@ void RingReduction::take_received() {
   if (is_reduced(slot))
     reduce_into(at(slice.begin), received, slice.end - slice.begin, values_.type, op_);
   else
-    // Over its incomplete form, which has been sent: what is complete contains it.
+    // Overwrites the partial segment, which has been sent.
     std::memcpy(at(slice.begin), received, static_cast<std::size_t>(bytes_of(slice)));
 }
 

@@ -1,4 +1,4 @@
-// The order in which the segments of a buffer pass from GPUs to the wire and back, so that all three are busy.
+// The schedule of segments from GPUs to the network and back, so that both GPU directions and the network are busy.
 #pragma once
 
 #include <mpi.h>
@@ -11,54 +11,54 @@
 
 namespace lockstep::allreduce {
 
-/// What happens to a segment: it is reduced in the node and copied down to the host, crosses the wire, and is copied up
-/// and brought to all of the node. The GPU does the first and the last when told to, in this order; the host does the
-/// middle itself, and waits for that segment's first stage before.
+/// The stages of a segment: reduced within the node and copied down to the host; reduced across the network; copied up
+/// and distributed within the node. The first and last stages are enqueued on the GPU in this order. The host executes
+/// the middle stage itself, after it has waited for the first stage of that segment.
 enum class SegmentStage { down, across, up };
 
 struct SegmentStep {
   SegmentStage stage = SegmentStage::down;
   std::size_t segment = 0;
-  std::size_t slot = 0;  ///< of the staging memory on the host
+  std::size_t slot = 0;  ///< slot of the staging memory on the host
 };
 
-/// Three slots keep all busy: while the host has a segment on the wire, the GPU brings the one before up and the one
-/// after down.
+/// Three slots keep everything busy: while the host sends one segment, the GPU copies the previous one up and the next
+/// one down.
 constexpr std::size_t kSegmentSlots = 3;
 
-/// The steps of `segments` segments on kSegmentSlots slots. A slot is given to a segment only after its last one has
-/// been told to go up.
+/// The steps of `segments` segments on kSegmentSlots slots. A slot is reused only after the `up` stage of its previous
+/// segment has been enqueued.
 std::vector<SegmentStep> schedule_segments(std::size_t segments);
 
 std::size_t segments_of(const Values& values, std::size_t segment_bytes);
 /// Segment `index` of `values`; `segment_bytes` is a multiple of 64.
 Values segment_of(const Values& values, std::size_t segment_bytes, std::size_t index);
 
-// The way of one buffer round a ring of ranks.
+// The reduction of one buffer in a ring of ranks.
 
-/// One all-reduce, reduce-scatter or all-gather under way, which advance() carries on.
+/// One all-reduce, reduce-scatter or all-gather in progress, driven by advance().
 ///
-/// Its slots are numbered in the order in which they travel: slot t is segment t % segments_ of the chunk of step
-/// t / segments_. What is received in slot t is sent on in slot t + segments_. The first half of the slots is the
-/// reduce-scatter, the second the all-gather.
+/// Slots are numbered in the order of sending: slot t is segment t % segments_ of the chunk of step t / segments_. Data
+/// received in slot t is sent on in slot t + segments_. The first half of the slots is the reduce-scatter, the second
+/// half the all-gather.
 ///
-/// Values in a buffer that is kept for MPI travel from and to their places. Others are copied through slots segment by
-/// segment: the caller may free them as soon as it gives up, whatever messages are still in flight then.
+/// Values in a buffer that is kept for MPI are sent and received in place. Other values are copied through buffer slots
+/// in segments, so the caller may free them when it abandons the operation, even with messages in flight.
 class RingReduction {
  public:
   enum class Part { all, reduce_scatter, all_gather };
 
-  static constexpr std::size_t kInFlight = 4;  ///< segments, each way
+  static constexpr std::size_t kInFlight = 4;  ///< segments in each direction
 
-  /// `segment_bytes` is a multiple of 64. `buffers` outlives this object and serves one reduction at a time. `op` does
-  /// not matter to an all-gather.
+  /// `segment_bytes` is a multiple of 64. `buffers` must outlive this object and is used by one reduction at a time.
+  /// `op` is ignored by an all-gather.
   RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, Part part, std::size_t segment_bytes,
                 MessageBuffers& buffers);
 
-  /// Does what can be done without waiting; true if there was anything.
+  /// Makes progress without waiting; returns whether it made any.
   bool advance();
   bool is_done() const { return status_ != MPI_SUCCESS || (sends_done_ == slots_ && receives_done_ == slots_); }
-  /// The first error of MPI, if any.
+  /// The first MPI error, if any.
   int status() const { return status_; }
 
  private:
@@ -89,10 +89,10 @@ class RingReduction {
   MessageBuffers& buffers_;
   bool is_kept_;  // the values are in a buffer that outlives all messages
   std::size_t segment_bytes_;
-  std::size_t segments_ = 0;      // of the largest chunk
-  std::size_t reduce_slots_ = 0;  // slots of the reduce-scatter; as many of the all-gather follow
-  std::size_t first_ = 0;         // the slot to begin with
-  std::size_t slots_ = 0;         // the slot to end before
+  std::size_t segments_ = 0;      // in the largest chunk
+  std::size_t reduce_slots_ = 0;  // slots of the reduce-scatter; the same number for the all-gather follows
+  std::size_t first_ = 0;         // the first slot
+  std::size_t slots_ = 0;         // one past the last slot
   std::size_t receives_posted_ = 0;
   std::size_t receives_done_ = 0;
   std::size_t sends_posted_ = 0;

@@ -11,7 +11,7 @@
 namespace lockstep::allreduce {
 namespace {
 
-// What does not lie in shared memory goes through it in pieces that stay in the cache.
+// Values outside shared memory are copied through it in pieces that fit into the cache.
 constexpr std::size_t kPieceBytes = std::size_t{512} << 10;
 
 class SharedMemory final : public MpiGroup {
@@ -19,60 +19,60 @@ class SharedMemory final : public MpiGroup {
   explicit SharedMemory(MPI_Comm ranks)
       : MpiGroup(ranks),
         memory_(std::make_shared<NodeMemory>(ranks)),
-        meeting_(make_common_memory(ranks, Meeting::bytes_for(size())), size(), rank(),
-                 {.own_cores = have_own_cores(ranks), .look_around = [this] { receive_failure(); }}) {}
+        barrier_(make_common_memory(ranks, Barrier::bytes_for(size())), size(), rank(),
+                 {.own_cores = have_own_cores(ranks), .poll_group = [this] { receive_failure(); }}) {}
 
   void number_members(std::vector<int> numbers) override {
-    meeting_.number_members(numbers);
+    barrier_.number_members(numbers);
     MpiGroup::number_members(std::move(numbers));
   }
 
   std::string route() const override { return "shared-memory"; }
   bool overlaps() const override { return false; }
-  double seconds_waited() const override { return meeting_.seconds_waited(); }
+  double seconds_waited() const override { return barrier_.seconds_waited(); }
   device::Buffer allocate(std::size_t bytes) override { return NodeMemory::allocate(memory_, bytes); }
 
  protected:
   void run_all_reduce(const Values& values, ReduceOp op) override {
-    at_meeting(meeting_, [&] {
-      if (bytes_of(values) <= Meeting::kNoteBytes) return reduce_notes(meeting_, values, op);
-      meeting_.meet(Call::all_reduce(values, op), memory_->place_of(values.data, bytes_of(values)));
+    at_barrier(barrier_, [&] {
+      if (bytes_of(values) <= Barrier::kNoteBytes) return reduce_notes(barrier_, values, op);
+      barrier_.exchange(Call::all_reduce(values, op), memory_->place_of(values.data, bytes_of(values)));
       if (all_are_shared())
-        direct_all_reduce_met(meeting_, *memory_, values, op);
+        direct_all_reduce_arrived(barrier_, *memory_, values, op);
       else
         reduce_in_pieces(values, op);
     });
   }
 
   void run_reduce_scatter(const Values& values, ReduceOp op) override {
-    at_meeting(meeting_, [&] {
+    at_barrier(barrier_, [&] {
       with_shared(Call::reduce_scatter(values, op), values, [&](const Values& shared) {
-        direct_reduce_scatter(meeting_, *memory_, shared, op, size());
-        meeting_.wait();
+        direct_reduce_scatter(barrier_, *memory_, shared, op, size());
+        barrier_.wait();
       });
     });
   }
 
   void run_gather_slices(const Values& values) override {
-    at_meeting(meeting_, [&] {
+    at_barrier(barrier_, [&] {
       with_shared(Call::gather_slices(values), values,
-                  [&](const Values& shared) { direct_gather(meeting_, *memory_, shared, size()); });
+                  [&](const Values& shared) { direct_gather(barrier_, *memory_, shared, size()); });
     });
   }
 
   const std::vector<Call>& compare(const Call& call) override {
-    at_meeting(meeting_, [&] { meeting_.meet(call); });
+    at_barrier(barrier_, [&] { barrier_.exchange(call); });
     calls_.clear();
-    for (int member = 0; member < size(); ++member) calls_.push_back(meeting_.call(member));
+    for (int member = 0; member < size(); ++member) calls_.push_back(barrier_.call(member));
     return calls_;
   }
 
-  void tell_failure(const Failure& failure) override { meeting_.fail(failure); }
+  void publish_failure(const ErrorMessage& failure) override { barrier_.fail(failure); }
 
  private:
   bool all_are_shared() const {
     for (int member = 0; member < size(); ++member)
-      if (meeting_.place(member).segment == 0) return false;
+      if (barrier_.place(member).segment == 0) return false;
     return true;
   }
 
@@ -81,14 +81,14 @@ class SharedMemory final : public MpiGroup {
     const std::size_t piece = kPieceBytes / width;
     for (std::size_t begin = 0; begin < values.count; begin += piece) {
       const Values part{values.data + begin * width, std::min(piece, values.count - begin), values.type};
-      by_way_of_shared(part, [&](const Values& shared) { direct_all_reduce(meeting_, *memory_, shared, op); });
+      by_way_of_shared(part, [&](const Values& shared) { direct_all_reduce(barrier_, *memory_, shared, op); });
     }
   }
 
-  // Members need not all have their values in shared memory: each sees to its own.
+  // Each member decides for its own values: not all members need to have them in shared memory.
   template <typename Operation>
   void with_shared(const Call& call, const Values& values, Operation operation) {
-    meeting_.meet(call);
+    barrier_.exchange(call);
     by_way_of_shared(values, operation);
   }
 
@@ -103,7 +103,7 @@ class SharedMemory final : public MpiGroup {
   }
 
   std::shared_ptr<NodeMemory> memory_;
-  Meeting meeting_;
+  Barrier barrier_;
   device::Buffer scratch_;
   std::vector<Call> calls_;
 };

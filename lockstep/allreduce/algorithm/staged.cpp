@@ -24,7 +24,7 @@ class Staged final : public GpuMember {
   bool moves_on_host() const override { return true; }
 
  protected:
-  void put_all_reduce(const Values& values, ReduceOp op) override {
+  void enqueue_all_reduce(const Values& values, ReduceOp op) override {
     if (size() == 1) return;
     const std::size_t width = bytes_per_element(values.type);
     reserve(bytes_of(values));
@@ -42,19 +42,19 @@ class Staged final : public GpuMember {
     }
   }
 
-  void put_reduce_scatter(const Values& values, ReduceOp op) override {
+  void enqueue_reduce_scatter(const Values& values, ReduceOp op) override {
     by_way_of_host(values.data, bytes_of(values), [&](std::byte* copy) {
       complete(host().reduce_scatter({copy, values.count, values.type}, op));
     });
   }
 
-  void put_gather_slices(const Values& values) override {
+  void enqueue_gather_slices(const Values& values) override {
     by_way_of_host(values.data, bytes_of(values), [&](std::byte* copy) {
       complete(host().gather_slices({copy, values.count, values.type}));
     });
   }
 
-  void put_broadcast(std::span<std::byte> values, int root) override {
+  void enqueue_broadcast(std::span<std::byte> values, int root) override {
     by_way_of_host(values.data(), values.size(), [&](std::byte* copy) {
       host().broadcast({copy, values.size()}, root);
     });
@@ -71,7 +71,7 @@ class Staged final : public GpuMember {
     return std::min(segment_bytes_, bytes_of(values) - begin);
   }
 
-  // What is on the stream may still read the memory that is given up.
+  // Work on the stream may still use the old memory.
   void reserve(std::size_t bytes) {
     if (staged_.size() >= bytes) return;
     stream().synchronize();
@@ -104,7 +104,7 @@ std::vector<std::shared_ptr<GroupMember>> make_staged(const std::vector<std::sha
   LOCKSTEP_CHECK_OP(hosts.size(), ==, gpus.size());
   std::vector<std::shared_ptr<GpuMember>> group;
   for (std::size_t i = 0; i < hosts.size(); ++i) group.push_back(std::make_shared<Staged>(hosts[i], gpus[i], options));
-  return acquainted(group);
+  return connected(group);
 }
 
 }  // namespace lockstep::allreduce

@@ -32,8 +32,8 @@ void fill_with_zeros(void* memory, std::size_t bytes, device::Stream& stream) {
 
 void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice,
                   ElementType type, ReduceOp op, device::Stream& stream) {
-  LOCKSTEP_CHECK_OP(members.size(), <=, kMostMembers);
-  LOCKSTEP_CHECK_OP(results.size(), <=, kMostMembers);
+  LOCKSTEP_CHECK_OP(members.size(), <=, kMaxMembers);
+  LOCKSTEP_CHECK_OP(results.size(), <=, kMaxMembers);
   if (members.size() < 2 || slice.begin == slice.end) return;
   ReduceBuffers buffers{};
   std::ranges::copy(members, buffers.members);

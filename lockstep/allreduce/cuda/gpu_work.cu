@@ -11,8 +11,8 @@ namespace lockstep::allreduce::gpu {
 namespace {
 
 constexpr unsigned kThreads = 256;
-constexpr std::size_t kMostBlocks = 1024;  // some for each processor of any GPU; each then walks on
-constexpr std::size_t kPackBytes = 16;     // what one thread loads at once
+constexpr std::size_t kMaxBlocks = 1024;  // several per multiprocessor on any GPU; blocks loop over the rest
+constexpr std::size_t kPackBytes = 16;    // bytes per load of one thread
 
 template <typename T>
 struct alignas(kPackBytes) Pack {
@@ -30,7 +30,7 @@ __device__ T* at(std::byte* buffer, std::size_t element) {
   return reinterpret_cast<T*>(buffer) + element;
 }
 
-// Members and results may be the same buffers: an element is read from all before it is written to any.
+// Members and results may be the same buffers: each element is read from all members before it is written.
 template <typename Op, typename T>
 __global__ void reduce_packs(ReduceBuffers buffers, std::size_t begin, std::size_t packs) {
   using Total = typename Element<T>::Total;
@@ -67,7 +67,7 @@ __global__ void reduce_elements(ReduceBuffers buffers, std::size_t begin, std::s
 }
 
 unsigned blocks_for(std::size_t items) {
-  return static_cast<unsigned>(std::clamp<std::size_t>((items + kThreads - 1) / kThreads, 1, kMostBlocks));
+  return static_cast<unsigned>(std::clamp<std::size_t>((items + kThreads - 1) / kThreads, 1, kMaxBlocks));
 }
 
 bool is_aligned(const std::byte* buffer, std::size_t offset) {
@@ -132,7 +132,7 @@ constexpr int kWarp = 32;
 __device__ std::size_t first_of_thread() { return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 __device__ std::size_t stride_of_grid() { return static_cast<std::size_t>(gridDim.x) * blockDim.x; }
 
-// Bits of magnitudes are ordered as magnitudes are, so an integer's maximum finds the largest, in any order.
+// The bits of magnitudes compare like the magnitudes, so an integer maximum finds the largest, in any order.
 __global__ void find_largest_bits(const float* values, std::size_t count, std::uint32_t* largest) {
   std::uint32_t mine = 0;
   for (std::size_t i = first_of_thread(); i < count; i += stride_of_grid()) {

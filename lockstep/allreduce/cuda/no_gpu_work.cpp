@@ -1,4 +1,4 @@
-// A build without CUDA has no GPU replicas, so nothing but holds() is ever asked.
+// Replaces gpu_work.cpp in builds without CUDA. There are no GPU replicas, so only holds() is called.
 #include "lockstep/allreduce/cuda/gpu_work.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
@@ -7,7 +7,7 @@ namespace lockstep::allreduce::gpu {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw Error(ErrorCategory::device, "gpu", "needed a GPU to reduce on", device::gpu_unavailable_reason());
+  throw Error(ErrorCategory::device, "gpu", "expected a GPU to reduce on", device::gpu_unavailable_reason());
 }
 
 }  // namespace

@@ -40,17 +40,17 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kCacheLine = 64;
-constexpr int kLooks = 2000;  // some microseconds: what the others take who are under way
-// Replicas of a training step arrive within about this time of each other; to sleep and to be woken would cost them.
+constexpr int kLooks = 2000;  // a few microseconds: the usual delay of the other members
+// Replicas of a training step usually arrive within this time of each other; sleep and wake-up would take longer.
 constexpr auto kYieldFor = 2ms;
-// Where members share cores the one waited for may need ours.
+// If members share cores, the other member may need this one.
 constexpr int kLooksOfSharers = 50;
 constexpr auto kYieldForOfSharers = 2us;
-constexpr auto kLongestSleep = 10ms;  // between two looks around
+constexpr auto kLongestSleep = 10ms;  // between two checks of the group
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
 
-// A piece of text in shared memory; cut where it is too long.
+// A text in shared memory; truncated if too long.
 template <std::size_t size>
 struct Text {
   std::array<char, size> characters;
@@ -63,38 +63,38 @@ struct Text {
   std::string read() const { return characters.data(); }
 };
 
-// The processes of a node that share memory share their numbers too.
+// Processes that share memory are in one PID namespace.
 bool is_alive(std::uint32_t process) { return kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH; }
 
 }  // namespace
 
-// Everything that changes hands in one round, on one line. Two of them in turn: a member may write to the next while
-// others still read this one, and comes to the one after next only when all have come to the next, which is when they
-// are done with this one.
-struct alignas(kCacheLine) Meeting::Line {
-  FutexWord round;     // the last round that the member has come to here
-  FutexWord sleepers;  // members that may be asleep until it comes
+// The data of a member for one round, in one cache line. A member has two lines and alternates: it may write to the
+// next line while others still read this one. It reuses this line only after all members have arrived at the next
+// round, and so have finished reading this one.
+struct alignas(kCacheLine) Barrier::Line {
+  FutexWord round;     // the last round in which the member has arrived with this line
+  FutexWord sleepers;  // number of members that may be asleep until it arrives
   Call call;
   Place place;
 };
 
-struct alignas(kCacheLine) Meeting::Board {
+struct alignas(kCacheLine) Barrier::Board {
   static constexpr std::uint32_t kFine = 0;
   static constexpr std::uint32_t kFailed = ~0U;
 
-  std::atomic<std::uint32_t> state;  // or the process that writes the failure
+  std::atomic<std::uint32_t> state;  // kFine, kFailed, or the id of the process that writes the failure
   Text<128> where;
-  Text<1024> needed;
-  Text<2048> given;
+  Text<1024> expected;
+  Text<2048> actual;
 };
 
-std::size_t Meeting::bytes_for(int members) {
+std::size_t Barrier::bytes_for(int members) {
   static_assert(sizeof(Line) == kCacheLine);
   return round_up(sizeof(Board)) + static_cast<std::size_t>(members) * 2 * (sizeof(Line) + kNoteBytes);
 }
 
-// Zeroed memory is a board on which nothing has happened and lines of members who have not come yet.
-Meeting::Meeting(std::shared_ptr<std::byte> memory, int members, int member, MeetingOptions options)
+// Zeroed memory is a board without a failure and lines of members that have not arrived.
+Barrier::Barrier(std::shared_ptr<std::byte> memory, int members, int member, BarrierOptions options)
     : memory_(std::move(memory)),
       board_(std::launder(reinterpret_cast<Board*>(memory_.get()))),
       members_(members),
@@ -105,22 +105,22 @@ Meeting::Meeting(std::shared_ptr<std::byte> memory, int members, int member, Mee
   std::iota(options_.numbers.begin(), options_.numbers.end(), 0);
 }
 
-Meeting::Line& Meeting::line(int member, std::uint32_t round) const {
+Barrier::Line& Barrier::line(int member, std::uint32_t round) const {
   auto* lines = reinterpret_cast<Line*>(memory_.get() + round_up(sizeof(Board)));
   return *std::launder(lines + 2 * static_cast<std::size_t>(member) + round % 2);
 }
 
-const Call& Meeting::call(int member) const { return line(member, round_).call; }
-const Place& Meeting::place(int member) const { return line(member, round_).place; }
+const Call& Barrier::call(int member) const { return line(member, round_).call; }
+const Place& Barrier::place(int member) const { return line(member, round_).place; }
 
-std::byte* Meeting::note_at(int member, std::uint32_t round) const {
+std::byte* Barrier::note_at(int member, std::uint32_t round) const {
   const std::size_t lines = 2 * static_cast<std::size_t>(members_) * sizeof(Line);
   return memory_.get() + round_up(sizeof(Board)) + lines +
          (2 * static_cast<std::size_t>(member) + round % 2) * kNoteBytes;
 }
 
-void Meeting::meet(const Call& call, const Place& place) {
-  // After a failure nothing keeps members from writing to a line that others still read.
+void Barrier::exchange(const Call& call, const Place& place) {
+  // After a failure members are not synchronized and could write to a line that others still read.
   throw_if_failed();
   Line& mine = line(member_, round_ + 1);
   mine.call = call;
@@ -134,27 +134,28 @@ void Meeting::meet(const Call& call, const Place& place) {
     const auto difference = find_difference(calls, options_.numbers);
     LOCKSTEP_CHECK(difference.has_value());
     fail(*difference);
-    difference->raise();
+    throw Error(ErrorCategory::communication, *difference);
   }
 }
 
-void Meeting::wait() {
+void Barrier::wait() {
   ++round_;
   arrive();
   for (int other = 1; other < members_; ++other) wait_for(line((member_ + other) % members_, round_));
 }
 
-void Meeting::arrive() {
+void Barrier::arrive() {
   Line& mine = line(member_, round_);
-  // Either we see the sleeper here, or the sleeper, who signs up before it looks a last time, sees us.
+  // A sleeper increments `sleepers` before its last check of `round`. So either this member sees the sleeper, or the
+  // sleeper sees the new round.
   mine.round.store(round_, std::memory_order_seq_cst);
   if (mine.sleepers.load(std::memory_order_seq_cst) != 0) wake_sleepers(mine.round);
 }
 
-// A member that has come to the round after this one has come to this one, but no member comes two rounds ahead.
-bool Meeting::has_arrived(const Line& line) const { return line.round.load(std::memory_order_acquire) == round_; }
+// A member may be one round ahead, which uses its other line, but not two.
+bool Barrier::has_arrived(const Line& line) const { return line.round.load(std::memory_order_acquire) == round_; }
 
-void Meeting::wait_for(Line& line) {
+void Barrier::wait_for(Line& line) {
   const int looks = options_.own_cores ? kLooks : kLooksOfSharers;
   for (int look = 0; look < looks; ++look)
     if (has_arrived(line)) return;
@@ -163,7 +164,7 @@ void Meeting::wait_for(Line& line) {
   waited_ += Clock::now() - begin;
 }
 
-void Meeting::wait_long_for(Line& line, std::chrono::steady_clock::time_point begin) const {
+void Barrier::wait_long_for(Line& line, std::chrono::steady_clock::time_point begin) const {
   const auto deadline = begin + (options_.own_cores ? Clock::duration(kYieldFor) : kYieldForOfSharers);
   do {
     std::this_thread::yield();
@@ -173,7 +174,7 @@ void Meeting::wait_long_for(Line& line, std::chrono::steady_clock::time_point be
   while (!has_arrived(line)) {
     finish_for_the_dead();
     throw_if_failed();
-    if (options_.look_around) options_.look_around();
+    if (options_.poll_group) options_.poll_group();
     line.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = line.round.load(std::memory_order_seq_cst);
     if (seen != round_) sleep_while(line.round, seen, kLongestSleep);
@@ -181,50 +182,51 @@ void Meeting::wait_long_for(Line& line, std::chrono::steady_clock::time_point be
   }
 }
 
-void Meeting::throw_if_failed() const {
-  if (board_->state.load(std::memory_order_acquire) == Board::kFailed) failure()->raise();
+void Barrier::throw_if_failed() const {
+  if (board_->state.load(std::memory_order_acquire) == Board::kFailed)
+    throw Error(ErrorCategory::communication, *failure());
 }
 
-// A process that is killed while it writes a failure leaves the board to whoever finds that out.
-void Meeting::finish_for_the_dead() const {
+// If a process is killed while it writes a failure, the member that detects this writes one instead.
+void Barrier::finish_for_the_dead() const {
   const std::uint32_t writer = board_->state.load(std::memory_order_acquire);
   if (writer == Board::kFine || writer == Board::kFailed || is_alive(writer)) return;
-  fail({"all_reduce", fmt::format("needed all {} members of the group", members_),
+  fail({"all_reduce", fmt::format("expected all {} members of the group", members_),
         fmt::format("process {} ended while it reported a failure", writer)});
 }
 
-void Meeting::fail(const Failure& failure) const {
+void Barrier::fail(const ErrorMessage& failure) const {
   const auto me = static_cast<std::uint32_t>(getpid());
   for (std::uint32_t now = Board::kFine; !board_->state.compare_exchange_strong(now, me);)
     if (now == Board::kFailed || is_alive(now)) return;
   board_->where.write(failure.where);
-  board_->needed.write(failure.needed);
-  board_->given.write(failure.given);
+  board_->expected.write(failure.expected);
+  board_->actual.write(failure.actual);
   board_->state.store(Board::kFailed, std::memory_order_seq_cst);
   for (int member = 0; member < members_; ++member)
     for (std::uint32_t round : {0U, 1U}) wake_sleepers(line(member, round).round);
 }
 
-std::optional<Failure> Meeting::failure() const {
+std::optional<ErrorMessage> Barrier::failure() const {
   if (board_->state.load(std::memory_order_acquire) != Board::kFailed) return std::nullopt;
-  return Failure{board_->where.read(), board_->needed.read(), board_->given.read()};
+  return ErrorMessage{board_->where.read(), board_->expected.read(), board_->actual.read()};
 }
 
-std::vector<Meeting> make_meeting_of_threads(int members, int first_number) {
-  const auto buffer = std::make_shared<device::Buffer>(device::HostAllocator().allocate(Meeting::bytes_for(members)));
+std::vector<Barrier> make_barrier_of_threads(int members, int first_number) {
+  const auto buffer = std::make_shared<device::Buffer>(device::HostAllocator().allocate(Barrier::bytes_for(members)));
   const std::shared_ptr<std::byte> memory(buffer, static_cast<std::byte*>(buffer->data()));
-  MeetingOptions options;
+  BarrierOptions options;
   options.numbers.resize(static_cast<std::size_t>(members));
   std::iota(options.numbers.begin(), options.numbers.end(), first_number);
   options.own_cores = members <= available_cores();
-  std::vector<Meeting> seats;
-  for (int member = 0; member < members; ++member) seats.emplace_back(memory, members, member, options);
-  return seats;
+  std::vector<Barrier> participants;
+  for (int member = 0; member < members; ++member) participants.emplace_back(memory, members, member, options);
+  return participants;
 }
 
-bool any_flag(const Meeting& meeting) {
-  for (int member = 0; member < meeting.size(); ++member)
-    if (meeting.call(member).flag != 0) return true;
+bool any_flag(const Barrier& barrier) {
+  for (int member = 0; member < barrier.size(); ++member)
+    if (barrier.call(member).flag != 0) return true;
   return false;
 }
 

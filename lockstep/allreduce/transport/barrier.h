@@ -1,4 +1,4 @@
-// Waiting asleep for a number to change, between threads or between processes that share its memory.
+// Futexes: sleeping until a word changes, between threads or between processes that share its memory.
 // (Hubertus Franke, Rusty Russell, "Fuss, futexes and furwocks: fast userlevel locking in Linux", 2002; std::atomic
 // waits within one process only.)
 #pragma once
@@ -20,73 +20,72 @@ namespace lockstep::allreduce {
 
 using FutexWord = std::atomic<std::uint32_t>;
 
-/// Sleeps while `word` is `expected`, for `longest` at most; may wake early.
+/// Sleeps while `word` is `expected`, for at most `longest`; may wake early.
 void sleep_while(const FutexWord& word, std::uint32_t expected, std::chrono::nanoseconds longest);
 
-/// Wakes all who sleep on `word`.
+/// Wakes all sleepers on `word`.
 void wake_sleepers(const FutexWord& word);
 
-// Where members that share memory meet, show each other what they call, and find out together that they disagree.
+// A barrier of members that share memory. Members compare their calls, and all fail if these differ.
 
-/// Where a member's values lie, in terms that the others understand: an address between threads, a segment and an
-/// offset between processes.
+/// The location of a member's values: an address between threads, a segment and an offset between processes.
 struct Place {
   std::uint64_t segment = 0;
   std::uint64_t offset = 0;
 };
 
-struct MeetingOptions {
-  std::vector<int> numbers = {};  ///< what messages call the members; 0, 1, 2, … if empty
-  /// Whether each member may keep a core busy while it waits: otherwise the one waited for may need that core.
+struct BarrierOptions {
+  std::vector<int> numbers = {};  ///< numbers of the members in messages; empty: 0, 1, 2, …
+  /// Whether members may spin: each has its own core, so the member that they wait for does not need it.
   bool own_cores = true;
-  /// Called now and then by a member that waits long; what it throws ends the wait.
-  std::function<void()> look_around = {};
+  /// Called periodically during long waits; an exception ends the wait.
+  std::function<void()> poll_group = {};
 };
 
-/// One member's seat at the meeting of a group. Used by that member's thread alone, but for fail().
+/// One member's view of the barrier of a group. Except for fail(), used only by that member's thread.
 ///
-/// Meetings and waits are rounds. A member announces that it has come to a round in a line of memory of its own, with
-/// what it brings, and looks for the same in the lines of the others: one transfer of a cache line each way. It looks
-/// for a while, then sleeps until the other comes.
-class Meeting {
+/// Barriers and waits are rounds. To arrive, a member writes the round and its data to its own line of memory. Then it
+/// polls the lines of the other members: one cache line transfer in each direction. It spins for a while, then sleeps
+/// until the other member arrives.
+class Barrier {
  public:
   static constexpr std::size_t kNoteBytes = 2048;
 
-  /// Bytes of shared memory for a meeting of `members`.
+  /// Size of the shared memory for a barrier of `members`.
   static std::size_t bytes_for(int members);
 
-  /// `memory` is zeroed, aligned to 64 bytes, bytes_for(members) long and the same for all members.
-  Meeting(std::shared_ptr<std::byte> memory, int members, int member, MeetingOptions options = {});
+  /// `memory` is zeroed, aligned to 64 bytes, bytes_for(members) long, and shared by all members.
+  Barrier(std::shared_ptr<std::byte> memory, int members, int member, BarrierOptions options = {});
 
   void number_members(std::vector<int> numbers) { options_.numbers = std::move(numbers); }
 
   int size() const { return members_; }
   int member() const { return member_; }
 
-  /// Waits until every member has met. What each brought is in call(), place() and note() until this member meets or
-  /// waits again; a note must have been written before. Throws Error (communication), the same on all members, where
-  /// their calls differ or a member has failed.
-  void meet(const Call& call, const Place& place = {});
+  /// Waits until every member has arrived. The data of each member is in call(), place() and note() until this member
+  /// calls exchange() or wait() again. Write the note before the call. Throws Error (communication), the same on all
+  /// members, if their calls differ or a member has failed.
+  void exchange(const Call& call, const Place& place = {});
   const Call& call(int member) const;
   const Place& place(int member) const;
 
-  /// Up to kNoteBytes that this member brings to its next meeting.
+  /// This member's note for its next barrier, up to kNoteBytes.
   std::byte* next_note() { return note_at(member_, round_ + 1); }
   const std::byte* note(int member) const { return note_at(member, round_); }
 
-  /// Waits until every member has come here too, such as when nobody needs the others' data any more. Throws as meet()
-  /// does.
+  /// Waits until every member has arrived, for example before data is changed that other members may still read. Throws
+  /// like exchange().
   void wait();
 
-  /// Seconds spent in meetings and waits, all in all, but for waits too short to measure.
+  /// Total time in seconds in barriers and waits, without waits too short to measure.
   double seconds_waited() const { return waited_.count(); }
 
-  /// Makes all members throw, in this and later rounds; the first failure stays. For a member that the others wait for:
-  /// one that they do not wait for may be reading their data, which they are free to drop once they have thrown. Any
-  /// thread.
-  void fail(const Failure& failure) const;
-  /// The failure of fail() or of a meeting, if any.
-  std::optional<Failure> failure() const;
+  /// Makes all members throw in this and later rounds; the first failure stays. Call it only for a member that the
+  /// others wait for: otherwise it may still be reading their data, which they may free after they have thrown.
+  /// Thread-safe.
+  void fail(const ErrorMessage& failure) const;
+  /// The failure of fail() or of a barrier, if any.
+  std::optional<ErrorMessage> failure() const;
 
  private:
   struct Line;
@@ -105,17 +104,17 @@ class Meeting {
   Board* board_;
   int members_;
   int member_;
-  MeetingOptions options_;
+  BarrierOptions options_;
   std::uint32_t round_ = 0;
   std::chrono::duration<double> waited_{0};
 };
 
-// A meeting whose members are threads of one process.
+// A barrier of threads of one process.
 
-/// Element i is member i's seat; its number in messages is first_number + i.
-std::vector<Meeting> make_meeting_of_threads(int members, int first_number = 0);
+/// Element i is for member i, which messages call first_number + i.
+std::vector<Barrier> make_barrier_of_threads(int members, int first_number = 0);
 
-/// Whether any member brought a flag to the Call::any of this round.
-bool any_flag(const Meeting& meeting);
+/// Whether any member has set the flag of Call::any in this round.
+bool any_flag(const Barrier& barrier);
 
 }  // namespace lockstep::allreduce

@@ -40,8 +40,8 @@ std::span<std::byte> bytes_in(const Values& values) { return {values.data, bytes
 GpuMember::GpuMember(std::shared_ptr<GroupMember> host, device::Device gpu)
     : host_(std::move(host)), gpu_(gpu), stream_(gpu) {}
 
-// Where the group fails all its members have to hear of it, and nothing on a GPU may wait for those that have left.
-// What the group knows goes before what follows from it.
+// On a failure, reports it to all members and aborts GPU work that waits for members that have left. A failure that the
+// group already knows takes precedence over its consequences.
 template <typename Operation>
 auto GpuMember::guarded(Operation operation) -> decltype(operation()) {
   try {
@@ -53,8 +53,8 @@ auto GpuMember::guarded(Operation operation) -> decltype(operation()) {
 }
 
 void GpuMember::give_up(const std::exception& error) {
-  const Failure failure{"all_reduce", fmt::format("needed all members to go on, but member {} failed", rank()),
-                        error.what()};
+  const ErrorMessage failure{
+      "all_reduce", fmt::format("expected all members to continue, but member {} failed", rank()), error.what()};
   try {
     host_->throw_if_failed();
   } catch (const Error&) {
@@ -72,7 +72,8 @@ void GpuMember::wait_until(std::chrono::steady_clock::time_point deadline, Condi
   while (!condition() && std::chrono::steady_clock::now() < deadline) backoff.pause();
 }
 
-// The caller is free to give up its values once it has the error. A GPU may be so far gone that nothing on it ends.
+// The caller may free its values when it gets the error, so waits for GPU work, for a limited time because a failed GPU
+// may never complete it.
 void GpuMember::await_end() noexcept {
   const auto deadline = std::chrono::steady_clock::now() + kEndLimit;
   may_put_ = false;
@@ -85,20 +86,20 @@ void GpuMember::await_end() noexcept {
       wait_until(deadline, [&] { return end.is_complete(); });
     }
   } catch (const Error&) {
-    // The GPU has failed: no work is under way.
+    // The GPU has failed: no work is running.
   }
 }
 
-void GpuMember::fail(const Failure& failure) {
+void GpuMember::fail(const ErrorMessage& failure) {
   host_->fail(failure);
   stop(failure);
 }
 
 void GpuMember::throw_if_failed() {
-  guarded([&] { look_around(); });
+  guarded([&] { poll_group(); });
 }
 
-void GpuMember::look_around() {
+void GpuMember::poll_group() {
   check_progress();
   host_->throw_if_failed();
 }
@@ -107,8 +108,8 @@ void GpuMember::wait_for(const device::Event& event) {
   guarded([&] {
     Backoff backoff;
     while (!event.is_complete())
-      if (backoff.pause()) look_around();
-    // Work that was stopped is complete too.
+      if (backoff.pause()) poll_group();
+    // Aborted work is also complete.
     host_->throw_if_failed();
   });
 }
@@ -116,7 +117,7 @@ void GpuMember::wait_for(const device::Event& event) {
 bool GpuMember::has_come(const device::Event& event) {
   return guarded([&] {
     const bool complete = event.is_complete();
-    look_around();
+    poll_group();
     return complete;
   });
 }
@@ -149,20 +150,19 @@ bool GpuMember::compare(const Call& call) {
   }
   if (const auto difference = find_difference(calls, numbers)) {
     host_->fail(*difference);
-    difference->raise();
+    throw Error(ErrorCategory::communication, *difference);
   }
   return same_flag;
 }
 
 void GpuMember::come(const Call& call, std::byte* /*data*/) { compare(call); }
 
-// Values in host memory are reduced by the host. Empty ones are nowhere, and all that happens is that calls are
-// compared.
+// The host reduces values in host memory. For empty values only the calls are compared.
 template <typename OnHost, typename OnGpu>
 std::unique_ptr<PendingOperation> GpuMember::run(const Call& call, std::span<std::byte> values, OnHost on_host,
                                                  OnGpu on_gpu) {
   return guarded([&]() -> std::unique_ptr<PendingOperation> {
-    may_put_ = true;  // until it is known that the group has failed, or all is put
+    may_put_ = true;  // until the group has failed or all work is enqueued
     host_->throw_if_failed();
     const std::optional<device::Event> after = std::exchange(after_, std::nullopt);
     if (!values.empty() && !gpu::holds(values.data())) {
@@ -182,19 +182,19 @@ std::unique_ptr<PendingOperation> GpuMember::run(const Call& call, std::span<std
 std::unique_ptr<PendingOperation> GpuMember::all_reduce(const Values& values, ReduceOp op) {
   return run(
       Call::all_reduce(values, op), bytes_in(values), [&] { return host_->all_reduce(values, op); },
-      [&] { put_all_reduce(values, op); });
+      [&] { enqueue_all_reduce(values, op); });
 }
 
 std::unique_ptr<PendingOperation> GpuMember::reduce_scatter(const Values& values, ReduceOp op) {
   return run(
       Call::reduce_scatter(values, op), bytes_in(values), [&] { return host_->reduce_scatter(values, op); },
-      [&] { put_reduce_scatter(values, op); });
+      [&] { enqueue_reduce_scatter(values, op); });
 }
 
 std::unique_ptr<PendingOperation> GpuMember::gather_slices(const Values& values) {
   return run(
       Call::gather_slices(values), bytes_in(values), [&] { return host_->gather_slices(values); },
-      [&] { put_gather_slices(values); });
+      [&] { enqueue_gather_slices(values); });
 }
 
 void GpuMember::broadcast(std::span<std::byte> values, int root) {
@@ -202,7 +202,8 @@ void GpuMember::broadcast(std::span<std::byte> values, int root) {
     host_->broadcast(values, root);
     return nullptr;
   };
-  const auto request = run(Call::broadcast(values.size(), root), values, on_host, [&] { put_broadcast(values, root); });
+  const auto request =
+      run(Call::broadcast(values.size(), root), values, on_host, [&] { enqueue_broadcast(values, root); });
   if (request) request->wait();
 }
 
@@ -218,7 +219,7 @@ bool GpuMember::any(bool mine) {
   return guarded([&] { return host_->any(mine); });
 }
 
-std::vector<std::shared_ptr<GroupMember>> acquainted(const std::vector<std::shared_ptr<GpuMember>>& members) {
+std::vector<std::shared_ptr<GroupMember>> connected(const std::vector<std::shared_ptr<GpuMember>>& members) {
   for (const auto& member : members) member->know({members.begin(), members.end()});
   return {members.begin(), members.end()};
 }

@@ -1,5 +1,5 @@
-// What members on GPUs share. Each stands on a member of a group of the host: that one compares calls, carries control
-// data and values in host memory, and tells failures. A kind of GPU group adds how it reduces memory of GPUs.
+// The base class of members on GPUs. Each uses a member of a host group to compare calls, to transfer control data and
+// values in host memory, and to report failures. Derived classes add the reduction of GPU memory.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace lockstep::allreduce {
 
 class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMember> {
  public:
-  /// `host` has the same members; `gpu` is this member's. Throws Error (device) where it is not available.
+  /// `host` is a group of the same members; `gpu` is this member's GPU. Throws Error (device) if it is not available.
   GpuMember(std::shared_ptr<GroupMember> host, device::Device gpu);
 
   int rank() const final { return host_->rank(); }
@@ -33,42 +33,42 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) final;
   void barrier() final;
   bool any(bool mine) final;
-  void fail(const Failure& failure) final;
+  void fail(const ErrorMessage& failure) final;
   void throw_if_failed() final;
   void set_recording(bool on) final { records_ = on; }
 
-  /// `local_members` are all of this process, this one among them.
+  /// `local_members` are all members in this process, including this one.
   void know(std::vector<std::weak_ptr<GpuMember>> local_members) { local_members_ = std::move(local_members); }
 
-  /// Blocks until `event` has come. Throws when the group fails before it.
+  /// Blocks until `event` is complete. Throws if the group fails first.
   void wait_for(const device::Event& event);
-  /// Whether `event` has come. Throws when the group has failed.
+  /// Whether `event` is complete. Throws if the group has failed.
   bool has_come(const device::Event& event);
 
  protected:
-  // What a kind supplies: all put their work on stream(), on values of this member's GPU, and are called after all
-  // members have come with the same call. They may block the host.
-  virtual void put_all_reduce(const Values& values, ReduceOp op) = 0;
-  virtual void put_reduce_scatter(const Values& values, ReduceOp op) = 0;
-  virtual void put_gather_slices(const Values& values) = 0;
-  virtual void put_broadcast(std::span<std::byte> values, int root) = 0;
+  // Derived classes implement these. They enqueue their work on stream(), on values of this member's GPU, and are
+  // called after all members have arrived with the same call. They may block the host.
+  virtual void enqueue_all_reduce(const Values& values, ReduceOp op) = 0;
+  virtual void enqueue_reduce_scatter(const Values& values, ReduceOp op) = 0;
+  virtual void enqueue_gather_slices(const Values& values) = 0;
+  virtual void enqueue_broadcast(std::span<std::byte> values, int root) = 0;
 
-  /// Compares `call`, which is for `data`, with the others'. For a kind whose members tell each other more, or that
-  /// can be recorded.
+  /// Compares `call`, which is for `data`, with the other members' calls. Overridden by classes whose members exchange
+  /// more data or can be recorded.
   virtual void come(const Call& call, std::byte* data);
-  /// Throws if the work on stream() cannot come to its end.
+  /// Throws if the work on stream() cannot complete.
   virtual void check_progress() {}
-  /// Makes the work that this process has on its GPUs for this group end, in whatever state, because of `failure`,
-  /// which the host's group knows. Any thread; does not wait.
-  virtual void stop(const Failure& /*failure*/) noexcept {}
+  /// Aborts this group's work on the GPUs of this process because of `failure`, which the host group knows.
+  /// Thread-safe; does not wait.
+  virtual void stop(const ErrorMessage& /*failure*/) noexcept {}
 
-  /// Waits until every member has come with its call. Throws Error (communication), the same on all, where calls
-  /// differ. True if all have the same flag.
+  /// Waits until every member has arrived with its call. Throws Error (communication), the same on all, if calls
+  /// differ. Returns whether all have the same flag.
   bool compare(const Call& call);
-  /// check_progress() and throw_if_failed(); for long waits.
-  void look_around();
+  /// Calls check_progress() and throw_if_failed(); for long waits.
+  void poll_group();
 
-  /// Whether operations are being recorded: then members do not come together on the host.
+  /// Whether operations are being recorded: then members do not synchronize on the host.
   bool records() const { return records_; }
   GroupMember& host() const { return *host_; }
   device::Device gpu() const { return gpu_; }
@@ -86,15 +86,15 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
 
   std::shared_ptr<GroupMember> host_;
   device::Device gpu_;
-  device::Stream stream_;               // communication: beside the one that computes
-  std::optional<device::Event> after_;  // what the next operation starts after
+  device::Stream stream_;               // the communication stream, separate from the computing stream
+  std::optional<device::Event> after_;  // the next operation starts after this event
   std::vector<std::weak_ptr<GpuMember>> local_members_;
-  std::atomic<bool> may_put_{false};  // work on the stream
+  std::atomic<bool> may_put_{false};  // whether an operation may enqueue work on the stream
   bool records_ = false;
 };
 
-/// The members of a group in this process, made known to each other: once the group has failed each waits for the work
-/// of all of them to end before it throws, since that may be on its values.
-std::vector<std::shared_ptr<GroupMember>> acquainted(const std::vector<std::shared_ptr<GpuMember>>& members);
+/// Connects the members of a group in this process: after a failure of the group, each waits until the work of all of
+/// them has ended before it throws, because that work may use its values.
+std::vector<std::shared_ptr<GroupMember>> connected(const std::vector<std::shared_ptr<GpuMember>>& members);
 
 }  // namespace lockstep::allreduce

@@ -5,22 +5,6 @@
 #include "lockstep/allreduce/transport/mpi.h"
 
 namespace lockstep::allreduce {
-namespace {
-
-constexpr char kBetweenParts = '\n';
-
-std::string pack(const Failure& failure) {
-  return failure.where + kBetweenParts + failure.needed + kBetweenParts + failure.given;
-}
-
-Failure unpack(const std::string& text) {
-  const std::size_t first = text.find(kBetweenParts);
-  const std::size_t second = text.find(kBetweenParts, first + 1);
-  return {text.substr(0, first), text.substr(first + 1, second - first - 1), text.substr(second + 1)};
-}
-
-}  // namespace
-
 std::vector<std::string> gather_texts(MPI_Comm ranks, const std::string& mine) {
   if (ranks == MPI_COMM_NULL) return {mine};
   const int length = static_cast<int>(mine.size());
@@ -36,11 +20,10 @@ std::vector<std::string> gather_texts(MPI_Comm ranks, const std::string& mine) {
   return texts;
 }
 
-void raise_first(MPI_Comm ranks, const std::optional<Failure>& problem, ErrorCategory category) {
-  for (const std::string& text : gather_texts(ranks, problem ? pack(*problem) : "")) {
+void raise_first(MPI_Comm ranks, const std::optional<ErrorMessage>& problem, ErrorCategory category) {
+  for (const std::string& text : gather_texts(ranks, problem ? problem->pack() : "")) {
     if (text.empty()) continue;
-    const Failure first = unpack(text);
-    throw Error(category, first.where, first.needed, first.given);
+    throw Error(category, ErrorMessage::unpack(text));
   }
 }
 

@@ -1,4 +1,4 @@
-// What ranks tell each other in words while they form a group.
+// Texts that ranks exchange while they form a group.
 #pragma once
 
 #include <mpi.h>
@@ -12,12 +12,12 @@
 
 namespace lockstep::allreduce {
 
-/// Every rank's text in rank order. Collective over `ranks`; MPI_COMM_NULL stands for this process alone.
+/// Every rank's text in rank order. Collective over `ranks`; MPI_COMM_NULL stands for this process only.
 std::vector<std::string> gather_texts(MPI_Comm ranks, const std::string& mine);
 
-/// Throws the problem of the lowest rank that has one, as Error of `category`, on all ranks. Collective like
+/// Throws, on all ranks, an Error of `category` with the problem of the lowest rank that has one. Collective like
 /// gather_texts.
-void raise_first(MPI_Comm ranks, const std::optional<Failure>& problem,
+void raise_first(MPI_Comm ranks, const std::optional<ErrorMessage>& problem,
                  ErrorCategory category = ErrorCategory::communication);
 
 }  // namespace lockstep::allreduce

@@ -1,4 +1,4 @@
-// NCCL, loaded when GPUs first reduce with it.
+// Loads NCCL on first use.
 #include <fmt/format.h>
 #include <nccl.h>
 

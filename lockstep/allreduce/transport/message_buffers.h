@@ -1,4 +1,4 @@
-// The memory of messages between ranks.
+// Memory for messages between ranks.
 #pragma once
 
 #include <mpi.h>
@@ -13,14 +13,13 @@
 
 namespace lockstep::allreduce {
 
-/// Memory that MPI may keep for as long as it likes, with the requests of its messages. Nothing else is handed to MPI:
-/// a message cannot be taken back once its other end has found it (a send never can), and until it is complete MPI
-/// reads or writes its memory, however long the other rank takes.
+/// Memory that MPI may use without a time limit, with the requests of its messages. MPI gets no other memory, because a
+/// matched receive, or any send, cannot be cancelled, and MPI reads or writes its memory until the message is complete.
 ///
-/// That memory is of two kinds: slots of this object, one message at a time in each, and buffers of callers that this
-/// object keeps (keep()). Whatever else a caller has is copied through the slots. Where messages are in flight when the
-/// memory goes, which only happens after a failure, it is left to MPI until the process ends. That takes no call of
-/// MPI, so that memory may go on any thread.
+/// There are two kinds of memory: slots of this object, with one message at a time in each, and callers' buffers that
+/// this object keeps alive (keep()). All other memory is copied through the slots. If messages are in flight at
+/// destruction, which happens only after a failure, the memory is leaked. That needs no call of MPI, so any thread may
+/// destroy the object.
 class MessageBuffers {
  public:
   MessageBuffers() = default;
@@ -28,16 +27,16 @@ class MessageBuffers {
   MessageBuffers& operator=(const MessageBuffers&) = delete;
   ~MessageBuffers() = default;
 
-  /// At least `slots` slots of at least `bytes` bytes. Throws CheckFailure while a message is in flight.
+  /// Provides at least `slots` slots of at least `bytes` bytes. Throws CheckFailure while a message is in flight.
   void reserve(std::size_t slots, std::size_t bytes);
 
   std::byte* slot(std::size_t index) const { return static_cast<std::byte*>(state_->memory.data()) + index * bytes_; }
-  /// MPI_REQUEST_NULL while nothing is in flight in that slot. Those of neighbouring slots are neighbours.
+  /// MPI_REQUEST_NULL while no message is in flight in that slot. The requests of all slots are contiguous.
   MPI_Request& request(std::size_t index) { return state_->requests[index]; }
 
-  /// `buffer`, whose memory now outlives the messages of this object. May outlive this object.
+  /// Returns `buffer` with memory that outlives the messages of this object. It may outlive this object.
   device::Buffer keep(device::Buffer buffer);
-  /// Whether the `bytes` bytes at `data` are in a buffer that is kept. Any thread.
+  /// Whether the `bytes` bytes at `data` are in a kept buffer. Thread-safe.
   bool keeps(const std::byte* data, std::size_t bytes) const;
 
  private:
@@ -51,11 +50,11 @@ class MessageBuffers {
     device::Buffer memory;
     std::vector<MPI_Request> requests;
     std::mutex kept_mutex;
-    std::map<const std::byte*, std::size_t> kept;  // where buffers begin, and their bytes
+    std::map<const std::byte*, std::size_t> kept;  // sizes in bytes by address
   };
 
   std::shared_ptr<State> state_ = std::make_shared<State>();
-  std::size_t bytes_ = 0;  // of a slot
+  std::size_t bytes_ = 0;  // size of a slot
 };
 
 }  // namespace lockstep::allreduce

@@ -9,7 +9,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kLooksWithoutYield = 100;
-// A wire takes longer than this, and the cores have better things to do meanwhile.
+// A network transfer takes longer than this, so the core is then left to other threads.
 constexpr auto kYieldFor = 200us;
 constexpr auto kSleep = 20us;
 constexpr auto kLongestSleep = 1000us;

@@ -1,4 +1,4 @@
-// What an MPI communicator knows of itself, as values.
+// Helpers for MPI communicators, MPI threading and waiting.
 #pragma once
 
 #include <mpi.h>
@@ -14,27 +14,27 @@ inline int size_of(MPI_Comm ranks) {
   return size;
 }
 
-/// The calling rank's number in `ranks`.
+/// The rank of the caller in `ranks`.
 inline int rank_in(MPI_Comm ranks) {
   int rank = 0;
   MPI_Comm_rank(ranks, &rank);
   return rank;
 }
 
-// MPI of level MPI_THREAD_SERIALIZED serves one thread of a process at a time.
+// At the level MPI_THREAD_SERIALIZED only one thread of a process may call MPI at a time.
 
-/// Held by whoever calls MPI while another thread of this process may: one for the process, as MPI is. An operation of
-/// an MpiGroup holds it to its end, which is soon after its group has failed.
+/// The process-wide mutex for calls of MPI while several threads may call it. An operation of an MpiGroup holds it
+/// until it ends, which is soon after a failure of the group.
 std::timed_mutex& mpi_turn();
 
-// How a thread waits for something that only asking reveals, such as an MPI request.
+// Waiting by polling, for example for an MPI request.
 
-/// At first returns at once, then leaves the core to whoever wants it, then sleeps: ranks may outnumber cores.
+/// Spins at first, then yields the core, then sleeps, because there may be more ranks than cores.
 class Backoff {
  public:
-  /// True where the wait has become long and there is time to look at other things.
+  /// Pauses once. Returns true if the wait is long, so that the caller can check for other events.
   bool pause();
-  /// For when something happened.
+  /// Restarts after progress.
   void restart() { looks_ = 0; }
 
  private:

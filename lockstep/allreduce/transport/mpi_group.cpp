@@ -16,22 +16,22 @@ namespace lockstep::allreduce {
 namespace {
 
 constexpr int kTag = 0;
-constexpr std::size_t kLongestNotice = 2000;                 // short enough to be sent without waiting for a receiver
+constexpr std::size_t kLongestNotice = 2000;                 // short enough for an eager send, which needs no receiver
 constexpr std::size_t kLargestPiece = std::size_t{1} << 26;  // of a broadcast
 
-/// What a collective of MPI works on. It cannot be cancelled: where it fails, its memory is left to it for ever, since
-/// it may still write there.
+/// The memory of an MPI collective. Collectives cannot be cancelled, so the memory is leaked unless release() is
+/// called: MPI may still write to it.
 template <typename Memory>
-class Lent {
+class Lease {
  public:
-  Lent() : memory_(std::make_unique<Memory>()) {}
-  Lent(const Lent&) = delete;
-  Lent& operator=(const Lent&) = delete;
-  ~Lent() {
+  Lease() : memory_(std::make_unique<Memory>()) {}
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  ~Lease() {
     if (!is_back_) static_cast<void>(memory_.release());
   }
   Memory* operator->() const { return memory_.get(); }
-  void give_back() { is_back_ = true; }
+  void release() { is_back_ = true; }
 
  private:
   std::unique_ptr<Memory> memory_;
@@ -46,7 +46,7 @@ struct Gathering {
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
-/// MPI counts in int. All ranks know the counts of all, so all throw the same.
+/// MPI counts are int. All ranks know all counts, so all throw the same error.
 void check_gather_size(const std::vector<Call>& calls) {
   std::size_t total = 0;
   for (const Call& call : calls) total += call.count;
@@ -61,16 +61,6 @@ struct Piece {
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
-std::string pack(const Failure& failure) {
-  return fmt::format("{}\n{}\n{}", failure.where, failure.needed, failure.given).substr(0, kLongestNotice);
-}
-
-Failure unpack(const std::string& text) {
-  const std::size_t first = text.find('\n');
-  const std::size_t second = text.find('\n', first + 1);
-  return {text.substr(0, first), text.substr(first + 1, second - first - 1), text.substr(second + 1)};
-}
-
 bool mpi_is_over() {
   int over = 0;
   MPI_Finalized(&over);
@@ -81,7 +71,7 @@ MPI_Comm duplicate(MPI_Comm ranks) {
   MPI_Comm copy = MPI_COMM_NULL;
   const int status = MPI_Comm_dup(ranks, &copy);
   if (status != MPI_SUCCESS)
-    throw Error(ErrorCategory::communication, "mpi", "needed a communicator", fmt::format("MPI error {}", status));
+    throw Error(ErrorCategory::communication, "mpi", "expected a communicator", fmt::format("MPI error {}", status));
   MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
   return copy;
 }
@@ -93,16 +83,16 @@ std::timed_mutex& mpi_turn() {
   return turn;
 }
 
-/// Failures that a thread could not tell the other ranks itself, because another one was in MPI. Of all groups of the
-/// process: the thread that is in MPI may be so for another group.
+/// Failures that a thread could not send to other ranks because another thread was in MPI. Shared by all groups of the
+/// process, because that thread may be in MPI for another group.
 class MpiGroup::LeftOver {
  public:
   static LeftOver& of_process() {
-    static LeftOver& all = *new LeftOver;  // for groups that end after static objects
+    static LeftOver& all = *new LeftOver;  // leaked, for groups that are destroyed after static objects
     return all;
   }
 
-  void add(MpiGroup& group, const Failure& failure) {
+  void add(MpiGroup& group, const ErrorMessage& failure) {
     const std::lock_guard lock(mutex_);
     failures_.emplace_back(&group, failure);
     has_any_.store(true, std::memory_order_release);
@@ -111,17 +101,17 @@ class MpiGroup::LeftOver {
     const std::lock_guard lock(mutex_);
     std::erase_if(failures_, [&](const auto& one) { return one.first == &group; });
   }
-  /// By the thread whose turn it is to call MPI.
+  /// Called by the thread that holds mpi_turn().
   void spread() {
     if (!has_any_.load(std::memory_order_acquire)) return;
     const std::lock_guard lock(mutex_);
     has_any_.store(false, std::memory_order_release);
-    // In their order: of those of one group the first stays.
+    // In order, so that the first failure of a group stays.
     for (const auto& [group, failure] : failures_) group->spread(failure);
     failures_.clear();
   }
-  /// By any thread that is not in MPI.
-  void spread_if_nobody_is_inside() {
+  /// Called by a thread that is not in MPI.
+  void spread_if_unused() {
     if (!has_any_.load(std::memory_order_acquire)) return;
     const std::unique_lock turn(mpi_turn(), std::try_to_lock);
     if (turn.owns_lock()) spread();
@@ -130,7 +120,7 @@ class MpiGroup::LeftOver {
  private:
   std::atomic<bool> has_any_{false};
   std::mutex mutex_;
-  std::vector<std::pair<MpiGroup*, Failure>> failures_;
+  std::vector<std::pair<MpiGroup*, ErrorMessage>> failures_;
 };
 
 MpiGroup::MpiGroup(MPI_Comm ranks) : comm_(duplicate(ranks)), failures_(duplicate(ranks)) {
@@ -142,10 +132,10 @@ MpiGroup::MpiGroup(MPI_Comm ranks) : comm_(duplicate(ranks)), failures_(duplicat
 }
 
 MpiGroup::~MpiGroup() {
-  LeftOver::of_process().spread_if_nobody_is_inside();
+  LeftOver::of_process().spread_if_unused();
   LeftOver::of_process().forget(*this);
   if (exchange_ != MPI_REQUEST_NULL) static_cast<void>(calls_.release());
-  // Freeing is collective: after a failure the others may not come to it.
+  // MPI_Comm_free is collective, so it may hang after a failure.
   if (!is_usable()) return;
   const std::lock_guard turn(mpi_turn());
   MPI_Comm_free(&failures_);
@@ -159,12 +149,12 @@ void MpiGroup::check(int status, const char* call) {
   std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
   int length = 0;
   MPI_Error_string(status, text.data(), &length);
-  raise({"mpi", fmt::format("needed {} to succeed on rank {}", call, rank_), text.data()});
+  raise({"mpi", fmt::format("expected {} to succeed on rank {}", call, rank_), text.data()});
 }
 
-void MpiGroup::raise(const Failure& failure) {
+void MpiGroup::raise(const ErrorMessage& failure) {
   spread(failure);
-  failure_->raise();
+  throw Error(ErrorCategory::communication, *failure_);
 }
 
 class MpiGroup::Operation {
@@ -174,24 +164,25 @@ class MpiGroup::Operation {
   Operation& operator=(const Operation&) = delete;
   ~Operation() {
     turn_.unlock();
-    // One that was left to this operation after its last look.
-    LeftOver::of_process().spread_if_nobody_is_inside();
+    // A failure may have been added after the last check of this operation.
+    LeftOver::of_process().spread_if_unused();
   }
 
  private:
   std::unique_lock<std::timed_mutex> turn_;
 };
 
-void MpiGroup::fail(const Failure& failure) {
+void MpiGroup::fail(const ErrorMessage& failure) {
   LeftOver::of_process().add(*this, failure);
-  LeftOver::of_process().spread_if_nobody_is_inside();
+  LeftOver::of_process().spread_if_unused();
 }
 
-void MpiGroup::spread(const Failure& failure) {
+void MpiGroup::spread(const ErrorMessage& failure) {
   if (failure_) return;
   failure_ = failure;
-  tell_failure(failure);
-  const std::string& notice = *new std::string(pack(failure));  // left to MPI, which may still send it
+  publish_failure(failure);
+  const std::string& notice =
+      *new std::string(failure.pack().substr(0, kLongestNotice));  // leaked, because MPI may still send it
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     MPI_Request request = MPI_REQUEST_NULL;
@@ -203,7 +194,7 @@ void MpiGroup::spread(const Failure& failure) {
 
 void MpiGroup::receive_failure() {
   LeftOver::of_process().spread();
-  if (failure_) failure_->raise();
+  if (failure_) throw Error(ErrorCategory::communication, *failure_);
   int arrived = 0;
   MPI_Status status;
   check(MPI_Iprobe(MPI_ANY_SOURCE, kTag, failures_, &arrived, &status), "MPI_Iprobe");
@@ -212,15 +203,15 @@ void MpiGroup::receive_failure() {
   MPI_Get_count(&status, MPI_BYTE, &length);
   std::string text(static_cast<std::size_t>(length), ' ');
   MPI_Recv(text.data(), length, MPI_BYTE, status.MPI_SOURCE, kTag, failures_, MPI_STATUS_IGNORE);
-  // Whoever failed has told everyone: passing it on would only repeat it.
-  failure_ = unpack(text);
-  tell_failure(*failure_);
-  failure_->raise();
+  // The failed rank has sent it to all ranks, so it is not forwarded.
+  failure_ = ErrorMessage::unpack(text);
+  publish_failure(*failure_);
+  throw Error(ErrorCategory::communication, *failure_);
 }
 
-void MpiGroup::raise_known(Failure failure) {
+void MpiGroup::raise_known(ErrorMessage failure) {
   if (!failure_) failure_ = std::move(failure);
-  failure_->raise();
+  throw Error(ErrorCategory::communication, *failure_);
 }
 
 const std::vector<Call>& MpiGroup::compare(const Call& call) {
@@ -229,7 +220,7 @@ const std::vector<Call>& MpiGroup::compare(const Call& call) {
 }
 
 void MpiGroup::announce(const Call& call) {
-  if (failure_) failure_->raise();
+  if (failure_) throw Error(ErrorCategory::communication, *failure_);
   (*calls_)[static_cast<std::size_t>(rank_)] = call;
   announced_ = std::chrono::steady_clock::now();
   check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, calls_->data(), sizeof(Call), MPI_BYTE, comm_, &exchange_),
@@ -242,7 +233,7 @@ bool MpiGroup::agreed() {
   check(MPI_Test(&exchange_, &complete, MPI_STATUS_IGNORE), "MPI_Test");
   if (complete == 0) return false;
   waited_ += std::chrono::steady_clock::now() - announced_;
-  // All members find the same difference, by themselves.
+  // All members find the same difference independently.
   if (auto difference = find_difference(*calls_, numbers_)) raise_known(*std::move(difference));
   return true;
 }
@@ -298,12 +289,12 @@ void MpiGroup::broadcast(std::span<std::byte> values, int root) {
   compare(Call::broadcast(values.size(), root));
   for (std::size_t begin = 0; begin < values.size(); begin += kLargestPiece) {
     const auto part = values.subspan(begin, std::min(kLargestPiece, values.size() - begin));
-    Lent<Piece> piece;
+    Lease<Piece> piece;
     piece->bytes.assign(part.begin(), part.end());
     check(MPI_Ibcast(piece->bytes.data(), static_cast<int>(part.size()), MPI_BYTE, root, comm_, &piece->request),
           "MPI_Ibcast");
     wait(piece->request);
-    piece.give_back();
+    piece.release();
     std::ranges::copy(piece->bytes, part.begin());
   }
 }
@@ -312,7 +303,7 @@ std::vector<std::vector<std::byte>> MpiGroup::all_gather(std::span<const std::by
   const Operation operation;
   const std::vector<Call>& calls = compare(Call::all_gather(mine.size()));
   check_gather_size(calls);
-  Lent<Gathering> gathering;
+  Lease<Gathering> gathering;
   gathering->mine.assign(mine.begin(), mine.end());
   std::size_t total = 0;
   for (const Call& call : calls) {
@@ -325,7 +316,7 @@ std::vector<std::vector<std::byte>> MpiGroup::all_gather(std::span<const std::by
                         gathering->counts.data(), gathering->offsets.data(), MPI_BYTE, comm_, &gathering->request),
         "MPI_Iallgatherv");
   wait(gathering->request);
-  gathering.give_back();
+  gathering.release();
   std::vector<std::vector<std::byte>> all;
   for (std::size_t rank = 0; rank < calls.size(); ++rank) {
     const auto begin = gathering->all.begin() + gathering->offsets[rank];

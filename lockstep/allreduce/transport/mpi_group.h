@@ -1,5 +1,5 @@
-// What the routes between ranks share: a communicator of their own, waits that leave the core to others, and the
-// comparison of calls. A route adds how it reduces.
+// The base class of routes between ranks: a separate communicator, waits that yield the core, and the comparison of
+// calls. Derived classes add the reduction.
 #pragma once
 
 #include <mpi.h>
@@ -29,7 +29,7 @@ class MpiGroup : public GroupMember {
   MpiGroup& operator=(const MpiGroup&) = delete;
   ~MpiGroup() override;
 
-  /// What messages call the members; ranks are called by their rank unless told.
+  /// Sets the numbers of members in messages; by default the ranks.
   virtual void number_members(std::vector<int> numbers) { numbers_ = std::move(numbers); }
 
   int rank() const final { return rank_; }
@@ -43,13 +43,13 @@ class MpiGroup : public GroupMember {
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) final;
   void barrier() final;
   bool any(bool mine) final;
-  void fail(const Failure& failure) final;
+  void fail(const ErrorMessage& failure) final;
   void throw_if_failed() final;
 
-  const std::optional<Failure>& failure() const { return failure_; }
+  const std::optional<ErrorMessage>& failure() const { return failure_; }
 
-  /// Carries `reduction`, which may be between some of the ranks alone, to its end: for a route that stands on this
-  /// one. Throws Error (communication) when it fails or any rank of the group does.
+  /// Runs `reduction`, which may be between only some of the ranks, to completion: for a route that is built on this
+  /// one. Throws Error (communication) if it fails or any rank of the group fails.
   void carry(RingReduction& reduction);
 
  protected:
@@ -57,31 +57,31 @@ class MpiGroup : public GroupMember {
 
   MPI_Comm comm() const { return comm_; }
 
-  // What a route supplies: the operations of the same names, complete on return.
+  // Derived classes implement the operations of the same names; they are complete on return.
   virtual void run_all_reduce(const Values& values, ReduceOp op) = 0;
   virtual void run_reduce_scatter(const Values& values, ReduceOp op) = 0;
   virtual void run_gather_slices(const Values& values) = 0;
 
-  /// Waits until every member has come to its call, and returns all calls in member order. Throws Error
-  /// (communication), the same on all, if they differ. A route whose members have a faster way to meet has its own.
+  /// Waits until every member has arrived with its call, and returns all calls in member order. Throws Error
+  /// (communication), the same on all, if they differ. Overridden by routes with a faster barrier.
   virtual const std::vector<Call>& compare(const Call& call);
-  /// For a route whose members wait for each other in other ways than these: makes them throw.
-  virtual void tell_failure(const Failure& /*failure*/) {}
+  /// Makes members throw that wait in ways of the derived class.
+  virtual void publish_failure(const ErrorMessage& /*failure*/) {}
 
-  /// Tells the others what this member calls. Their calls are under way until agree() returns.
+  /// Starts the exchange of calls with the other members; it is in progress until agree() returns.
   void announce(const Call& call);
   /// Whether all members have announced their calls. Throws Error (communication), the same on all, if these differ.
   bool agreed();
   /// Waits for agreed(), and returns all calls in member order.
   const std::vector<Call>& agree();
-  /// Throws when another member has failed, or another thread of this one; to be called during long waits.
+  /// Throws if another member, or another thread of this member, has failed. Call it during long waits.
   void receive_failure();
-  /// Notes a failure that all members know of, and throws it.
-  [[noreturn]] void raise_known(Failure failure);
-  /// Tells a failure to all other members; the first one stays.
-  void spread(const Failure& failure);
+  /// Records and throws a failure that all members know.
+  [[noreturn]] void raise_known(ErrorMessage failure);
+  /// Sends a failure to all other members; the first one stays.
+  void spread(const ErrorMessage& failure);
 
-  /// Calls `advance() -> Progress` until it is done. Throws when another member has failed.
+  /// Calls `advance() -> Progress` until it is done. Throws if another member has failed.
   template <typename Advance>
   void wait_until_done(Advance advance) {
     Backoff backoff;
@@ -93,8 +93,8 @@ class MpiGroup : public GroupMember {
   /// Waits for one MPI request.
   void wait(MPI_Request& request);
 
-  /// Carries `operation` (advance(), is_done(), status()) out while the announced calls are compared: where they differ
-  /// its messages do not match, which ends in a halt or in an error of MPI, and the comparison says why.
+  /// Runs `operation` (advance(), is_done(), status()) while the announced calls are compared. If they differ, its
+  /// messages do not match, so it hangs or fails in MPI, and the comparison reports the cause.
   template <typename Operation>
   void carry_out(Operation& operation) {
     wait_until_done([&] {
@@ -107,43 +107,42 @@ class MpiGroup : public GroupMember {
     check(operation.status(), "a message between ranks");
   }
 
-  /// Runs `operation`, whose failure is one that all members of `meeting` know, or becomes it.
+  /// Runs `operation` and makes its failure known to all members of `barrier`.
   template <typename Operation>
-  void at_meeting(const Meeting& meeting, Operation operation) {
+  void at_barrier(const Barrier& barrier, Operation operation) {
     try {
       operation();
     } catch (const std::exception& error) {
       if (failure_) throw;
-      if (const auto known = meeting.failure()) raise_known(*known);
-      spread({"all_reduce", fmt::format("needed all ranks to go on, but rank {} failed", rank()), error.what()});
+      if (const auto known = barrier.failure()) raise_known(*known);
+      spread({"all_reduce", fmt::format("expected all ranks to continue, but rank {} failed", rank()), error.what()});
       throw;
     }
   }
 
-  /// Whether the members still agree, so that what all do together can be done.
+  /// Whether collective calls are possible: the group has not failed and MPI is not finalized.
   bool is_usable() const;
 
   /// Throws Error (communication), here and on all other members, unless `status` is success.
   void check(int status, const char* call);
 
  private:
-  // MPI serves one thread of the process at a time. A failure that is reported while another thread is inside, in
-  // whatever group, is left to that one.
+  // Only one thread of the process may call MPI at a time. A failure that is reported while another thread is in MPI,
+  // for any group, is left to that thread.
   class Operation;
   class LeftOver;
 
-  [[noreturn]] void raise(const Failure& failure);
+  [[noreturn]] void raise(const ErrorMessage& failure);
 
   MPI_Comm comm_ = MPI_COMM_NULL;
-  MPI_Comm failures_ = MPI_COMM_NULL;  // carries nothing but failures, so that any message there is one
+  MPI_Comm failures_ = MPI_COMM_NULL;  // used only for failures, so any message on it is one
   int rank_ = 0;
   int size_ = 1;
   std::vector<int> numbers_;
-  // MPI may write to it until the exchange is complete, which a failed group never awaits: then it is left to MPI for
-  // good.
+  // MPI may write to it until the exchange is complete. A failed group does not wait for that and leaks it.
   std::unique_ptr<std::vector<Call>> calls_;
   MPI_Request exchange_ = MPI_REQUEST_NULL;
-  std::optional<Failure> failure_;
+  std::optional<ErrorMessage> failure_;
   std::chrono::steady_clock::time_point announced_;
   std::chrono::duration<double> waited_{0};
 };

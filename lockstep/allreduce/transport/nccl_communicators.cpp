@@ -23,10 +23,10 @@ using device::cuda::DeviceScope;
 constexpr std::chrono::seconds kFinishLimit{10};
 
 std::string text_of(ncclResult_t result) {
-  const char* details = ncclGetLastError(nullptr);  // the last one of this process; NCCL keeps none for a communicator
-  std::string text = fmt::format("NCCL answered \"{}\"", ncclGetErrorString(result));
+  const char* details = ncclGetLastError(nullptr);  // the last error of this process; NCCL has none per communicator
+  std::string text = fmt::format("NCCL returned \"{}\"", ncclGetErrorString(result));
   if (details != nullptr && *details != '\0') text += fmt::format(" ({})", details);
-  return text + "; NCCL_DEBUG=WARN in the environment makes it tell more";
+  return text + "; set NCCL_DEBUG=WARN for details";
 }
 
 struct Invitation {
@@ -34,7 +34,7 @@ struct Invitation {
   std::array<char, 512> problem{};  // empty if there is an id
 };
 
-// Made on the first rank, the same on all.
+// Created on rank 0 and sent to all ranks.
 Invitation invite(MPI_Comm ranks) {
   Invitation invitation;
   if (ranks == MPI_COMM_NULL || rank_in(ranks) == 0) {
@@ -51,35 +51,36 @@ Invitation invite(MPI_Comm ranks) {
 }  // namespace
 
 void load_nccl(MPI_Comm ranks) {
-  std::optional<Failure> problem;
+  std::optional<ErrorMessage> problem;
   try {
     int version = 0;
     ncclGetVersion(&version);
   } catch (const Error& error) {
-    problem = Failure{"nccl", fmt::format("needed NCCL on {}", host_name()), error.what()};
+    problem = ErrorMessage{"nccl", fmt::format("expected NCCL on {}", host_name()), error.what()};
   }
   raise_first(ranks, problem, ErrorCategory::device);
 }
 
-std::shared_ptr<NcclCommunicators> NcclCommunicators::create(MPI_Comm ranks, int size, const std::vector<Seat>& seats,
+std::shared_ptr<NcclCommunicators> NcclCommunicators::create(MPI_Comm ranks, int size,
+                                                             const std::vector<Participant>& participants,
                                                              std::chrono::milliseconds join_limit) {
   const Invitation invitation = invite(ranks);
   if (invitation.problem[0] != '\0')
-    Failure{"nccl", fmt::format("needed a place for {} members to meet on {}", size, host_name()),
-            invitation.problem.data()}
-        .raise();
-  std::shared_ptr<NcclCommunicators> made(new NcclCommunicators(seats));
+    throw Error(ErrorCategory::communication, "nccl",
+                fmt::format("expected a rendezvous for {} members on {}", size, host_name()),
+                invitation.problem.data());
+  std::shared_ptr<NcclCommunicators> made(new NcclCommunicators(participants));
   made->serves_one_each_ = size == (ranks == MPI_COMM_NULL ? 1 : size_of(ranks));
-  const std::optional<Failure> problem = made->join(invitation.id, size, join_limit);
+  const std::optional<ErrorMessage> problem = made->join(invitation.id, size, join_limit);
   if (problem) made->abort();
   raise_first(ranks, problem);
   return made;
 }
 
-NcclCommunicators::NcclCommunicators(const std::vector<Seat>& seats) {
-  for (const Seat& seat : seats) {
+NcclCommunicators::NcclCommunicators(const std::vector<Participant>& participants) {
+  for (const Participant& participant : participants) {
     own_.push_back(std::make_unique<Own>());
-    own_.back()->seat = seat;
+    own_.back()->participant = participant;
   }
 }
 
@@ -88,7 +89,7 @@ NcclCommunicators::~NcclCommunicators() {
   for (std::thread& thread : aborts_) thread.join();
 }
 
-std::optional<Failure> NcclCommunicators::init(const ncclUniqueId& id, int size) {
+std::optional<ErrorMessage> NcclCommunicators::init(const ncclUniqueId& id, int size) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclResult_t result = ncclGroupStart();
@@ -96,8 +97,8 @@ std::optional<Failure> NcclCommunicators::init(const ncclUniqueId& id, int size)
   for (const auto& own : own_) {
     if (result != ncclSuccess && result != ncclInProgress) break;
     last = own.get();
-    const DeviceScope scope(own->seat.gpu.index);
-    result = ncclCommInitRankConfig(&own->comm, size, id, own->seat.rank, &config);
+    const DeviceScope scope(own->participant.gpu.index);
+    result = ncclCommInitRankConfig(&own->comm, size, id, own->participant.rank, &config);
   }
   const ncclResult_t end = ncclGroupEnd();
   if (result == ncclSuccess || result == ncclInProgress) result = end;
@@ -105,7 +106,7 @@ std::optional<Failure> NcclCommunicators::init(const ncclUniqueId& id, int size)
   return failure_of(*last, fmt::format("{} members to join", size), result);
 }
 
-std::optional<Failure> NcclCommunicators::join(const ncclUniqueId& id, int size, std::chrono::milliseconds limit) {
+std::optional<ErrorMessage> NcclCommunicators::join(const ncclUniqueId& id, int size, std::chrono::milliseconds limit) {
   if (auto problem = init(id, size)) return problem;
   const Clock::time_point deadline = Clock::now() + limit;
   for (const auto& own : own_) {
@@ -114,24 +115,25 @@ std::optional<Failure> NcclCommunicators::join(const ncclUniqueId& id, int size,
     for (ncclResult_t state = state_of(*own); state != ncclSuccess; state = state_of(*own)) {
       if (state != ncclInProgress) return failure_of(*own, what, state);
       if (Clock::now() >= deadline)
-        return Failure{"nccl", fmt::format("needed {} within {} s", what, static_cast<double>(limit.count()) / 1000),
-                       fmt::format("member {} on {} ({}) still waits for others", own->seat.member, host_name(),
-                                   device::to_string(own->seat.gpu))};
+        return ErrorMessage{"nccl",
+                            fmt::format("expected {} within {} s", what, static_cast<double>(limit.count()) / 1000),
+                            fmt::format("member {} on {} ({}) is still waiting for others", own->participant.member,
+                                        host_name(), device::to_string(own->participant.gpu))};
       backoff.pause();
     }
   }
   return std::nullopt;
 }
 
-Failure NcclCommunicators::failure_of(const Own& own, std::string_view what, ncclResult_t result) const {
+ErrorMessage NcclCommunicators::failure_of(const Own& own, std::string_view what, ncclResult_t result) const {
   return {"nccl",
-          fmt::format("needed {} on member {} ({} of {})", what, own.seat.member, device::to_string(own.seat.gpu),
-                      host_name()),
+          fmt::format("expected {} on member {} ({} of {})", what, own.participant.member,
+                      device::to_string(own.participant.gpu), host_name()),
           aborted_ ? "the group has ended" : text_of(result)};
 }
 
 ncclResult_t NcclCommunicators::call_inside(Own& own, const Call& call) {
-  if (aborted_) return ncclInvalidUsage;  // without waiting for the abort, which may take long
+  if (aborted_) return ncclInvalidUsage;  // does not wait for the abort, which may take long
   const std::lock_guard lock(own.inside);
   return own.comm == nullptr ? ncclInvalidUsage : call(own.comm);
 }
@@ -144,28 +146,28 @@ ncclResult_t NcclCommunicators::state_of(Own& own) {
   });
 }
 
-std::optional<Failure> NcclCommunicators::run(std::size_t seat, std::string_view what, const Call& call,
-                                              const std::function<void()>& look_around) {
-  Own& own = *own_[seat];
-  const DeviceScope scope(own.seat.gpu.index);
+std::optional<ErrorMessage> NcclCommunicators::run(std::size_t participant, std::string_view what, const Call& call,
+                                                   const std::function<void()>& poll_group) {
+  Own& own = *own_[participant];
+  const DeviceScope scope(own.participant.gpu.index);
   ncclResult_t result = call_inside(own, call);
   Backoff backoff;
   while (result == ncclInProgress) {
-    if (backoff.pause()) look_around();
+    if (backoff.pause()) poll_group();
     result = state_of(own);
   }
   if (result == ncclSuccess) return std::nullopt;
   return failure_of(own, what, result);
 }
 
-std::optional<Failure> NcclCommunicators::check(std::size_t seat) {
-  Own& own = *own_[seat];
+std::optional<ErrorMessage> NcclCommunicators::check(std::size_t participant) {
+  Own& own = *own_[participant];
   const ncclResult_t state = state_of(own);
   if (state == ncclSuccess || state == ncclInProgress) return std::nullopt;
-  return failure_of(own, "its operations to go on", state);
+  return failure_of(own, "NCCL operations to continue", state);
 }
 
-// An abort may wait for those of the other members of this process, so all start at once, each on a thread of its own.
+// An abort may wait for aborts of other members of this process, so all start at once on separate threads.
 void NcclCommunicators::abort() noexcept {
   if (aborted_.exchange(true)) return;
   const std::lock_guard lock(aborts_mutex_);
@@ -178,12 +180,12 @@ void NcclCommunicators::abort() noexcept {
     try {
       aborts_.emplace_back(abort_one);
     } catch (const std::exception&) {
-      abort_one();  // no thread to be had: where this waits for another member for ever, the watchdog ends the job
+      abort_one();  // no thread available; if this hangs, the watchdog ends the job
     }
   }
 }
 
-// NCCL frees a communicator when the others are about to free theirs, so all are told first.
+// NCCL waits for the finalization of all communicators, so all are finalized before any is destroyed.
 void NcclCommunicators::finish() noexcept {
   for (const auto& own : own_)
     if (own->comm != nullptr) ncclCommFinalize(own->comm);
@@ -200,24 +202,25 @@ void NcclCommunicators::finish() noexcept {
     if (own->comm != nullptr) ncclCommDestroy(own->comm);
 }
 
-device::Buffer NcclCommunicators::allocate(std::size_t seat, std::size_t bytes, device::Stream& stream,
-                                           const std::function<void()>& look_around) {
-  Own& own = *own_[seat];
+device::Buffer NcclCommunicators::allocate(std::size_t participant, std::size_t bytes, device::Stream& stream,
+                                           const std::function<void()>& poll_group) {
+  Own& own = *own_[participant];
   const std::size_t size = std::max<std::size_t>(bytes, 1);
-  const DeviceScope scope(own.seat.gpu.index);
+  const DeviceScope scope(own.participant.gpu.index);
   void* data = nullptr;
-  if (ncclMemAlloc(&data, size) != ncclSuccess) return device::make_gpu_allocator(own.seat.gpu.index)->allocate(bytes);
+  if (ncclMemAlloc(&data, size) != ncclSuccess)
+    return device::make_gpu_allocator(own.participant.gpu.index)->allocate(bytes);
   const auto handle = std::make_shared<void*>(nullptr);
-  device::Buffer buffer(data, bytes, own.seat.gpu, [weak = weak_from_this(), seat, handle](void* memory) {
-    // Where the communicator is gone its registrations are too.
-    if (const auto self = weak.lock()) self->deregister(seat, memory, *handle);
+  device::Buffer buffer(data, bytes, own.participant.gpu, [weak = weak_from_this(), participant, handle](void* memory) {
+    // Destroying the communicator also removes its registrations.
+    if (const auto self = weak.lock()) self->deregister(participant, memory, *handle);
     ncclMemFree(memory);
   });
   gpu::fill_with_zeros(data, size, stream);
   stream.synchronize();
   const auto problem = run(
-      seat, "memory to be registered",
-      [&](ncclComm_t comm) { return ncclCommRegister(comm, data, size, handle.get()); }, look_around);
+      participant, "memory to be registered",
+      [&](ncclComm_t comm) { return ncclCommRegister(comm, data, size, handle.get()); }, poll_group);
   if (!problem && *handle != nullptr) {
     const std::lock_guard lock(own.registered_mutex);
     own.registered[static_cast<const std::byte*>(data)] = size;
@@ -225,16 +228,16 @@ device::Buffer NcclCommunicators::allocate(std::size_t seat, std::size_t bytes, 
   return buffer;
 }
 
-void NcclCommunicators::deregister(std::size_t seat, void* data, void* handle) noexcept {
+void NcclCommunicators::deregister(std::size_t participant, void* data, void* handle) noexcept {
   if (handle == nullptr) return;
-  Own& own = *own_[seat];
+  Own& own = *own_[participant];
   call_inside(own, [&](ncclComm_t comm) { return ncclCommDeregister(comm, handle); });
   const std::lock_guard lock(own.registered_mutex);
   own.registered.erase(static_cast<const std::byte*>(data));
 }
 
-std::uint64_t NcclCommunicators::place_of(std::size_t seat, const std::byte* data) {
-  Own& own = *own_[seat];
+std::uint64_t NcclCommunicators::place_of(std::size_t participant, const std::byte* data) {
+  Own& own = *own_[participant];
   const std::lock_guard lock(own.registered_mutex);
   auto next = own.registered.upper_bound(data);
   if (next == own.registered.begin()) return 0;

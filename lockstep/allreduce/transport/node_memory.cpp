@@ -12,7 +12,7 @@
 namespace lockstep::allreduce {
 namespace {
 
-// An id names the descriptor by which others find the segment, and differs from that of every earlier one.
+// An id contains the file descriptor by which other ranks open the segment, and a unique serial number.
 std::uint64_t make_id(const SharedSegment::Handle& handle) {
   return std::uint64_t{handle.serial} << 32 | static_cast<std::uint32_t>(handle.descriptor);
 }
@@ -44,7 +44,7 @@ Place NodeMemory::place_of(const std::byte* data, std::size_t bytes) {
 }
 
 std::byte* NodeMemory::at(int member, const Place& place) {
-  if (place.segment == 0) return nullptr;  // nothing was brought
+  if (place.segment == 0) return nullptr;  // no memory
   if (member == rank_) {
     for (const auto& [begin, owned] : own_)
       if (owned.id == place.segment) return begin + place.offset;
@@ -78,10 +78,10 @@ std::shared_ptr<std::byte> make_common_memory(MPI_Comm ranks, std::size_t bytes)
   int failed = failure.empty() ? 0 : 1;
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_SUM, ranks);
   if (failed > 0)
-    throw Error(ErrorCategory::communication, "shared-memory", "needed ranks that see each other's memory",
-                fmt::format("{} of the {} ranks of this node cannot; they may be in containers of their own", failed,
+    throw Error(ErrorCategory::communication, "shared-memory", "expected ranks of a node to share memory",
+                fmt::format("{} of the {} ranks of this node cannot; they may be in separate containers", failed,
                             size_of(ranks)));
-  // Nobody may leave before the others have found the segment.
+  // The reduction above also ensures that all ranks have opened the segment before any continues.
   auto keeper = std::make_shared<SharedSegment>(std::move(segment));
   return {keeper, keeper->data()};
 }

@@ -1,4 +1,4 @@
-// Memory that the ranks of one node see: who has which, and where it is mapped here.
+// Memory shared by the ranks of one node.
 #pragma once
 
 #include <mpi.h>
@@ -16,19 +16,19 @@
 
 namespace lockstep::allreduce {
 
-/// This rank's view of the segments of all ranks of its node.
+/// This rank's mappings of the segments of all ranks of its node.
 class NodeMemory final : public Addresses {
  public:
   /// Collective over `ranks`, which are on one node.
   explicit NodeMemory(MPI_Comm ranks);
 
-  /// Zeroed memory of this rank that the others map when it first takes part in an operation; they keep it mapped until
-  /// their NodeMemory dies. `self` keeps this object alive as long as the buffer.
+  /// Zeroed memory of this rank. The other ranks map it when it is first used in an operation, and keep it mapped as
+  /// long as their NodeMemory. The buffer keeps `self` alive.
   static device::Buffer allocate(const std::shared_ptr<NodeMemory>& self, std::size_t bytes);
 
-  /// A place with segment 0 is not in memory of this object.
+  /// Returns segment 0 for memory that is not of this object.
   Place place_of(const std::byte* data, std::size_t bytes) override;
-  /// Throws Error (communication) where the other rank's memory cannot be mapped.
+  /// Throws Error (communication) if the other rank's memory cannot be mapped.
   std::byte* at(int member, const Place& place) override;
 
  private:
@@ -37,21 +37,20 @@ class NodeMemory final : public Addresses {
     std::uint64_t id = 0;
   };
 
-  std::vector<SharedSegment::Owner> owners_;  // of all ranks
+  std::vector<SharedSegment::Owner> owners_;  // by rank
   int rank_;
   std::map<std::byte*, Owned> own_;  // by address
   std::map<std::pair<int, std::uint64_t>, SharedSegment> mapped_;
 };
 
-/// Maps memory of `bytes` bytes that all `ranks`, which are on one node, see from now on. Collective. Throws Error
-/// (communication), the same on all, where one of them cannot.
+/// Maps `bytes` bytes of memory shared by all `ranks`, which are on one node. Collective. Throws Error (communication),
+/// the same on all, if one of them cannot.
 std::shared_ptr<std::byte> make_common_memory(MPI_Comm ranks, std::size_t bytes);
 
-/// Whether the ranks of every node see each other's memory. Collective over `ranks` and over `node`, those of this
-/// node.
+/// Whether the ranks of every node can share memory. Collective over `ranks`, and over `node`, the ranks of this node.
 bool can_share_memory(MPI_Comm ranks, MPI_Comm node);
 
-/// Whether the ranks have a core each, by their affinity. Collective over `ranks`, which are on one node.
+/// Whether each rank has its own core, by CPU affinity. Collective over `ranks`, which are on one node.
 bool have_own_cores(MPI_Comm ranks);
 
 }  // namespace lockstep::allreduce

@@ -21,7 +21,7 @@ pollfd Connection::interest() const {
 }
 
 void Connection::send(const Message& message) {
-  if (deaf_ || !is_open()) return;
+  if (write_failed_ || !is_open()) return;
   outgoing_ += frame(message);
   flush();
 }
@@ -31,8 +31,8 @@ void Connection::flush() {
     const ssize_t sent = ::send(socket_.get(), outgoing_.data(), outgoing_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && would_wait()) return;
     if (sent < 0) {
-      // Its last message may lie unread: reading tells when the connection is over.
-      deaf_ = true;
+      // The peer's last message may be unread: receive() detects the end of the connection.
+      write_failed_ = true;
       outgoing_.clear();
       return;
     }
@@ -51,7 +51,7 @@ std::vector<Message> Connection::receive() {
   }
   std::vector<Message> messages;
   while (auto message = reader_.next()) messages.push_back(std::move(*message));
-  if (reader_.is_broken()) over = "it sent what is no message";
+  if (reader_.is_broken()) over = "it sent an invalid message";
   if (!over.empty()) close(std::move(over));
   return messages;
 }
@@ -73,7 +73,7 @@ void send_last_words(std::vector<Connection*> connections, const Message& messag
     std::vector<pollfd> interests;
     for (Connection* connection : connections) {
       connection->flush();
-      // Repeated calls are harmless.
+      // May be called repeatedly.
       connection->finish_sending();
       connection->receive();
       if (connection->is_open()) interests.push_back(connection->interest());

@@ -1,4 +1,4 @@
-// One end of a stream of messages that never makes its owner wait.
+// A non-blocking connection for messages.
 #pragma once
 
 #include <poll.h>
@@ -14,24 +14,25 @@ namespace lockstep::allreduce {
 
 class Connection {
  public:
-  /// `socket`: connected, non-blocking.
+  /// `socket` is connected and non-blocking.
   explicit Connection(net::FileDescriptor socket) : socket_(std::move(socket)) {}
 
-  /// What to poll for.
+  /// The events to poll for.
   pollfd interest() const;
 
-  /// Hands over as much as the system takes; the rest goes with later calls.
+  /// Sends as much as the system accepts; later calls send the rest.
   void send(const Message& message);
   void flush();
   bool is_flushed() const { return outgoing_.empty(); }
 
-  /// What has arrived, in order, out of at most 64 KiB: poll for more. Finds out whether the other end has closed.
+  /// Returns received messages in order and detects whether the peer has closed. Reads at most 64 KiB per call: poll
+  /// for more.
   std::vector<Message> receive();
   bool is_open() const { return socket_.is_open(); }
-  /// Why it is not open, for people: "its connection closed".
+  /// Why the connection is not open, human-readable: "its connection closed".
   const std::string& reason() const { return reason_; }
 
-  /// Says that nothing more will be sent; the other end reads what is under way, then an end.
+  /// Shuts down the sending side; the peer reads the data in flight, then end of file.
   void finish_sending();
   void close(std::string reason);
 
@@ -39,12 +40,12 @@ class Connection {
   net::FileDescriptor socket_;
   MessageReader reader_;
   std::string outgoing_;
-  bool deaf_ = false;  // the other end takes nothing any more; there may still be something to read
+  bool write_failed_ = false;  // the peer accepts no data; there may still be data to read
   std::string reason_;
 };
 
-/// Sends and reads on all of `connections` until each is closed by its other end, or until `limit`. What comes in is
-/// dropped: this is for the last word.
+/// Sends `message` on all `connections` and waits until each peer has closed, or for `limit`. Received messages are
+/// discarded.
 void send_last_words(std::vector<Connection*> connections, const Message& message, std::chrono::milliseconds limit);
 
 }  // namespace lockstep::allreduce

@@ -12,17 +12,17 @@ namespace {
 using Kind = Message::Kind;
 using Link = RankView::Link;
 
-constexpr double kHelloPatience = 5;  // seconds to say who one is
+constexpr double kHelloPatience = 5;  // seconds until the hello
 
-std::optional<Finding> loud(const std::optional<Verdict>& verdict) {
+std::optional<Finding> reported_here(const std::optional<Verdict>& verdict) {
   if (!verdict) return std::nullopt;
   return Finding{.text = verdict->text};
 }
 
 }  // namespace
 
-Center::Center(int ranks, std::string host, double stall_timeout, double heartbeat,
-               const std::vector<std::string>& addresses)
+Coordinator::Coordinator(int ranks, std::string host, double stall_timeout, double heartbeat,
+                         const std::vector<std::string>& addresses)
     : peers_(static_cast<std::size_t>(ranks)), views_(static_cast<std::size_t>(ranks)) {
   views_.front().host = host;
   for (RankView& view : std::span(views_).subspan(1)) view.host = "?";
@@ -44,19 +44,19 @@ Center::Center(int ranks, std::string host, double stall_timeout, double heartbe
   pending_.emplace(std::move(listeners), secret, net::kWatchPurpose);
 }
 
-int Center::reported() const {
+int Coordinator::reported() const {
   const auto others = std::span(views_).subspan(1);
   return static_cast<int>(std::ranges::count_if(others, [](const RankView& view) { return !view.replicas.empty(); }));
 }
 
-void Center::add_interests(std::vector<pollfd>& interests) const {
+void Coordinator::add_interests(std::vector<pollfd>& interests) const {
   if (pending_) pending_->add_interests(interests, now_);
   for (const Newcomer& newcomer : newcomers_) interests.push_back(newcomer.connection.interest());
   for (const Peer& peer : peers_)
     if (peer.connection) interests.push_back(peer.connection->interest());
 }
 
-std::optional<Finding> Center::receive(double now) {
+std::optional<Finding> Coordinator::receive(double now) {
   now_ = now;
   greet(now);
   bool lost = false;
@@ -65,7 +65,7 @@ std::optional<Finding> Center::receive(double now) {
   return lost ? signs_of_life() : std::nullopt;
 }
 
-void Center::greet(double now) {
+void Coordinator::greet(double now) {
   if (!pending_) return;
   for (net::FileDescriptor& socket : pending_->advance(now))
     newcomers_.push_back({.connection = Connection(std::move(socket)), .since = now});
@@ -74,18 +74,18 @@ void Center::greet(double now) {
   });
 }
 
-/// Whether the newcomer was a rank that is missing, and is a newcomer no more.
-bool Center::admit(Newcomer& newcomer, double now) {
+/// Returns whether the newcomer is a missing rank and has been accepted as a peer.
+bool Coordinator::admit(Newcomer& newcomer, double now) {
   const std::vector<Message> messages = newcomer.connection.receive();
   if (messages.empty()) return false;
   const auto hello = messages.front().kind == Kind::hello ? read_hello(messages.front().body) : std::nullopt;
   const auto rank = hello ? static_cast<std::size_t>(hello->rank) : 0;
   if (!hello || rank < 1 || rank >= peers_.size() || views_[rank].link != Link::connected ||
       !views_[rank].replicas.empty()) {
-    newcomer.connection.close("no rank that is missing");
+    newcomer.connection.close("not a missing rank");
     return false;
   }
-  // A rank that has not reported yet may come again, over another address.
+  // A rank that has not reported yet may connect again over another address.
   Peer& peer = peers_[rank];
   peer.connection.emplace(std::move(newcomer.connection));
   peer.connection->send({.kind = Kind::welcome});
@@ -95,8 +95,8 @@ bool Center::admit(Newcomer& newcomer, double now) {
   return true;
 }
 
-/// Reads from a rank. Whether it was lost just now.
-bool Center::hear(int rank, double now) {
+/// Reads from a rank. Returns whether it has just been lost.
+bool Coordinator::hear(int rank, double now) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   RankView& view = views_[static_cast<std::size_t>(rank)];
   if (!peer.connection) return false;
@@ -112,7 +112,7 @@ bool Center::hear(int rank, double now) {
   return view.link == Link::gone;
 }
 
-void Center::take(int rank, const Message& message, double now) {
+void Coordinator::take(int rank, const Message& message, double now) {
   RankView& view = views_[static_cast<std::size_t>(rank)];
   peers_[static_cast<std::size_t>(rank)].heard_at = now;
   if (message.kind == Kind::beat) {
@@ -126,42 +126,42 @@ void Center::take(int rank, const Message& message, double now) {
   }
 }
 
-std::optional<Finding> Center::beat(double now, const std::vector<ReplicaView>& mine,
-                                    const std::vector<std::string>& buckets) {
+std::optional<Finding> Coordinator::beat(double now, const std::vector<ReplicaView>& mine,
+                                         const std::vector<std::string>& buckets) {
   buckets_ = buckets;
   views_.front().replicas = mine;
   for (std::size_t rank = 1; rank < peers_.size(); ++rank) {
     Peer& peer = peers_[rank];
     views_[rank].silent_seconds = now - peer.heard_at;
-    // To one who does not read, beats would only pile up.
+    // Skipped for a rank that does not read, to limit the send buffer.
     if (peer.connection && peer.connection->is_flushed())
       peer.connection->send({.kind = Kind::beat, .body = write_beat(mine)});
   }
   if (auto finding = signs_of_life()) return finding;
-  return loud(judge_progress(views_, invitation_.stall_timeout, buckets_));
+  return reported_here(judge_progress(views_, invitation_.stall_timeout, buckets_));
 }
 
-std::optional<Finding> Center::signs_of_life() const {
-  return loud(judge_signs_of_life(views_, invitation_.stall_timeout, buckets_));
+std::optional<Finding> Coordinator::signs_of_life() const {
+  return reported_here(judge_signs_of_life(views_, invitation_.stall_timeout, buckets_));
 }
 
-std::vector<Connection*> Center::connections() {
+std::vector<Connection*> Coordinator::connections() {
   std::vector<Connection*> all;
   for (Peer& peer : peers_)
     if (peer.connection && peer.connection->is_open()) all.push_back(&*peer.connection);
   return all;
 }
 
-void Center::spread(const std::string& text, std::chrono::milliseconds limit) {
+void Coordinator::spread(const std::string& text, std::chrono::milliseconds limit) {
   send_last_words(connections(), {.kind = Kind::verdict, .body = text}, limit);
 }
 
-void Center::announce_error(double now) {
+void Coordinator::announce_error(double now) {
   ending_until_ = now + kEndingSeconds;
   for (Connection* connection : connections()) connection->send({.kind = Kind::ending});
 }
 
-void Center::say_goodbye(bool after_error, std::chrono::milliseconds limit) {
+void Coordinator::say_goodbye(bool after_error, std::chrono::milliseconds limit) {
   send_last_words(connections(), {.kind = Kind::goodbye, .body = write_goodbye(after_error)}, limit);
 }
 

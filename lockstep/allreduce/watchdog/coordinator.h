@@ -1,27 +1,27 @@
-// Rank 0's part in the watch: hears all ranks and judges.
+// Rank 0's part in the watchdog: receives the reports of all ranks and judges.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/allreduce/watchdog/agent.h"
 #include "lockstep/allreduce/watchdog/connection.h"
-#include "lockstep/allreduce/watchdog/post.h"
 #include "lockstep/allreduce/watchdog/verdict.h"
 #include "lockstep/net/authentication.h"
 
 namespace lockstep::allreduce {
 
-class Center final : public Post {
+class Coordinator final : public Agent {
  public:
-  /// `ranks` of the job, itself included; 1: nobody else, and no connection. `addresses`: of this host, numeric, where
-  /// it listens; none: at all. Throws Error (communication) where it cannot listen.
-  Center(int ranks, std::string host, double stall_timeout, double heartbeat,
-         const std::vector<std::string>& addresses = {"127.0.0.1"});
+  /// `ranks`: number of ranks of the job; 1: no connections. `addresses`: numeric addresses of this host to listen on;
+  /// empty: all. Throws Error (communication) if it cannot listen.
+  Coordinator(int ranks, std::string host, double stall_timeout, double heartbeat,
+              const std::vector<std::string>& addresses = {"127.0.0.1"});
 
-  /// For the other ranks.
+  /// How the other ranks connect.
   const Invitation& invitation() const { return invitation_; }
-  /// Ranks that have come and reported, itself not counted.
+  /// Number of other ranks that have connected and reported.
   int reported() const;
 
   int rank() const override { return 0; }
@@ -34,7 +34,7 @@ class Center final : public Post {
   void say_goodbye(bool after_error, std::chrono::milliseconds limit) override;
 
  private:
-  /// Somebody who knows the job's secret, and has not said which rank it is.
+  /// An authenticated connection whose rank is not known yet.
   struct Newcomer {
     Connection connection;
     double since = 0;
@@ -54,10 +54,10 @@ class Center final : public Post {
 
   Invitation invitation_;
   std::optional<net::PendingConnections> pending_;
-  double now_ = 0;  // of the last call
+  double now_ = 0;  // time of the last call
   std::vector<Newcomer> newcomers_;
-  std::vector<Peer> peers_;      // element r is for rank r; that of rank 0 stays empty
-  std::vector<RankView> views_;  // of all ranks
+  std::vector<Peer> peers_;      // by rank; element 0 is unused
+  std::vector<RankView> views_;  // by rank
   std::vector<std::string> buckets_;
   double ending_until_ = 0;
 };

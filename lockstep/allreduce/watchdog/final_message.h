@@ -1,4 +1,4 @@
-// The way out of a process whose other threads may hang anywhere.
+// Output of a process that is about to exit and whose other threads may hang.
 #pragma once
 
 #include <chrono>
@@ -9,11 +9,11 @@
 
 namespace lockstep::allreduce {
 
-/// Writes to standard error without any lock, and gives up where nobody reads it within `limit`.
+/// Writes to standard error without locks; returns after `limit` if the reader does not read.
 void print_error(std::string_view text, std::chrono::milliseconds limit);
 
-/// Lets one rank of each host speak: open for the first of `job` that asks, and for no other as long as the first keeps
-/// it.
-net::FileDescriptor claim_voice(const std::string& job);
+/// Selects the rank of each host that reports: returns an open descriptor to the first caller of `job` on the host, and
+/// a closed one to others as long as the first keeps it.
+net::FileDescriptor claim_report(const std::string& job);
 
 }  // namespace lockstep::allreduce

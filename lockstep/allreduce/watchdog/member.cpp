@@ -18,11 +18,11 @@ using Kind = Message::Kind;
 using Link = RankView::Link;
 using std::chrono::milliseconds;
 
-// An address that does not answer costs this long; the second round is for hosts that are slow to answer at all.
+// Timeouts for an address. The second round is for slow hosts.
 constexpr std::array kPatience = {milliseconds(1000), milliseconds(5000)};
-constexpr milliseconds kPause(20);  // before an end that had no room is tried again
+constexpr milliseconds kPause(20);  // before the next attempt if rank 0 has no free slot
 
-/// Waits for the answer to a hello.
+/// Waits for the reply to a hello.
 bool is_welcomed(Connection& connection, milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   for (;;) {
@@ -50,7 +50,7 @@ std::optional<Connection> knock(const Endpoint& endpoint, const Hello& hello, co
   Connection connection(std::move(socket));
   connection.send({.kind = Kind::hello, .body = write_hello(hello)});
   if (is_welcomed(connection, limit)) return connection;
-  why = "what listens there did not answer";
+  why = "the listener there did not answer";
   return std::nullopt;
 }
 
@@ -66,12 +66,12 @@ Connection reach(const Hello& hello, const Invitation& invitation) {
     }
   }
   throw Error(ErrorCategory::communication, "watchdog",
-              fmt::format("needed a TCP connection from rank {} (host {}) to rank 0 (host {})", hello.rank, hello.host,
-                          invitation.host),
+              fmt::format("expected a TCP connection from rank {} (host {}) to rank 0 (host {})", hello.rank,
+                          hello.host, invitation.host),
               fmt::format("tried {}", tried.empty() ? "no address" : fmt::format("{}", fmt::join(tried, ", "))));
 }
 
-/// What all ranks of the job know and nobody can guess, without telling the secret.
+/// An identifier of the job, derived from the secret: known to all its ranks, unpredictable for others.
 std::string name_of_job(const Invitation& invitation) {
   std::string name;
   for (const std::uint8_t byte : net::JobSecret(invitation.secret, "watchdog").mac("name of the job"))
@@ -86,7 +86,7 @@ Member::Member(int rank, std::string host, const Invitation& invitation)
       host_(std::move(host)),
       job_(name_of_job(invitation)),
       stall_timeout_(invitation.stall_timeout),
-      // Rank 0 judges first: it knows more.
+      // Rank 0 judges first because it has more information.
       grace_(2 * invitation.heartbeat + 1) {
   rank_zero_.host = invitation.host;
   connection_ = reach({.rank = rank, .host = host_}, invitation);
@@ -110,13 +110,14 @@ std::optional<Finding> Member::receive(double now) {
   rank_zero_.reason = connection_->reason();
   rank_zero_.silent_seconds = now - heard_at_;
   connection_.reset();
-  if (now < ending_until_) return Finding{.text = "the job ends after an error", .voice = Finding::Voice::silent};
+  if (now < ending_until_)
+    return Finding{.text = "the job ends after an error", .reporter = Finding::Reporter::other_rank};
   return lost_rank_zero();
 }
 
 std::optional<Finding> Member::take(const Message& message, double now) {
   heard_at_ = now;
-  if (message.kind == Kind::verdict) return Finding{.text = message.body, .voice = Finding::Voice::silent};
+  if (message.kind == Kind::verdict) return Finding{.text = message.body, .reporter = Finding::Reporter::other_rank};
   if (message.kind == Kind::ending) ending_until_ = now + kEndingSeconds;
   if (message.kind == Kind::goodbye) rank_zero_.link = read_goodbye(message.body) ? Link::failed : Link::left;
   if (message.kind == Kind::beat)
@@ -140,7 +141,7 @@ std::optional<Finding> Member::lost_rank_zero() const {
   return found_by_all(verdict->text);
 }
 
-// Who waits for rank 0 in a collective waits in vain, and nobody is left to say so.
+// After rank 0 has left, a member detects itself that it waits for rank 0 in a collective.
 std::optional<Finding> Member::stuck_without_rank_zero(const std::vector<ReplicaView>& mine) const {
   std::vector<RankView> views(static_cast<std::size_t>(rank_) + 1);
   views.front() = rank_zero_;
@@ -153,12 +154,12 @@ std::optional<Finding> Member::stuck_without_rank_zero(const std::vector<Replica
 
 Finding Member::found_by_all(std::string text) const {
   return Finding{.text = std::move(text),
-                 .voice = Finding::Voice::one_a_host,
+                 .reporter = Finding::Reporter::one_per_host,
                  .patience = milliseconds(50) * std::min(rank_ - 1, 20),
                  .job = job_};
 }
 
-// The others listen to rank 0 alone, and find by themselves that they lost it.
+// The other ranks are connected only to rank 0 and detect its loss themselves.
 void Member::spread(const std::string& /*text*/, milliseconds /*limit*/) {}
 
 void Member::announce_error(double now) {

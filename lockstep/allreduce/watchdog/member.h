@@ -1,4 +1,4 @@
-// The part of every rank but 0 in the watch: reports to rank 0, obeys its verdicts, and watches rank 0 itself. Once
+// The part of every rank except 0 in the watchdog: reports to rank 0, follows its verdicts, and watches rank 0. After
 // rank 0 has left, this rank watches itself.
 #pragma once
 
@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/allreduce/watchdog/agent.h"
 #include "lockstep/allreduce/watchdog/connection.h"
-#include "lockstep/allreduce/watchdog/post.h"
 #include "lockstep/allreduce/watchdog/verdict.h"
 
 namespace lockstep::allreduce {
 
-class Member final : public Post {
+class Member final : public Agent {
  public:
-  /// Connects, trying rank 0's addresses in turn. Rank 0's part must be running. Throws Error (communication) that
-  /// lists what was tried. `host`: of this rank.
+  /// Connects to rank 0, whose Coordinator must be running; tries its addresses in turn. Throws Error (communication)
+  /// that lists the attempts. `host`: the host of this rank.
   Member(int rank, std::string host, const Invitation& invitation);
 
   int rank() const override { return rank_; }

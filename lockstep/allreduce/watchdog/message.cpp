@@ -27,7 +27,7 @@ class Writer {
   std::string text_;
 };
 
-/// Reads in the order of writing. After a value that is not there all that follow are empty, and whole() is false.
+/// Reads values in the order of writing. After a missing value all later values are empty and whole() is false.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}
@@ -56,7 +56,7 @@ class Reader {
     return text;
   }
   bool failed() const { return failed_; }
-  /// Whether all was there and nothing is left over.
+  /// Whether no value was missing and all bytes were read.
   bool whole() const { return !failed_ && rest_.empty(); }
 
  private:
@@ -106,7 +106,7 @@ std::optional<Message> MessageReader::next() {
       return message;
     }
   }
-  // Moved to the front once for all the messages that came out, not once for each.
+  // Erases all returned messages at once rather than one by one.
   bytes_.erase(0, begin_);
   begin_ = 0;
   return std::nullopt;

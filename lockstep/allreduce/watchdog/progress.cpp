@@ -7,8 +7,8 @@
 namespace lockstep::allreduce {
 namespace {
 
-constexpr double kShare = 0.02;            // of one processor: what a thread that only looks now and then does not take
-constexpr std::uint64_t kBytes = 1 << 14;  // the calling thread's own look at /proc stays far below
+constexpr double kShare = 0.02;            // of one core; a thread that only polls uses less
+constexpr std::uint64_t kBytes = 1 << 14;  // far more than the calling thread's own reads of /proc
 
 double seconds_of(clockid_t clock) {
   timespec time{};
@@ -16,7 +16,7 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// Read and written by system calls.
+/// Bytes read and written by system calls.
 std::uint64_t bytes_moved() {
   std::ifstream io("/proc/self/io");
   std::uint64_t sum = 0;

@@ -1,4 +1,4 @@
-// Time as a watching thread lived through it.
+// A clock without suspensions, and the progress of processes and replicas.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 
 namespace lockstep::allreduce {
 
-/// Counts seconds, but of a pause between two readings no more than `longest_pause`: where a whole job was suspended
-/// and goes on, nobody is to be blamed for the silence in between.
+/// Counts seconds, but at most `longest_pause` between two readings. So after a whole job was suspended and resumed, no
+/// rank is reported as silent.
 class AwakeClock {
  public:
   AwakeClock(double start, double longest_pause) : last_(start), longest_pause_(longest_pause) {}
 
-  /// `now`: seconds of a clock that never runs backwards. Returns seconds since the start, pauses cut short.
+  /// `now`: seconds of a monotonic clock. Returns seconds since the start, with long pauses shortened.
   double advance(double now) {
     const double pause = std::max(0.0, now - last_);
     last_ = now;
@@ -27,7 +27,7 @@ class AwakeClock {
     return awake_;
   }
 
-  /// Seconds of the last pause that was cut short, if it ended less than `seconds` ago; 0 otherwise.
+  /// Length of the last shortened pause if it ended less than `seconds` ago; else 0.
   double recent_suspension(double seconds) const { return awake_ - woke_at_ < seconds ? suspension_ : 0; }
 
  private:
@@ -38,14 +38,14 @@ class AwakeClock {
   double woke_at_ = 0;
 };
 
-// Whether a process does anything, as the system sees it.
+// Progress of a process, as seen by the operating system.
 
-/// For work that calls nothing of ours, such as a program's own preparations or the building of an index: it moves
-/// while its threads compute, read or write. A read that never returns, or a lock that is never released, does not.
+/// For work without calls on an Activity, such as a program's own preparations or building an index. Threads that
+/// compute, read or write are progress; a read that never returns, or a lock that is never released, is not.
 class ProcessProgress {
  public:
-  /// Whether the process has done anything worth mentioning since the last call. The calling thread does not count. By
-  /// one thread.
+  /// Whether the process has made progress since the last call. The calling thread does not count. Always called by the
+  /// same thread.
   bool moved();
 
  private:
@@ -56,19 +56,19 @@ class ProcessProgress {
   std::uint64_t bytes_ = 0;
 };
 
-// Turns looks at an Activity into how long it has been still.
+// Ages of an Activity.
 
-/// One replica as its own process last saw it.
+/// The last known state of one replica.
 struct ReplicaView {
   ActivityState state;
   double still_seconds = 0;       ///< since anything changed
   double collective_seconds = 0;  ///< since a collective was entered or left
 };
 
-/// Follows one replica. Ages are exact to the time between two looks, and never too long.
+/// Computes the ages of one replica. They are exact to within the time between two calls of look(), and never too long.
 class ActivityAge {
  public:
-  /// `now` in seconds; looks come in the order of time.
+  /// `now` is in seconds and does not decrease.
   ReplicaView look(const ActivityState& state, double now);
 
  private:

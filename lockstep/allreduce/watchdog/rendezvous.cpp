@@ -22,7 +22,7 @@ std::string broadcast(MPI_Comm ranks, std::string text, int root) {
   return text;
 }
 
-/// Every rank's line, on rank 0 alone.
+/// Returns every rank's line on rank 0; empty on other ranks.
 std::vector<std::string> gather(MPI_Comm ranks, const std::string& line) {
   int rank = 0;
   int size = 0;
@@ -46,7 +46,7 @@ std::vector<std::string> gather(MPI_Comm ranks, const std::string& line) {
   return lines;
 }
 
-/// The same text for processes that share a loopback interface, and for no others.
+/// A text that is equal for processes with the same loopback interface, and only for these.
 std::string network_of_this_process() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -62,7 +62,7 @@ std::vector<std::string> addresses_for_ranks(MPI_Comm ranks) {
   for (const std::string& address : own)
     if (!net::is_loopback(address)) mine += " " + address;
   const std::vector<std::string> lines = gather(ranks, mine);
-  std::set<std::string> others;  // addresses that are not this host's too, as those of bridges for containers are
+  std::set<std::string> others;  // addresses that this host does not have too, unlike those of container bridges
   bool alone = true;
   for (const std::string& line : lines) {
     std::istringstream words(line);
@@ -82,20 +82,5 @@ std::vector<std::string> addresses_for_ranks(MPI_Comm ranks) {
 }
 
 std::string share_of_rank_zero(MPI_Comm ranks, std::string text) { return broadcast(ranks, std::move(text), 0); }
-
-void throw_first_error(MPI_Comm ranks, const std::string& message) {
-  int rank = 0;
-  int size = 0;
-  MPI_Comm_rank(ranks, &rank);
-  MPI_Comm_size(ranks, &size);
-  int first = message.empty() ? size : rank;
-  MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, ranks);
-  if (first == size) return;
-  // Taken apart along the grammar of Error, which puts it together again.
-  const std::string whole = broadcast(ranks, message, first);
-  const std::size_t begin = whole.find("] ") + 2;
-  const std::size_t middle = whole.find("; ");
-  throw Error(ErrorCategory::communication, "watchdog", whole.substr(begin, middle - begin), whole.substr(middle + 2));
-}
 
 }  // namespace lockstep::allreduce

@@ -1,4 +1,4 @@
-// What ranks tell each other over MPI before they have a watch of their own.
+// What ranks exchange over MPI before the watchdog starts.
 #pragma once
 
 #include <mpi.h>
@@ -8,16 +8,12 @@
 
 namespace lockstep::allreduce {
 
-/// Rank 0's `text`, on every rank. Collective.
+/// Returns rank 0's `text` on every rank. Collective.
 std::string share_of_rank_zero(MPI_Comm ranks, std::string text);
 
-/// The addresses of rank 0's host where the other ranks reach it: loopback alone where all ranks share its network,
-/// else those of the interfaces that lead to the other hosts; empty where the system knows no way there. On the other
-/// ranks always empty. Collective.
+/// The addresses at which other ranks can reach rank 0's host: only loopback if all ranks share its network, else those
+/// of the interfaces with a route to the other hosts; empty if there is no route. Always empty on the other ranks.
+/// Collective.
 std::vector<std::string> addresses_for_ranks(MPI_Comm ranks);
-
-/// `message`: what() of the Error that this rank met, empty where it met none. Returns where nobody met any; otherwise
-/// all ranks throw that of the lowest rank as Error (communication). Collective.
-void throw_first_error(MPI_Comm ranks, const std::string& message);
 
 }  // namespace lockstep::allreduce

@@ -11,13 +11,13 @@ namespace {
 using Link = RankView::Link;
 using Kind = Verdict::Kind;
 
-constexpr std::size_t kMostNamed = 4;  // one line has to stay readable
+constexpr std::size_t kMaxNamed = 4;  // keeps the line readable
 
 // "a; b; c; d; and 12 more"
 std::string join(const std::vector<std::string>& parts) {
   std::string text =
-      fmt::format("{}", fmt::join(parts.begin(), parts.begin() + std::min(parts.size(), kMostNamed), "; "));
-  if (parts.size() > kMostNamed) text += fmt::format("; and {} more", parts.size() - kMostNamed);
+      fmt::format("{}", fmt::join(parts.begin(), parts.begin() + std::min(parts.size(), kMaxNamed), "; "));
+  if (parts.size() > kMaxNamed) text += fmt::format("; and {} more", parts.size() - kMaxNamed);
   return text;
 }
 
@@ -28,7 +28,7 @@ std::vector<int> ranks_of(std::span<const ReplicaPlace> places) {
   return ranks;
 }
 
-/// Replicas of the ranks that are still watched, in order.
+/// The replicas of ranks that are still watched, in order.
 std::vector<ReplicaPlace> watched_replicas(std::span<const RankView> ranks) {
   std::vector<ReplicaPlace> places;
   int number = 0;
@@ -49,7 +49,7 @@ std::vector<ReplicaPlace> select(std::span<const ReplicaPlace> places, Keep keep
   return kept;
 }
 
-/// `when`: "0.4 s before", of its last report.
+/// `when`: time of its last report, "0.4 s before".
 std::string last_known(const RankView& rank, const std::string& when, const Words& words) {
   if (rank.replicas.empty()) return "it had not reported yet";
   return fmt::format("{} it was {}", when, words.whereabouts(rank.replicas.front().state));
@@ -66,7 +66,7 @@ std::optional<Verdict> find_gone(std::span<const RankView> ranks, const Words& w
                                 last_known(ranks[r], when, words)));
   }
   if (parts.empty()) return std::nullopt;
-  verdict.text = fmt::format("[watchdog] needed every rank to stay; {}", join(parts));
+  verdict.text = fmt::format("[watchdog] expected every rank to stay connected; {}", join(parts));
   return verdict;
 }
 
@@ -75,23 +75,22 @@ std::optional<Verdict> find_silent(std::span<const RankView> ranks, double timeo
     return [seconds](const RankView& rank) { return rank.link == Link::connected && rank.silent_seconds >= seconds; };
   };
   if (std::ranges::none_of(ranks, is_silent_for(timeout))) return std::nullopt;
-  // Ranks of a host that is cut off were last heard of within one heartbeat of each other: all of them are named.
+  // The last messages of ranks of a disconnected host are within one heartbeat of each other. All of them are named.
   const auto is_silent = is_silent_for(timeout / 2);
   Verdict verdict{.kind = Kind::silent};
   std::vector<std::string> parts;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (!is_silent(ranks[r])) continue;
     verdict.ranks.push_back(static_cast<int>(r));
-    parts.push_back(fmt::format("{}, has not been heard of for {:.0f} s (stopped, or its host is out of reach); {}",
+    parts.push_back(fmt::format("{}, has not been heard from for {:.0f} s (stopped, or its host is unreachable); {}",
                                 words.rank(static_cast<int>(r)), ranks[r].silent_seconds,
                                 last_known(ranks[r], "before that", words)));
   }
-  verdict.text =
-      fmt::format("[watchdog] needed a sign of life from every rank within {:g} s; {}", timeout, join(parts));
+  verdict.text = fmt::format("[watchdog] expected a heartbeat from every rank within {:g} s; {}", timeout, join(parts));
   return verdict;
 }
 
-/// What the absent ones, who have entered `entered` collectives, come to next, as one who is in it calls it.
+/// The next collective of absent replicas, which have entered `entered` collectives, as named by a replica in it.
 std::string awaited(std::uint64_t entered, std::span<const ReplicaPlace> in_it, const ActivityState& absent,
                     const Words& words) {
   for (const ReplicaPlace& place : in_it) {
@@ -117,7 +116,8 @@ std::optional<Verdict> find_absent(std::span<const ReplicaPlace> all, double tim
   for (const ReplicaPlace& place : waiting) furthest = std::max(furthest, place.view->state.entered);
   const auto behind = select(
       all, [&](const ReplicaView& view) { return !view.state.in_collective() && view.state.entered < furthest; });
-  // Who still moves may be what the other absent ones depend on (a thread of the same rank): nobody is named before.
+  // Other absent replicas may depend on one that still makes progress (a thread of the same rank), so none is named
+  // yet.
   if (behind.empty() ||
       !std::ranges::all_of(behind, [&](const auto& place) { return place.view->still_seconds >= timeout; }))
     return std::nullopt;
@@ -131,7 +131,7 @@ std::optional<Verdict> find_absent(std::span<const ReplicaPlace> all, double tim
   const std::string next = awaited(last, in_it, absent.front().view->state, words);
   std::vector<std::string> parts;
   for (const ReplicaPlace& place : absent) parts.push_back(describe_absent(place, next, words));
-  std::string text = fmt::format("[watchdog] needed progress within {:g} s; {}; {} in it", timeout, join(parts),
+  std::string text = fmt::format("[watchdog] expected progress within {:g} s; {}; {} in it", timeout, join(parts),
                                  words.replicas_are(in_it));
   if (const auto left = words.who_left(); !left.empty()) text += "; " + join(left);
   return Verdict{.kind = Kind::absent, .ranks = ranks_of(absent), .text = std::move(text)};
@@ -171,10 +171,11 @@ std::optional<Verdict> find_standstill(std::span<const ReplicaPlace> all, double
                          return place.view->still_seconds;
                        })->view->still_seconds;
   const auto left = words.who_left();
-  std::string text = fmt::format("[watchdog] needed progress within {:g} s; ", timeout);
+  std::string text = fmt::format("[watchdog] expected progress within {:g} s; ", timeout);
   if (!left.empty()) text += fmt::format("{}; ", join(left));
-  text += fmt::format("nobody{} has moved for {:.0f} s: {}", left.empty() ? "" : " else", still, positions(all, words));
-  if (anyone_waits && left.empty()) text += "; nobody is missing, so a connection between them may be broken";
+  text += fmt::format("no{} rank has made progress for {:.0f} s: {}", left.empty() ? "" : " other", still,
+                      positions(all, words));
+  if (anyone_waits && left.empty()) text += "; no rank is missing, so a connection between them may be broken";
   return Verdict{.kind = anyone_waits ? Kind::stuck : Kind::still, .ranks = {}, .text = std::move(text)};
 }
 
@@ -199,7 +200,7 @@ std::optional<Verdict> judge_progress(std::span<const RankView> ranks, double st
   const Words words(ranks, buckets);
   const auto all = watched_replicas(ranks);
   if (auto absent = find_absent(all, stall_timeout, words)) return absent;
-  // Whom the others wait for in vain has come to its end without them.
+  // Ranks that wait for the end are not stuck: if others wait for them, they have ended too early.
   std::vector<ReplicaPlace> at_work = all;
   std::erase_if(at_work,
                 [&](const ReplicaPlace& place) { return ranks[static_cast<std::size_t>(place.rank)].waits_for_end(); });

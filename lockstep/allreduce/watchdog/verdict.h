@@ -1,4 +1,4 @@
-// Decides from what is known of all ranks whether the job can go on, and who is to be named if not.
+// Decides from the state of all ranks whether the job can continue, and which ranks are the cause if not.
 #pragma once
 
 #include <optional>
@@ -10,72 +10,72 @@
 
 namespace lockstep::allreduce {
 
-/// One rank, as known where the judgement is made.
+/// The known state of one rank.
 struct RankView {
   enum class Link {
     connected,
-    left,    ///< said goodbye: is not watched any more
-    failed,  ///< said goodbye because of an error of its own
+    left,    ///< sent a goodbye; no longer watched
+    failed,  ///< sent a goodbye after an error
     gone,    ///< its connection ended without a goodbye
   };
 
   std::string host;
   Link link = Link::connected;
-  std::string reason;                 ///< of gone, for people: "its connection closed"
-  double silent_seconds = 0;          ///< since it was last heard of
-  std::vector<ReplicaView> replicas;  ///< as it last reported; empty before it did
+  std::string reason;                 ///< for gone, human-readable: "its connection closed"
+  double silent_seconds = 0;          ///< since its last message
+  std::vector<ReplicaView> replicas;  ///< as last reported; empty before the first report
 
-  /// Whether it is connected and has done all that it had to do: it waits for the others to end too.
+  /// Whether it is connected, has finished, and waits for the other ranks to end.
   bool waits_for_end() const;
 };
 
-/// Why a job cannot go on.
+/// Why a job cannot continue.
 struct Verdict {
   enum class Kind {
     gone,    ///< ranks whose process ended
-    silent,  ///< ranks that were not heard of: stopped, or their host is out of reach
-    absent,  ///< replicas that the others wait for in a collective, and that make no progress
-    stuck,   ///< nobody is absent, and the collective does not end
-    still,   ///< nobody waits for anyone, and nobody makes progress
+    silent,  ///< ranks without heartbeats: stopped, or their host is unreachable
+    absent,  ///< replicas that others wait for in a collective and that make no progress
+    stuck,   ///< no replica is absent, but the collective does not end
+    still,   ///< no replica waits for another, and none makes progress
   };
 
   Kind kind = Kind::gone;
-  std::vector<int> ranks{};  ///< that are named as the cause; empty for stuck and still
-  std::string text{};        ///< "[watchdog] needed …; rank 2, host H, …"
+  std::vector<int> ranks{};  ///< the ranks named as the cause; empty for stuck and still
+  std::string text{};        ///< "[watchdog] expected …; rank 2, host H, …"
 };
 
-/// Names ranks that are gone or were not heard of for `stall_timeout` seconds. Element r of `ranks` is rank r; they
-/// need not be all. `buckets`: what is in each bucket, for the text; may be empty.
+/// Finds ranks that are gone or have been silent for `stall_timeout` seconds. Element r of `ranks` is rank r; not all
+/// ranks need to be included. `buckets`: the contents of each bucket, for the text; may be empty.
 std::optional<Verdict> judge_signs_of_life(std::span<const RankView> ranks, double stall_timeout,
                                            std::span<const std::string> buckets);
 
-/// Finds collectives that nobody can leave, and jobs that stand still. `ranks` are all. A replica that makes progress
-/// is never named, however long the others wait for it.
+/// Finds collectives that cannot complete, and jobs without progress. `ranks` has all ranks. A replica that makes
+/// progress is never named, however long the others wait for it.
 std::optional<Verdict> judge_progress(std::span<const RankView> ranks, double stall_timeout,
                                       std::span<const std::string> buckets);
 
-// How verdicts speak of ranks, replicas, buckets and places in a step.
+// Descriptions of ranks, replicas, buckets and positions in a step for verdicts.
 
-/// A replica and where it lives.
+/// A replica and its rank.
 struct ReplicaPlace {
   int rank = 0;
-  int replica = 0;  ///< number over all ranks
+  int replica = 0;  ///< global number
   const ReplicaView* view = nullptr;
 };
 
-/// "0,1,3", and "0-6,9" where four or more follow each other. `numbers` ascend.
+/// "0,1,3", or "0-6,9" for runs of four or more. `numbers` are in ascending order.
 std::string list_of(std::span<const int> numbers);
 
-/// The words for one set of views, which it refers to.
+/// Descriptions for one set of views, to which it keeps references.
 class Words {
  public:
   Words(std::span<const RankView> ranks, std::span<const std::string> buckets);
 
   /// "rank 2, host H"
   std::string rank(int rank) const;
-  /// "rank 2, host H"; "replica 3 (rank 1, host H)" where any rank drives several replicas.
+  /// "rank 2, host H"; "replica 3 (rank 1, host H)" if any rank has several replicas.
   std::string replica(const ReplicaPlace& place) const;
-  /// "ranks 0,1,3 are", "replica 2 is": all of one rank count as the rank where each drives one.
+  /// "ranks 0,1,3 are", or "replica 2 is" if any rank has several replicas.
   std::string replicas_are(std::span<const ReplicaPlace> places) const;
   /// The same without the verb.
   std::string replicas(std::span<const ReplicaPlace> places) const;
@@ -85,9 +85,9 @@ class Words {
   std::string collective(const std::string& operation, int bucket) const;
   /// "at step 100, in all_reduce of bucket 3 (…)", "before the first step, in starting"
   std::string whereabouts(const ActivityState& state) const;
-  /// "bucket 3 (…)", the one that follows the last entered; empty where that is not known.
+  /// "bucket 3 (…)", the bucket after the last one entered; empty if unknown.
   std::string next_bucket(const ActivityState& state) const;
-  /// "rank 2, host H, has left", "rank 3, host H, has left after an error": one for each that has.
+  /// "rank 2, host H, has left", "rank 3, host H, has left after an error": one per rank that has left.
   std::vector<std::string> who_left() const;
 
  private:

@@ -20,6 +20,7 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/allreduce/watchdog/coordinator.h"
 #include "lockstep/allreduce/watchdog/final_message.h"
 #include "lockstep/allreduce/watchdog/member.h"
@@ -33,10 +34,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kFarewell{1000};        // for one attempt to be heard: by people, or by the other ranks
-constexpr milliseconds kHoldsVoice{2000};      // longer than ranks of a host differ in finding the same
-constexpr double kSuspension = 2;              // seconds: below it is a busy machine
-constexpr double kSecondsAfterSuspension = 5;  // in which a finding may be a consequence of it
+constexpr milliseconds kFarewell{1000};        // limit for one message to the user or to the other ranks
+constexpr milliseconds kHoldsReport{2000};     // longer than the delay between findings of ranks of a host
+constexpr double kSuspension = 2;              // seconds; a shorter pause means a busy machine
+constexpr double kSecondsAfterSuspension = 5;  // time in which a finding may be a consequence of a suspension
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -44,14 +45,14 @@ double seconds_now() {
 
 WatchdogOptions complete(WatchdogOptions options) {
   if (!(options.stall_timeout >= 0) || !std::isfinite(options.stall_timeout))
-    throw Error(ErrorCategory::input, "watchdog", "needed a stall timeout of 0 (off) or more seconds",
-                fmt::format("{}", options.stall_timeout));
+    throw Error(ErrorCategory::input, "watchdog", "expected a stall timeout of 0 (off) or more seconds",
+                fmt::format("got {}", options.stall_timeout));
   if (options.heartbeat <= 0) options.heartbeat = std::clamp(options.stall_timeout / 5, 0.02, 1.0);
   if (options.host.empty()) options.host = net::host_name();
   return options;
 }
 
-/// Keeps all signals from the calling thread, and from those that it starts.
+/// Blocks all signals in the calling thread and in threads that it starts.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -67,21 +68,20 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-/// Starts a thread that no signal interrupts: they are for the threads of the program.
+/// Starts a thread with all signals blocked; the threads of the program handle them.
 template <typename Body>
 std::thread start_quiet_thread(Body body) {
   const SignalsBlocked blocked;
   return start_thread("the watchdog", std::move(body));
 }
 
-/// Lets the calling thread run as soon as it has something to do, however busy the processors are. Only a process with
-/// the right to it can; the thread sleeps most of the time.
+/// Gives the calling thread real-time priority, if the process has the privilege. The thread sleeps most of the time.
 void run_before_others() {
   const sched_param first{.sched_priority = sched_get_priority_min(SCHED_RR)};
   pthread_setschedparam(pthread_self(), SCHED_RR | SCHED_RESET_ON_FORK, &first);
 }
 
-/// Not owned: the caller keeps it alive.
+/// Non-owning pointers: the caller keeps the replicas alive.
 std::vector<std::shared_ptr<const Activity>> unowned(const std::vector<const Activity*>& replicas) {
   std::vector<std::shared_ptr<const Activity>> all;
   for (const Activity* replica : replicas) all.emplace_back(std::shared_ptr<const Activity>(), replica);
@@ -92,7 +92,7 @@ std::vector<std::shared_ptr<const Activity>> unowned(const std::vector<const Act
 
 class Watchdog::Thread {
  public:
-  Thread(std::unique_ptr<Post> post, std::vector<std::shared_ptr<const Activity>> replicas, WatchdogOptions options);
+  Thread(std::unique_ptr<Agent> post, std::vector<std::shared_ptr<const Activity>> replicas, WatchdogOptions options);
   ~Thread();
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
@@ -110,33 +110,33 @@ class Watchdog::Thread {
   std::string text_of(const Finding& finding) const;
   void conclude(const Finding& finding);
 
-  std::unique_ptr<Post> post_;
+  std::unique_ptr<Agent> post_;
   std::mutex replicas_mutex_;
   std::vector<std::shared_ptr<const Activity>> replicas_;
   std::vector<ActivityAge> ages_;
   WatchdogOptions options_;
   AwakeClock clock_;
   net::FileDescriptor wake_;
-  net::FileDescriptor voice_;
+  net::FileDescriptor reporter_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> error_is_coming_{false};
-  std::uint64_t moved_ = 0;  // times that options_.moves said so
+  std::uint64_t moved_ = 0;  // number of times that options_.moves returned true
   int exceptions_at_start_ = std::uncaught_exceptions();
   bool after_error_ = false;  // written before stopping_
   std::thread thread_;
 };
 
-Watchdog::Thread::Thread(std::unique_ptr<Post> post, std::vector<std::shared_ptr<const Activity>> replicas,
+Watchdog::Thread::Thread(std::unique_ptr<Agent> post, std::vector<std::shared_ptr<const Activity>> replicas,
                          WatchdogOptions options)
     : post_(std::move(post)),
       replicas_(std::move(replicas)),
       ages_(replicas_.size()),
       options_(std::move(options)),
-      // Three missed beats are lateness; more is a suspended process.
+      // Up to three missed heartbeats are a delay; more mean a suspended process.
       clock_(seconds_now(), 3 * options_.heartbeat),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  // Rank 0 takes a rank for lost from its first report on. The thread may come to that late on a busy machine, when the
-  // rank is gone already.
+  // Rank 0 can report a rank as lost only after its first report. On a busy machine the thread may start too late for
+  // that.
   if (post_->rank() != 0) static_cast<void>(post_->beat(0, look(0), buckets()));
   thread_ = start_quiet_thread([this] { run(); });
 }
@@ -159,16 +159,16 @@ void Watchdog::Thread::announce_error() {
   eventfd_write(wake_.get(), 1);
 }
 
-// Without a watchdog a rank is one that the others have lost.
+// A rank without a watchdog counts as lost, so it exits on an error.
 void Watchdog::Thread::run() noexcept {
   try {
     run_before_others();
     watch_until_the_end();
   } catch (const std::exception& error) {
     std::array<char, 512> line{};
-    const auto end = fmt::format_to_n(line.data(), line.size(),
-                                      "lockstep: error: [watchdog] expected to watch over rank {}; got {}\n",
-                                      post_ ? post_->rank() : 0, error.what());
+    const auto end =
+        fmt::format_to_n(line.data(), line.size(), "lockstep: error: [watchdog] expected to monitor rank {}, got {}\n",
+                         post_ ? post_->rank() : 0, error.what());
     print_error({line.data(), std::min(end.size, line.size())}, kFarewell);
     std::_Exit(exit_status(ErrorCategory::communication));
   }
@@ -227,15 +227,15 @@ std::vector<std::string> Watchdog::Thread::buckets() {
 }
 
 bool Watchdog::Thread::is_to_speak(const Finding& finding) {
-  if (finding.voice != Finding::Voice::one_a_host) return finding.voice == Finding::Voice::loud;
+  if (finding.reporter != Finding::Reporter::one_per_host) return finding.reporter == Finding::Reporter::this_rank;
   std::this_thread::sleep_for(finding.patience);
-  voice_ = claim_voice(finding.job);
-  return voice_.is_open();
+  reporter_ = claim_report(finding.job);
+  return reporter_.is_open();
 }
 
 std::string Watchdog::Thread::text_of(const Finding& finding) const {
   std::string text = finding.text;
-  // Others may have given this rank up in the meantime, and be gone because of it.
+  // Other ranks may have reported this rank as lost in the meantime and have exited.
   if (const double suspension = clock_.recent_suspension(kSecondsAfterSuspension); suspension >= kSuspension)
     text += fmt::format("; rank {}, host {}, was itself suspended for {:.0f} s until just now", post_->rank(),
                         options_.host, suspension);
@@ -251,19 +251,19 @@ void Watchdog::Thread::conclude(const Finding& finding) {
   }
   post_->spread(finding.text, kFarewell);
   if (!options_.on_failure) {
-    if (voice_.is_open()) std::this_thread::sleep_for(kHoldsVoice);
+    if (reporter_.is_open()) std::this_thread::sleep_for(kHoldsReport);
     std::_Exit(exit_status(ErrorCategory::communication));
   }
   options_.on_failure(report);
 }
 
-Watchdog::Watchdog(std::unique_ptr<Post> post, std::vector<const Activity*> replicas, WatchdogOptions options)
+Watchdog::Watchdog(std::unique_ptr<Agent> post, std::vector<const Activity*> replicas, WatchdogOptions options)
     : thread_(std::make_unique<Thread>(std::move(post), unowned(replicas), complete(std::move(options)))) {}
 
 Watchdog::Watchdog(std::vector<const Activity*> replicas, WatchdogOptions options) {
   options = complete(std::move(options));
   if (options.stall_timeout == 0) return;
-  auto post = std::make_unique<Center>(1, options.host, options.stall_timeout, options.heartbeat);
+  auto post = std::make_unique<Coordinator>(1, options.host, options.stall_timeout, options.heartbeat);
   thread_ = std::make_unique<Thread>(std::move(post), unowned(replicas), std::move(options));
 }
 
@@ -274,33 +274,33 @@ Watchdog::Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, Watchd
   MPI_Comm_rank(ranks, &rank);
   MPI_Comm_size(ranks, &size);
 
-  std::unique_ptr<Center> center;
-  std::string error;
+  std::unique_ptr<Coordinator> center;
+  std::optional<ErrorMessage> error;
   std::string mine;
   const std::vector<std::string> addresses = addresses_for_ranks(ranks);
   try {
     if (rank == 0) {
-      center = std::make_unique<Center>(size, options.host, options.stall_timeout, options.heartbeat, addresses);
+      center = std::make_unique<Coordinator>(size, options.host, options.stall_timeout, options.heartbeat, addresses);
       mine = write_invitation(center->invitation());
     }
   } catch (const Error& caught) {
-    error = caught.what();
+    error = caught.message();
   }
-  throw_first_error(ranks, error);
+  raise_first(ranks, error);
   const auto invitation = read_invitation(share_of_rank_zero(ranks, std::move(mine)));
   LOCKSTEP_CHECK(invitation.has_value());
   if (invitation->stall_timeout == 0) return;
 
   options.heartbeat = invitation->heartbeat;
   try {
-    std::unique_ptr<Post> post = std::move(center);
+    std::unique_ptr<Agent> post = std::move(center);
     if (!post) post = std::make_unique<Member>(rank, options.host, *invitation);
     thread_ = std::make_unique<Thread>(std::move(post), unowned(replicas), std::move(options));
   } catch (const Error& caught) {
-    error = caught.what();
+    error = caught.message();
   }
-  // Nobody trains unwatched because of another rank: those that did connect give their watch up again.
-  throw_first_error(ranks, error);
+  // If one rank cannot connect, all ranks throw; those that have connected end their watch.
+  raise_first(ranks, error);
 }
 
 Watchdog::~Watchdog() = default;

@@ -1,4 +1,4 @@
-// Ends a job that cannot go on, and says who is the cause: outside MPI and NCCL, on a thread of its own.
+// Ends a job that cannot continue and reports the cause. Independent of MPI and NCCL, on a separate thread.
 #pragma once
 
 #include <mpi.h>
@@ -12,72 +12,72 @@
 
 namespace lockstep::allreduce {
 
-class Post;
+class Agent;
 
-/// What the watchdog found.
+/// The finding of the watchdog.
 struct WatchdogReport {
-  std::string text;     ///< "[watchdog] needed …; rank 2, host H, …; ADVICE"
-  bool speaks = false;  ///< whether this rank is the one to tell people
+  std::string text;     ///< "[watchdog] expected …; rank 2, host H, …; ADVICE"
+  bool speaks = false;  ///< whether this rank prints the report
 };
 
-/// When a job counts as stuck, and who says so.
+/// Options of the watchdog.
 struct WatchdogOptions {
-  double stall_timeout = 120;  ///< seconds; 0: no watchdog. Between ranks, that of rank 0 holds for all
+  double stall_timeout = 120;  ///< seconds; 0: no watchdog. Rank 0's value is used by all ranks
   double heartbeat = 0;        ///< seconds between reports; 0: a fifth of the timeout, at most 1
-  std::string advice{};        ///< ends the message: what to do
-  std::string host{};          ///< of this rank, for messages; empty: as the system calls it
-  /// Asked at every heartbeat, on the watchdog's thread: whether this process moves although no call on an Activity
-  /// says so, for replicas that are in no collective. None: only those calls count.
+  std::string advice{};        ///< end of the message: what to do
+  std::string host{};          ///< host of this rank in messages; empty: the system's host name
+  /// Called at every heartbeat on the watchdog's thread: whether this process has made progress without calls on an
+  /// Activity. Applies to replicas outside collectives. Empty: only those calls count.
   std::function<bool()> moves{};
-  /// Called once, on the watchdog's thread, in place of the message and the exit. For tests.
+  /// Called once on the watchdog's thread instead of the message and the exit. For tests.
   std::function<void(const WatchdogReport&)> on_failure{};
 };
 
-/// While it lives, every rank reports to rank 0 over TCP what its replicas do. Where the job cannot go on,
+/// While it exists, every rank reports the state of its replicas to rank 0 over TCP. If the job cannot continue,
 ///
-///     lockstep: error: [watchdog] needed progress within 120 s; rank 2, host H, step 100, waiting before bucket 3
+///     lockstep: error: [watchdog] expected progress within 120 s; rank 2, host H, step 100, waiting before bucket 3
 ///     (layers conv4 .. fc1) for 121 s in compute; ranks 0,1,3 are in it; ADVICE
 ///
-/// goes to standard error (one line, from rank 0; from one rank of each host where it is rank 0 that is lost) and every
-/// rank leaves with the exit status of a communication
-/// error, without destructors, whatever its other threads wait for, within seconds. That is when
-///   - a rank's process ends without a goodbye: at once;
-///   - a rank is not heard of for stall_timeout: it was stopped, or its host cannot be reached;
-///   - a replica has been in a collective for stall_timeout, and those that have not entered it made no progress (no
-///     call on their Activity) for as long: they are named. While they make progress, the others wait for ever;
-///   - no replica made progress for stall_timeout, unless none is in a collective and one is idle or starting: where a
-///     rank has left, it is named.
-/// Time in which a process was suspended does not count as its own waiting, so a job that is suspended as a whole goes
-/// on afterwards.
+/// is written to standard error (one line, by rank 0; by one rank per host if rank 0 is lost). Every rank then exits
+/// within seconds with the exit status of a communication error, without destructors, even if its other threads hang.
+/// This happens when
+///   - a rank's process ends without a goodbye: immediately;
+///   - a rank sends no heartbeat for stall_timeout: it was stopped, or its host is unreachable;
+///   - a replica has been in a collective for stall_timeout, and the replicas that have not entered it have made no
+///     progress (no call on their Activity) for as long: these are named. While they make progress, the others wait
+///     without a limit;
+///   - no replica has made progress for stall_timeout, unless none is in a collective and one is idle or starting;
+///     ranks that have left are named.
+/// Time in which a process was suspended does not count, so a job that was suspended as a whole can continue.
 ///
-/// The destructor says goodbye: the rank is not watched any more, and its end is no failure. During the unwinding of an
-/// exception it says that too, and for ten seconds no rank's end is reported: the error itself is on its way.
-/// Its thread blocks all signals and never calls MPI. Where the process has the right to it runs before all others, so
-/// that a launcher that ends the job because of a lost rank comes too late to keep it from being named.
+/// The destructor sends a goodbye: the rank is no longer watched, and its exit is not a failure. During the unwinding
+/// of an exception it also announces the error: for ten seconds no rank's exit is reported, so that the error itself is
+/// reported first. The thread blocks all signals and never calls MPI. If the process has the privilege, the thread has
+/// real-time priority, so that it reports a lost rank before the launcher ends the job.
 class Watchdog {
  public:
-  /// For a job of one process: watches `replicas`, which outlive it.
+  /// For a job of one process: watches `replicas`, which must outlive it.
   Watchdog(std::vector<const Activity*> replicas, WatchdogOptions options);
-  /// For a job of `ranks`. Collective over it; MPI is used here and never again. `replicas`: those of this rank, at
-  /// least one; ranks may differ in number. Throws Error (communication), the same on all ranks, where one of them
-  /// cannot reach rank 0.
+  /// For the job of `ranks`. Collective; MPI is used only in this constructor. `replicas`: the replicas of this rank,
+  /// at least one; the number may differ between ranks. Throws Error (communication), the same on all ranks, if one of
+  /// them cannot reach rank 0.
   Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, WatchdogOptions options);
-  /// For ranks that find each other without MPI.
-  Watchdog(std::unique_ptr<Post> post, std::vector<const Activity*> replicas, WatchdogOptions options);
+  /// For ranks that connect without MPI.
+  Watchdog(std::unique_ptr<Agent> post, std::vector<const Activity*> replicas, WatchdogOptions options);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog();
 
-  /// From here on watches `replicas`, at least one, in place of those before. Any thread.
+  /// Replaces the watched replicas with `replicas`, at least one. Thread-safe.
   void watch(std::vector<std::shared_ptr<const Activity>> replicas);
-  /// This rank has failed and is about to leave: for ten seconds no rank's end is reported, since the error itself is
-  /// on its way. Its replicas are watched as before. Any thread.
+  /// Announces that this rank has failed and will exit: for ten seconds no rank's exit is reported, so that the error
+  /// itself is reported first. Its replicas are still watched. Thread-safe.
   void announce_error();
 
  private:
   class Thread;
 
-  std::unique_ptr<Thread> thread_;  // none where the timeout is 0
+  std::unique_ptr<Thread> thread_;  // null if the timeout is 0
 };
 
 }  // namespace lockstep::allreduce

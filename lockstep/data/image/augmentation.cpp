@@ -38,7 +38,7 @@ int luma(const std::uint8_t* pixel, int channels) {
   return (red * pixel[0] + green * pixel[1] + blue * pixel[2] + 500) / 1000;
 }
 
-/// `value` moved from or towards `anchor`. The shift rounds down, also of negative numbers.
+/// `value` moved away from or towards `anchor`. The shift rounds down, also for negative numbers.
 std::uint8_t blend(int value, int anchor, int factor) {
   const int moved = anchor + (((value - anchor) * factor + kFactorHalf) >> kFactorBits);
   return static_cast<std::uint8_t>(std::clamp(moved, 0, 255));
@@ -93,8 +93,8 @@ namespace {
 
 constexpr int kTries = 10;
 
-/// e^x for |x| < 2, to the last bits of a double, of additions and multiplications alone: libm's differ in their last
-/// bit from machine to machine, and so could, one day, a crop.
+/// e^x for |x| < 2, to the last bits of a double, with additions and multiplications only: libm results differ in the
+/// last bit between machines, which could change a crop.
 double exponential(double x) {
   double sum = 1;
   for (int term = 24; term >= 1; --term) sum = 1 + sum * x / term;
@@ -120,7 +120,7 @@ Rectangle choose_padded_crop(const SampleKey& key, int image_height, int image_w
   const int free_columns = image_width + 2 * padding - width;
   if (free_rows < 0 || free_columns < 0) {
     throw Error(ErrorCategory::data, "random crop",
-                fmt::format("needed images of at least {} x {} for crops of {} x {} with padding {}",
+                fmt::format("expected images of at least {} x {} for crops of {} x {} with padding {}",
                             height - 2 * padding, width - 2 * padding, height, width, padding),
                 fmt::format("one is {} x {}", image_height, image_width));
   }
@@ -137,7 +137,7 @@ std::int64_t center_offset(std::int64_t whole, std::int64_t part) {
 Rectangle choose_resized_crop(const SampleKey& key, int image_height, int image_width, const ResizedCropRange& range) {
   SampleRandom random("random resized crop", key);
   const double area = static_cast<double>(image_height) * image_width;
-  // The logarithms are of the range, not of the sample: rounded to a float they are the same on every machine.
+  // These are logarithms of the range, not of the sample; rounded to float, they are the same on every machine.
   const double low = static_cast<float>(std::log(range.ratio[0]));
   const double high = static_cast<float>(std::log(range.ratio[1]));
   for (int i = 0; i < kTries; ++i) {

@@ -1,4 +1,4 @@
-// Random choices about one sample.
+// Random augmentation of samples.
 #pragma once
 
 #include <array>
@@ -11,19 +11,19 @@
 
 namespace lockstep::data {
 
-/// The sequence of random numbers for one `purpose` ("flip") of one sample: a pure function of purpose, seed, epoch and
-/// record id, so the same on every rank and thread, and untouched by what else is chosen for the sample.
+/// The random numbers for one `purpose` ("flip") of one sample: a pure function of purpose, seed, epoch and record id.
+/// They are the same on every rank and thread, and independent of the other choices for the sample.
 class SampleRandom {
  public:
-  /// `purpose` is copied into the key of the generator, not kept.
+  /// `purpose` is hashed into the generator's key; no reference is kept.
   SampleRandom(std::string_view purpose, const SampleKey& key);
 
   std::uint32_t word();  ///< 32 random bits
-  /// In [0, 1), 32 bits of it.
+  /// Uniform in [0, 1), with 32 random bits.
   double unit() { return word() * 0x1p-32; }
-  /// In [low, high).
+  /// Uniform in [low, high).
   double between(double low, double high);
-  /// 0 .. count-1, each as likely to within count / 2^32.
+  /// Uniform in 0 .. count-1, up to a bias of count / 2^32.
   int below(int count) { return static_cast<int>((std::uint64_t{word()} * static_cast<std::uint32_t>(count)) >> 32); }
 
  private:
@@ -34,64 +34,65 @@ class SampleRandom {
   std::size_t used_ = 4;
 };
 
-// Random changes of color.
+// Color jitter.
 
-/// How strongly colors may change: each factor is uniform in [max(0, 1 - strength), 1 + strength]. 0 changes nothing.
+/// Strength of color jitter: each factor is uniform in [max(0, 1 - strength), 1 + strength]. 0 disables it.
 struct ColorJitterRange {
-  double brightness = 0;  ///< largest change of the factor, as a part of 1
-  double contrast = 0;    ///< likewise
-  double saturation = 0;  ///< likewise
+  double brightness = 0;  ///< maximum change of the factor
+  double contrast = 0;    ///< maximum change of the factor
+  double saturation = 0;  ///< maximum change of the factor
 
-  /// Whether anything is to be changed.
+  /// Whether any factor may change.
   bool any() const { return brightness > 0 || contrast > 0 || saturation > 0; }
   bool operator==(const ColorJitterRange&) const = default;
 };
 
-/// Factors for one image; 1 changes nothing. Multiples of 2^-10, so that the arithmetic is of integers and the same on
-/// every machine.
+/// Factors for one image; 1 changes nothing. They are multiples of 2^-10, so the arithmetic uses integers and is
+/// identical on every machine.
 struct ColorJitter {
-  double brightness = 1;  ///< factor of all values
-  double contrast = 1;    ///< factor of the distance from the image's mean gray
-  double saturation = 1;  ///< factor of the distance from each pixel's gray
+  double brightness = 1;  ///< factor on all values
+  double contrast = 1;    ///< factor on the distance from the image's mean gray
+  double saturation = 1;  ///< factor on the distance from each pixel's gray
 };
 
 /// Factors within `range`, chosen by the sample's key.
 ColorJitter choose_color_jitter(const SampleKey& key, const ColorJitterRange& range);
 
-/// Changes `image` in place: brightness multiplies pixels, contrast their distance from the image's mean luma,
-/// saturation their distance from their own luma (torchvision's definitions, in this order), each rounded and cut to
-/// 0 .. 255. Saturation leaves an image of one channel as it is.
+/// Changes `image` in place: brightness scales pixels, contrast their distance from the image's mean luma, saturation
+/// their distance from their own luma (torchvision's definitions, in this order). Each result is rounded and clamped to
+/// 0 .. 255. Saturation does not change a one-channel image.
 void jitter_colors(const ColorJitter& jitter, const ImageSpan& image);
 
-// Which part of an image a sample shows.
+// Choice of the crop of an image.
 
-/// A part of `height` x `width` at a random place of the image with `padding` pixels around it; may reach beyond the
-/// image by that much. Throws Error (data) where the padded image is smaller.
+/// A crop of `height` x `width` at a random position of the image padded by `padding` pixels; may extend beyond the
+/// image by that much. Throws Error (data) if the padded image is smaller than the crop.
 Rectangle choose_padded_crop(const SampleKey& key, int image_height, int image_width, int padding, int height,
                              int width);
 
-/// Where `part` pixels in the middle of `whole` begin. Where that is half a pixel, at the even one of both sides, as
+/// The offset of `part` pixels centered in `whole`. A half-pixel offset is rounded to the even neighbor, as in
 /// torchvision's CenterCrop.
 std::int64_t center_offset(std::int64_t whole, std::int64_t part);
 
-/// What part of an image a random resized crop may take.
+/// The range of random resized crops.
 struct ResizedCropRange {
-  std::array<double, 2> area = {0.08, 1.0};          ///< as a share of the image's
+  std::array<double, 2> area = {0.08, 1.0};          ///< as a fraction of the image's area
   std::array<double, 2> ratio = {3.0 / 4, 4.0 / 3};  ///< width / height
 
   bool operator==(const ResizedCropRange&) const = default;
 };
 
-/// A part of random area, uniform in `range.area`, and random ratio, uniform in the logarithm, at a random place within
-/// the image (Szegedy et al., "Going deeper with convolutions", 2015). As torchvision's RandomResizedCrop: ten tries to
-/// find one that fits, then the largest in the middle whose ratio is within the range.
+/// A crop with a random area, uniform in `range.area`, and a random aspect ratio, uniform in the logarithm, at a random
+/// position within the image (Szegedy et al., "Going deeper with convolutions", 2015). As in torchvision's
+/// RandomResizedCrop: up to ten tries to find a crop that fits, then the largest centered crop with a ratio in the
+/// range.
 Rectangle choose_resized_crop(const SampleKey& key, int image_height, int image_width, const ResizedCropRange& range);
 
 /// True for `probability` of the samples.
 bool choose_flip(const SampleKey& key, double probability = 0.5);
 
-/// A square of `size` around a random pixel, as much of it as lies within the image (DeVries and Taylor, "Improved
-/// regularization of convolutional neural networks with cutout", 2017).
+/// A square of `size` centered at a random pixel, clipped to the image (DeVries and Taylor, "Improved regularization of
+/// convolutional neural networks with cutout", 2017).
 Rectangle choose_cutout(const SampleKey& key, int image_height, int image_width, int size);
 
 }  // namespace lockstep::data

@@ -16,12 +16,12 @@ constexpr std::size_t kBytesShown = 8;
 
 [[noreturn]] void throw_unknown_format(std::span<const std::uint8_t> bytes) {
   const auto first = bytes.first(std::min<std::size_t>(bytes.size(), kBytesShown));
-  throw Error(ErrorCategory::data, "image", "needed a JPEG or a PNG image",
+  throw Error(ErrorCategory::data, "image", "expected a JPEG or a PNG image",
               bytes.empty() ? "there are no bytes"
                             : fmt::format("its {} bytes begin with {:02x}", bytes.size(), fmt::join(first, " ")));
 }
 
-/// The largest reduction that leaves at least the wanted size.
+/// The largest reduction that is still at least the wanted size.
 int denominator_for(const WantedPart& wanted) {
   int denominator = 8;
   while (denominator > 1 &&

@@ -1,6 +1,6 @@
 #include "lockstep/data/image/decode_jpeg.h"
 
-#include <cstddef>  // jpeglib.h needs what these two declare
+#include <cstddef>  // jpeglib.h needs the declarations of these two
 #include <cstdio>
 
 #include <jpeglib.h>
@@ -22,20 +22,20 @@ namespace {
 constexpr std::string_view kFormat = "JPEG";
 constexpr JOCTET kEndOfImage[] = {0xff, JPEG_EOI};
 
-/// Chroma that is upsampled smoothly looks at its neighbours: at the edges of a part there must be some.
+/// Smooth chroma upsampling reads neighboring pixels, so a part is decoded with this border.
 constexpr int kNeighbours = 2;
 
-/// A progressive image may come in any number of scans, and a few bytes suffice for each. Real ones have about ten.
+/// A progressive image may have any number of scans, each of a few bytes. Real images have about ten.
 constexpr int kMaxScans = 500;
 
-/// What libjpeg may allocate where an image may have `pixels`: a progressive one takes all coefficients of the image,
-/// two bytes each. That is 3 bytes a pixel for 4:2:0, as nearly all are, and 6 for 4:4:4, which is refused above two
-/// thirds of `pixels`. The rest is for tables and rows.
+/// The memory that libjpeg may allocate for an image of up to `pixels` pixels. A progressive image needs all its
+/// coefficients, two bytes each: 3 bytes per pixel for 4:2:0, the usual case, and 6 for 4:4:4, which is refused above
+/// two thirds of `pixels`. The rest is for tables and rows.
 constexpr long max_memory(std::int64_t pixels) { return 4 * pixels + (16L << 20); }
 
-/// libjpeg's report of an error, which leaves libjpeg by longjmp: its C code has no cleanup to skip.
+/// libjpeg's error handler leaves libjpeg with longjmp: its C code has no cleanup to skip.
 struct ErrorExit {
-  jpeg_error_mgr manager;  // first, so that a pointer to it is a pointer to this
+  jpeg_error_mgr manager;  // first member, so that a pointer to it is a pointer to this
   std::jmp_buf jump;
   std::array<char, JMSG_LENGTH_MAX> message;
 };
@@ -46,13 +46,13 @@ struct ErrorExit {
   std::longjmp(exit->jump, 1);
 }
 
-/// Of the file about the pixels, not of the pixels: bytes between two markers, versions that nobody reads.
+/// Warnings about the file, not about its pixels: bytes between two markers, unknown versions.
 bool is_harmless(int warning) {
   return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_JFIF_MAJOR || warning == JWRN_ADOBE_XFORM;
 }
 
-/// Of most warnings (level -1) the cause is corrupt data, for which libjpeg has made something up. Training on made-up
-/// pixels is worse than stopping. Levels from 0 are traces.
+/// Most warnings (level -1) are caused by corrupt data, for which libjpeg has substituted other pixels. Training on
+/// such pixels is worse than stopping. Levels from 0 are traces.
 void leave_on_warning(j_common_ptr codec, int level) {
   if (level < 0 && !is_harmless(codec->err->msg_code)) leave(codec);
 }
@@ -81,7 +81,7 @@ std::uint8_t luma(int red, int green, int blue) {
   return static_cast<std::uint8_t>((299 * red + 587 * green + 114 * blue + 500) / 1000);
 }
 
-/// Ink to light. Adobe's files, nearly all there are, hold ink inverted: 255 is none.
+/// Converts ink to light. Adobe files, the usual case, store ink inverted: 255 is none.
 void convert_cmyk(const std::uint8_t* from, int width, bool inverted, int channels, std::uint8_t* to) {
   for (int x = 0; x < width; ++x, from += 4, to += channels) {
     std::array<int, 3> light{};
@@ -149,16 +149,17 @@ class JpegDecoder::State {
   }
 
  private:
-  /// Calls `function`, where libjpeg may leave by longjmp: it must own nothing.
+  /// Calls `function`, which libjpeg may leave with longjmp: it must not own resources.
   template <typename Function>
   void guard(Function function) {
     if (setjmp(exit_.jump) != 0) {
       const int code = codec_.err->msg_code;
       jpeg_abort_decompress(&codec_);
-      // What it does with more than it may use: it looks for a file to put it in, and has none.
+      // Above the memory limit, libjpeg looks for a temporary file and has none.
       if (code == JERR_NO_BACKING_STORE || code == JERR_OUT_OF_MEMORY)
         throw Error(ErrorCategory::data, "JPEG image",
-                    fmt::format("expected an image that decodes in {} MiB", max_memory(max_pixels_) >> 20), "got more");
+                    fmt::format("expected an image that decodes within {} MiB", max_memory(max_pixels_) >> 20),
+                    "got more");
       throw_damaged_image(kFormat, exit_.message.data());
     }
     function();
@@ -166,7 +167,7 @@ class JpegDecoder::State {
 
   bool is_cmyk() const { return codec_.out_color_space == JCS_CMYK; }
 
-  /// Starts decoding the columns of `part` and their neighbours; returns the first of them.
+  /// Starts decoding the columns of `part` and their neighbors; returns the first column.
   int start(const Rectangle& part, int denominator, int channels) {
     codec_.scale_num = 1;
     codec_.scale_denom = static_cast<unsigned>(denominator);
@@ -197,8 +198,9 @@ class JpegDecoder::State {
     if (ink) convert_cmyk(target, rows.width, codec_.saw_Adobe_marker != FALSE, rows.channels, row);
   }
 
-  /// Who stops after some rows has not seen whether the rest is there. Pixels are coded so that they never contain the
-  /// mark of the end, so looking for it from behind tells, whatever follows it; at once in an intact file.
+  /// A decoder that stops after some rows has not checked that the rest exists. The end marker never occurs in coded
+  /// pixels, so searching for it from the end is reliable, regardless of trailing data, and immediate for an intact
+  /// file.
   void require_end(const JOCTET* pixels_begin) const {
     const JOCTET* end = source_.next_input_byte + source_.bytes_in_buffer;
     if (std::find_end(pixels_begin, end, std::begin(kEndOfImage), std::end(kEndOfImage)) == end)

@@ -1,4 +1,4 @@
-// JPEG, by libjpeg-turbo.
+// JPEG decoding with libjpeg-turbo.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,11 @@
 
 namespace lockstep::data {
 
-/// Decodes one JPEG after another, each in two steps: `open` reads the header, so that the caller can choose what part
-/// it wants and how large; `decode` delivers it. Keeps libjpeg's state and scratch memory from image to image. For one
-/// thread.
+/// Decodes a sequence of JPEG images, each in two steps: open() reads the header, so that the caller can choose the
+/// part and the size; decode() delivers it. Keeps libjpeg's state and scratch memory between images. Not thread-safe.
 ///
-/// The inverse DCT is libjpeg's accurate integer one (JDCT_ISLOW) and chroma is upsampled smoothly, the defaults of
-/// libjpeg, of TensorFlow and of Pillow: pixels equal theirs, on every machine.
+/// Uses libjpeg's accurate integer inverse DCT (JDCT_ISLOW) and smooth chroma upsampling, the defaults of libjpeg,
+/// TensorFlow and Pillow: pixels are equal to theirs on every machine.
 class JpegDecoder {
  public:
   explicit JpegDecoder(std::int64_t max_pixels = kMaxPixels);  ///< refuses images of more than `max_pixels` pixels
@@ -22,19 +21,20 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  /// Reads the header of `bytes`, which must stay where they are until `decode` returns. Throws Error (data) with what
-  /// libjpeg said.
+  /// Reads the header of `bytes`, which must stay valid until decode() returns. Throws Error (data) with libjpeg's
+  /// message.
   ImageHeader open(std::span<const std::uint8_t> bytes);
 
-  /// The size at 1/`denominator`: each extent divided, rounded up. `denominator` is 1, 2, 4 or 8.
+  /// The size at 1/`denominator`: each extent divided and rounded up. `denominator` is 1, 2, 4 or 8.
   ImageHeader scaled(int denominator) const;
 
-  /// Decodes `part` of the opened image at 1/`denominator` of its size into `memory`, and returns where in it the part
-  /// lies. `part` counts pixels of the scaled image; its pixels are those of the whole scaled image, decoded and then
-  /// cropped. Rows below it are not decoded, and of what lies above and beside it little more than the entropy code.
-  /// `channels` is 1 (luma) or 3 (RGB; gray is repeated, CMYK converted).
+  /// Decodes `part` of the opened image at 1/`denominator` of its size into `memory`, and returns its view there.
+  /// `part` is in pixels of the scaled image; the result equals a crop of the whole decoded image. Rows below it are
+  /// not decoded; above and beside it, little more than the entropy decoding is done. `channels` is 1 (luma) or 3 (RGB;
+  /// gray is repeated, CMYK converted).
   ///
-  /// Throws Error (data) for whatever libjpeg calls corrupt, be it an error or a warning, and for a file cut short.
+  /// Throws Error (data) for everything that libjpeg reports as corrupt, whether an error or a warning, and for a
+  /// truncated file.
   ImageView decode(const Rectangle& part, int denominator, int channels, Image& memory);
 
   /// Decodes the whole opened image.

@@ -15,15 +15,15 @@ namespace {
 
 constexpr std::string_view kFormat = "PNG";
 
-/// Weights of red and green in luma, in libpng's hundred thousandths; blue has the rest.
+/// Weights of red and green in luma, in libpng's units of 1/100000; blue has the remainder.
 constexpr png_fixed_point kRedOfLuma = kLumaThousandths[0] * 100;
 constexpr png_fixed_point kGreenOfLuma = kLumaThousandths[1] * 100;
 
-/// One image being read. libpng keeps nothing from one to the next.
+/// Reads one image. libpng keeps no state between images.
 class PngReader {
  public:
   PngReader(std::span<const std::uint8_t> bytes, std::int64_t max_pixels) : left_(bytes) {
-    // libpng's warnings are about what is not a pixel: colour profiles, times, texts. Damaged pixels are errors.
+    // libpng's warnings concern other data than pixels: color profiles, times, texts. Damaged pixels are errors.
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, leave, [](png_structp, png_const_charp) {});
     info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
     if (info_ == nullptr) {
@@ -75,7 +75,7 @@ class PngReader {
     self->left_ = self->left_.subspan(count);
   }
 
-  /// Calls `function`, where libpng may leave by longjmp: it must own nothing.
+  /// Calls `function`, which libpng may leave with longjmp: it must not own resources.
   template <typename Function>
   void guard(Function function) {
     if (setjmp(jump_) != 0) throw_damaged_image(kFormat, message_.data());
@@ -99,7 +99,7 @@ class PngReader {
     const int stored = header().channels;
     if (stored == 1 && channels == 3) png_set_gray_to_rgb(png_);
     if (stored != 3 || channels != 1) return;
-    // Values as they are, whatever the file says of their gamma.
+    // Uses the stored values, ignoring the gamma of the file.
     png_set_gamma_fixed(png_, PNG_FP_1, PNG_FP_1);
     png_set_rgb_to_gray_fixed(png_, PNG_ERROR_ACTION_NONE, kRedOfLuma, kGreenOfLuma);
   }

@@ -43,13 +43,14 @@ std::optional<ImageFormat> image_format_of(std::span<const std::uint8_t> bytes) 
 std::string_view image_format_name(ImageFormat format) { return format == ImageFormat::jpeg ? "jpeg" : "png"; }
 
 void throw_damaged_image(std::string_view format, std::string_view said) {
-  throw Error(ErrorCategory::data, fmt::format("{} image", format), "needed an intact image",
-              fmt::format("its decoder says: {}", said));
+  throw Error(ErrorCategory::data, fmt::format("{} image", format), "expected an intact image",
+              fmt::format("the decoder reports: {}", said));
 }
 
 void check_image_size(std::string_view format, std::int64_t height, std::int64_t width, std::int64_t max_pixels) {
   if (height * width <= max_pixels) return;
-  throw Error(ErrorCategory::data, fmt::format("{} image", format), fmt::format("needed at most {} pixels", max_pixels),
+  throw Error(ErrorCategory::data, fmt::format("{} image", format),
+              fmt::format("expected at most {} pixels", max_pixels),
               fmt::format("the header announces {} x {}", height, width));
 }
 

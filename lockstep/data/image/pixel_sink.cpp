@@ -67,8 +67,8 @@ void PixelSink::finish_row(int y) {
 
 namespace {
 
-/// `count` pixels of three bytes, the last first. Moves four bytes at a time: the fourth falls on the next pixel, which
-/// then overwrites it. At the ends there is no fourth, to be read or to be overwritten.
+/// Copies `count` pixels of three bytes in reverse order. It moves four bytes at a time: the fourth is overwritten by
+/// the next pixel. The pixels at the ends are copied without the fourth byte.
 void mirror_colors(const std::uint8_t* from, int count, std::uint8_t* to) {
   from += std::ptrdiff_t{count - 1} * 3;
   std::memcpy(to, from, 3);
@@ -97,7 +97,7 @@ void copy_part(const ImageView& image, const Rectangle& part, bool flip, PixelSi
   LOCKSTEP_CHECK_OP(part.height, ==, sink.height());
   LOCKSTEP_CHECK_OP(image.channels, ==, sink.channels());
   const std::ptrdiff_t channels = image.channels;
-  // Columns of the part that the image has, counted in the part.
+  // The columns of the part that are inside the image, relative to the part.
   const int begin = std::clamp(-part.x, 0, part.width);
   const int end = std::clamp(image.width - part.x, begin, part.width);
   const int first = flip ? part.width - end : begin;

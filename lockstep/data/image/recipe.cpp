@@ -47,15 +47,15 @@ ImageRecipe imagenet_test() {
 template <typename Require>
 void check_range(const ResizedCropRange& range, Require require) {
   const auto& [least, most] = range.area;
-  require(least > 0 && least <= most && most <= 1, "needed areas from above 0 to 1",
+  require(least > 0 && least <= most && most <= 1, "expected area fractions above 0 and at most 1",
           fmt::format("got {} to {}", least, most));
   const auto& [narrowest, widest] = range.ratio;
-  require(narrowest >= 0.2 && narrowest <= widest && widest <= 5, "needed ratios from 1/5 to 5",
+  require(narrowest >= 0.2 && narrowest <= widest && widest <= 5, "expected ratios from 1/5 to 5",
           fmt::format("got {} to {}", narrowest, widest));
 }
 
-/// Far above what images have, and far below where integers end.
-constexpr int kMostPixels = 1 << 15;
+/// Much larger than any image, and small enough to prevent integer overflow.
+constexpr int kMaxSide = 1 << 15;
 constexpr double kStrongestJitter = 10;
 
 std::string geometry_text(const ImageRecipe& recipe) {
@@ -113,7 +113,7 @@ ImageRecipe ImageRecipe::parse(std::string_view name, int height, int width, int
     }
     return recipe;
   }
-  throw Error(ErrorCategory::input, "image recipe", fmt::format("needed one of {}", fmt::join(names(), ", ")),
+  throw Error(ErrorCategory::input, "image recipe", fmt::format("expected one of {}", fmt::join(names(), ", ")),
               fmt::format("got \"{}\"", name));
 }
 
@@ -138,16 +138,16 @@ std::string ImageRecipe::description() const {
 }
 
 void ImageRecipe::check() const {
-  const auto require = [this](bool sensible, std::string_view needed, const std::string& given) {
-    if (!sensible) throw Error(ErrorCategory::input, fmt::format("image recipe {}", name), needed, given);
+  const auto require = [this](bool sensible, std::string_view expected, const std::string& actual) {
+    if (!sensible) throw Error(ErrorCategory::input, fmt::format("image recipe {}", name), expected, actual);
   };
-  require(height > 0 && width > 0, "needed an output of at least 1 x 1", fmt::format("got {} x {}", height, width));
-  require(height <= kMostPixels && width <= kMostPixels,
-          fmt::format("needed an output of at most {0} x {0}", kMostPixels), fmt::format("got {} x {}", height, width));
-  require(channels == 1 || channels == 3, "needed 1 or 3 channels", fmt::format("got {}", channels));
-  require(flip >= 0 && flip <= 1, "needed a share of flips from 0 to 1", fmt::format("got {}", flip));
+  require(height > 0 && width > 0, "expected an output of at least 1 x 1", fmt::format("got {} x {}", height, width));
+  require(height <= kMaxSide && width <= kMaxSide, fmt::format("expected an output of at most {0} x {0}", kMaxSide),
+          fmt::format("got {} x {}", height, width));
+  require(channels == 1 || channels == 3, "expected 1 or 3 channels", fmt::format("got {}", channels));
+  require(flip >= 0 && flip <= 1, "expected a flip probability from 0 to 1", fmt::format("got {}", flip));
   const auto require_pixels = [&](const char* what, int pixels) {
-    require(pixels >= 0 && pixels <= kMostPixels, fmt::format("needed a {} of 0 to {} pixels", what, kMostPixels),
+    require(pixels >= 0 && pixels <= kMaxSide, fmt::format("expected a {} of 0 to {} pixels", what, kMaxSide),
             fmt::format("got {}", pixels));
   };
   require_pixels("cutout", cutout);
@@ -155,16 +155,17 @@ void ImageRecipe::check() const {
        {std::pair("brightness", jitter.brightness), std::pair("contrast", jitter.contrast),
         std::pair("saturation", jitter.saturation)})
     require(strength >= 0 && strength <= kStrongestJitter,
-            fmt::format("needed a jitter of {} from 0 to {}", what, kStrongestJitter), fmt::format("got {}", strength));
+            fmt::format("expected a jitter of {} from 0 to {}", what, kStrongestJitter),
+            fmt::format("got {}", strength));
   require(normalization.channels == 0 || normalization.channels == channels,
-          "needed a normalization of all channels or none", fmt::format("got one of {}", normalization.channels));
+          "expected a normalization of all channels or none", fmt::format("got one of {}", normalization.channels));
   const auto deviations = std::span(normalization.deviation).first(static_cast<std::size_t>(normalization.channels));
-  require(std::ranges::all_of(deviations, [](float deviation) { return deviation > 0; }), "needed deviations above 0",
+  require(std::ranges::all_of(deviations, [](float deviation) { return deviation > 0; }), "expected deviations above 0",
           fmt::format("got {}", fmt::join(deviations, ", ")));
   if (const auto* padded = std::get_if<PaddedCrop>(&geometry)) require_pixels("padding", padded->padding);
   if (const auto* random = std::get_if<RandomResizedCrop>(&geometry)) check_range(random->range, require);
   if (const auto* center = std::get_if<ResizedCenter>(&geometry)) {
-    require(center->shorter >= std::max(height, width), "needed a shorter side no shorter than the output",
+    require(center->shorter >= std::max(height, width), "expected a shorter side no shorter than the output",
             fmt::format("got {} for {} x {}", center->shorter, height, width));
   }
 }

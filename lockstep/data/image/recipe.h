@@ -1,4 +1,4 @@
-// What is done to every image of a data set, by name or field by field.
+// Image recipes: the processing applied to every image of a data set.
 #pragma once
 
 #include <cstdint>
@@ -13,62 +13,62 @@
 
 namespace lockstep::data {
 
-/// The image as it is stored; it must have the output's size.
+/// The stored image, which must have the output's size.
 struct AsStored {
   bool operator==(const AsStored&) const = default;
 };
 
-/// A part of the output's size, at a random place of the image with a black border of `padding` pixels.
+/// A crop of the output's size, at a random position of the image with a black border of `padding` pixels.
 struct PaddedCrop {
   int padding = 0;     ///< pixels of black border at each edge
-  bool exact = false;  ///< the image must have the output's size, as AsStored wants it
+  bool exact = false;  ///< the image must have the output's size, as with AsStored
   bool operator==(const PaddedCrop&) const = default;
 };
 
-/// A random part, resized to the output's size.
+/// A random crop, resized to the output's size.
 struct RandomResizedCrop {
   ResizedCropRange range;  ///< of area and aspect ratio
   bool operator==(const RandomResizedCrop&) const = default;
 };
 
-/// The image resized so that its shorter side has `shorter` pixels, then the middle of the output's size.
+/// The image resized to a shorter side of `shorter` pixels, then its center crop of the output's size.
 struct ResizedCenter {
-  int shorter = 0;  ///< what the shorter edge becomes, in pixels, before the crop
+  int shorter = 0;  ///< shorter side in pixels after resizing, before the crop
   bool operator==(const ResizedCenter&) const = default;
 };
 
-/// Steps from an encoded or stored image to a network's input. Random choices depend on (seed, epoch, record id) alone.
-/// A value; change what you like.
+/// The steps from an encoded or stored image to a network's input. Random choices depend only on (seed, epoch, record
+/// id). A plain value whose fields may be changed.
 struct ImageRecipe {
-  std::string name = "none";  ///< by which find() knows it, and checkpoints too
-  int height = 0;             ///< of the output, and so are the other extents
-  int width = 0;              ///< of what comes out, in pixels
-  int channels = 3;           ///< of what comes out: 1 or 3
-  std::variant<AsStored, PaddedCrop, RandomResizedCrop, ResizedCenter> geometry = {};  ///< how the part is chosen
+  std::string name = "none";  ///< the name that parse() accepts; stored in checkpoints
+  int height = 0;             ///< output height in pixels
+  int width = 0;              ///< output width in pixels
+  int channels = 3;           ///< output channels: 1 or 3
+  std::variant<AsStored, PaddedCrop, RandomResizedCrop, ResizedCenter> geometry = {};  ///< how the crop is chosen
   Filter filter = Filter::bilinear;                                                    ///< how it is resized
-  /// Whether a JPEG may be decoded at 1/2, 1/4 or 1/8 where that is still large enough: faster, and a good reduction,
-  /// but not to the bit what resizing alone gives.
+  /// Whether a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size if that is still large enough. Faster and of good
+  /// quality, but not bit-identical to resizing alone.
   bool scaled_decoding = false;
-  double flip = 0;               ///< share of samples that are mirrored
-  ColorJitterRange jitter = {};  ///< how far colors are changed
-  int cutout = 0;  ///< side of the square that is cut out of each image; it gets the mean of `normalization`
-  ChannelNormalization normalization = {};  ///< for all channels, or none
+  double flip = 0;               ///< probability of mirroring
+  ColorJitterRange jitter = {};  ///< strength of color jitter
+  int cutout = 0;  ///< side of the square cut out of each image and filled with the mean of `normalization`
+  ChannelNormalization normalization = {};  ///< for all channels, or for none
 
-  /// The recipe of that name; the output of "none" has the extents given here, the others know theirs. Throws Error
-  /// (input) for any other name, with all of them.
+  /// The recipe `name`. `height`, `width` and `channels` set the output of "none"; the other recipes have fixed sizes.
+  /// Throws Error (input) that lists the names if there is no such recipe.
   ///   cifar10-train   padding 4, random crop 32, flip (He et al., "Deep residual learning", 2016); CIFAR-10's mean
   ///   cifar10-test    as stored; CIFAR-10's mean and deviation
   ///   imagenet-train  random resized crop 224, flip; ImageNet's mean and deviation
   ///   imagenet-test   shorter side 256, antialiased, middle 224: as torchvision's reference evaluates
   ///   none            as stored, value / 255
   static ImageRecipe parse(std::string_view name, int height = 0, int width = 0, int channels = 3);
-  static std::vector<std::string> names();  ///< the names that find() knows
+  static std::vector<std::string> names();  ///< the names that parse() accepts
 
-  /// "cifar10-train", and what differs from the recipe of that name: ", flip 0.25, cutout 8". Equal recipes have equal
-  /// texts, others have others.
+  /// "cifar10-train", followed by the differences from the recipe of that name: ", flip 0.25, cutout 8". Two recipes
+  /// have the same description exactly if they are equal.
   std::string description() const;
 
-  /// Throws Error (input) for values that make no sense, such as an output without pixels.
+  /// Throws Error (input) for invalid values, such as an empty output.
   void check() const;
 
   bool operator==(const ImageRecipe&) const = default;

@@ -9,14 +9,14 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int kBetweenBits = 7;  ///< fractional bits of pixels between the passes: 255 has 15 bits then
+constexpr int kBetweenBits = 7;  ///< fractional bits of pixels between the passes: 255 then has 15 bits
 constexpr int kDownBits = ResizeAxis::kWeightBits - kBetweenBits;
 constexpr int kOutBits = ResizeAxis::kWeightBits + kBetweenBits;
 constexpr std::int32_t kDownHalf = 1 << (kDownBits - 1);
 constexpr std::int32_t kOutHalf = 1 << (kOutBits - 1);
 
-/// Weight of an input pixel whose middle is `distance` from the output pixel's, both in input pixels; not yet
-/// normalized. `scale` is what an output pixel covers.
+/// Weight of an input pixel whose center is `distance` from the output pixel's, both in input pixels; not normalized.
+/// `scale` is the extent of an output pixel.
 double weight_at(Filter filter, double distance, double scale) {
   const double away = std::abs(distance);
   switch (filter) {
@@ -24,13 +24,13 @@ double weight_at(Filter filter, double distance, double scale) {
       return std::max(0.0, 1 - away);
     case Filter::antialiased:
       return std::max(0.0, 1 - away / std::max(scale, 1.0));
-    case Filter::area:  // what of the input pixel the output pixel covers
+    case Filter::area:  // the part of the input pixel that the output pixel covers
       return std::max(0.0, std::min({scale, 1.0, (scale + 1) / 2 - away}));
   }
   return 0;
 }
 
-/// How far from its middle an output pixel takes input pixels.
+/// The distance up to which input pixels contribute to an output pixel.
 double reach(Filter filter, double scale) {
   switch (filter) {
     case Filter::bilinear:
@@ -43,8 +43,8 @@ double reach(Filter filter, double scale) {
   return 0;
 }
 
-/// Integers that sum to kWeightOne in the proportions of `exact`. Their partial sums are rounded, not they: then none
-/// is off by more than 1, however many there are.
+/// Integers in the proportions of `exact` that sum to kWeightOne. Their partial sums are rounded, not the weights: thus
+/// none is off by more than 1, for any number of weights.
 void quantize(const std::vector<double>& exact, std::int16_t* weights) {
   double sum = 0;
   for (const double weight : exact) sum += weight;
@@ -63,7 +63,7 @@ void add_rows(const std::uint8_t* top, std::ptrdiff_t stride, const std::int16_t
               std::span<std::int32_t> sums) {
   const std::size_t count = sums.size();
   std::int32_t* to = sums.data();
-  // Pairs of rows, so that a bilinear resize passes over its sums once.
+  // Processes pairs of rows, so that a bilinear resize passes over its sums once.
   for (int tap = 0; tap < taps; tap += 2) {
     const std::uint8_t* upper = top + tap * stride;
     const std::uint8_t* lower = tap + 1 < taps ? upper + stride : upper;
@@ -77,8 +77,8 @@ void add_rows(const std::uint8_t* top, std::ptrdiff_t stride, const std::int16_t
   }
 }
 
-/// Three channels and a fourth number that nobody looks at, computed at once. An extension of GCC's and clang's:
-/// neither finds the vectors in plain loops over pixels of three bytes everywhere, and this is the half of a resize.
+/// Three channels and an unused fourth number, computed together. A GCC and clang extension: neither vectorizes plain
+/// loops over three-byte pixels on all targets, and this is half the cost of a resize.
 using Between4 [[gnu::vector_size(4 * sizeof(std::int16_t))]] = std::int16_t;
 using Sum4 [[gnu::vector_size(4 * sizeof(std::int32_t))]] = std::int32_t;
 using Byte4 [[gnu::vector_size(4)]] = std::uint8_t;
@@ -94,7 +94,7 @@ Byte4 weighted_color(const std::int16_t* from, const std::int16_t* weights, int 
   return __builtin_convertvector(sums >> kOutBits, Byte4);
 }
 
-/// The pixels of one output row. `kTaps` is the number of weights where the compiler is to know it, as of the two of a
+/// The pixels of one output row. `kTaps` is the number of weights if it is a compile-time constant, such as 2 for a
 /// bilinear resize; otherwise 0.
 template <int kTaps>
 void resize_colors(const std::int16_t* row, const ResizeAxis& columns, bool flip, std::uint8_t* to) {
@@ -103,7 +103,7 @@ void resize_colors(const std::int16_t* row, const ResizeAxis& columns, bool flip
     const int column = flip ? last - x : x;
     const std::int16_t* from = row + std::ptrdiff_t{columns.first(column)} * 3;
     const Byte4 color = weighted_color<kTaps>(from, columns.weights(column), columns.taps());
-    // The fourth byte falls on the next pixel, which then overwrites it.
+    // The fourth byte is overwritten by the next pixel.
     std::memcpy(to, &color, x < last ? 4 : 3);
   }
 }
@@ -130,18 +130,19 @@ ResizeRow resize_row_for(int channels, int taps) {
 }  // namespace
 
 void ResizeAxis::plan(Filter filter, int input, double begin, double extent, int output) {
-  constexpr double kRounding = 1e-6;  // of who computed where the stretch ends
+  constexpr double kRounding = 1e-6;  // tolerance for rounding in the caller's interval
   LOCKSTEP_CHECK(input > 0 && output > 0 && extent > 0 && begin >= 0 && begin + extent <= input + kRounding);
   const double scale = extent / output;
   const double away = reach(filter, scale);
-  // So many middles of pixels fit into what the filter reaches; an axis may be shorter than that.
+  // Maximum number of pixel centers within the filter's reach; an axis may have fewer pixels.
   taps_ = std::min(static_cast<int>(std::ceil(2 * away)), input);
   first_.resize(static_cast<std::size_t>(output));
   weights_.resize(static_cast<std::size_t>(output) * taps_);
   exact_.resize(static_cast<std::size_t>(taps_));
   for (int i = 0; i < output; ++i) {
     const double middle = begin + (i + 0.5) * scale;
-    // Between the middles of the outermost pixels, bilinear's weights sum to 1; beyond them the outermost alone counts.
+    // Between the centers of the outermost pixels, bilinear weights sum to 1; beyond them, only the outermost pixel
+    // counts.
     const double center = filter == Filter::bilinear ? std::clamp(middle, 0.5, input - 0.5) : middle;
     const int leftmost = static_cast<int>(std::floor(center - away - 0.5)) + 1;
     const int first = std::clamp(leftmost, 0, input - taps_);
@@ -159,7 +160,7 @@ void Resizer::resize(const DecodedPart& part, Filter filter, bool flip, PixelSin
   rows_.plan(filter, image.height, part.y, part.height, sink.height());
   const std::size_t row_size = static_cast<std::size_t>(image.width) * image.channels;
   sums_.resize(row_size);
-  row_.resize(row_size + 1);  // what stands behind the last color is read and forgotten
+  row_.resize(row_size + 1);  // what follows the last color is read and ignored
   const ResizeRow resize_row = resize_row_for(image.channels, columns_.taps());
   for (int y = 0; y < sink.height(); ++y) {
     add_rows(image.row(rows_.first(y)), image.stride, rows_.weights(y), rows_.taps(), sums_);

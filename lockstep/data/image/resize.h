@@ -1,4 +1,4 @@
-// Images of another size.
+// Image resizing.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,30 @@
 
 namespace lockstep::data {
 
-/// How a pixel of the output is made of those of the input. All have their centres at half pixels, as tf.image.resize
-/// (TensorFlow 2) and Pillow have.
+/// How an output pixel is computed from input pixels. Pixel centers are at half-integer coordinates, as in
+/// tf.image.resize (TensorFlow 2) and Pillow.
 enum class Filter {
-  bilinear,     ///< the four nearest pixels, whatever the scale: tf.image.resize's default
-  antialiased,  ///< bilinear; where the image shrinks, over as much of it as a pixel covers: Pillow's and torchvision's
-  area,         ///< the mean of what a pixel covers; where the image grows, the nearest pixel or a mix of two
+  bilinear,     ///< the four nearest pixels at any scale: the default of tf.image.resize
+  antialiased,  ///< bilinear, and averaged over the covered area when downscaling: as in Pillow and torchvision
+  area,         ///< mean of the covered area; when upscaling, the nearest pixel or a mix of two
 };
 
-/// Which pixels, with which weights, make each pixel along one axis. Weights are integers that sum to kWeightOne.
+/// The input pixels and weights of each output pixel along one axis. Weights are integers that sum to kWeightOne.
 class ResizeAxis {
  public:
-  static constexpr int kWeightBits = 14;               ///< weights are integers with so many bits behind the point
-  static constexpr int kWeightOne = 1 << kWeightBits;  ///< the sum of the weights of one output
+  static constexpr int kWeightBits = 14;               ///< number of fractional bits of the weights
+  static constexpr int kWeightOne = 1 << kWeightBits;  ///< the sum of the weights of one output pixel
 
-  /// `output` pixels of the stretch [begin, begin + extent) of `input` pixels. What the filter would take beyond the
-  /// input's ends it takes at them (bilinear) or leaves out. Reuses this object's memory.
+  /// Plans `output` pixels from the interval [begin, begin + extent) of `input` pixels. Beyond the ends of the input,
+  /// the filter repeats the edge pixel (bilinear) or drops the weight. Reuses this object's memory.
   void plan(Filter filter, int input, double begin, double extent, int output);
 
-  int size() const { return static_cast<int>(first_.size()); }  ///< outputs
-  /// The same number of weights for every output pixel; some are zero.
+  int size() const { return static_cast<int>(first_.size()); }  ///< number of output pixels
+  /// Number of weights per output pixel, the same for all; some may be zero.
   int taps() const { return taps_; }
-  /// The first input that `output` reads.
+  /// The first input pixel that `output` reads.
   int first(int output) const { return first_[static_cast<std::size_t>(output)]; }
-  /// The weights of the inputs from first(output) on; as many for every output.
+  /// The taps() weights of the inputs starting at first(output).
   const std::int16_t* weights(int output) const {
     return weights_.data() + static_cast<std::ptrdiff_t>(output) * taps_;
   }
@@ -46,15 +46,15 @@ class ResizeAxis {
   std::vector<double> exact_;
 };
 
-/// Resizes one image after another; keeps its memory. For one thread.
+/// Resizes a sequence of images and keeps its memory. Not thread-safe.
 ///
-/// Separable, in integers of 32 bits: weights have 14 fractional bits, pixels between the two passes 7, and what comes
-/// out is rounded to the nearest byte. It lies within 0.6 of the exact value where the image shrinks to no less than a
-/// tenth, and sums of integers have the same bits whatever the compiler and the machine.
+/// Separable, in 32-bit integers: weights have 14 fractional bits, pixels between the two passes have 7, and the result
+/// is rounded to the nearest byte. It is within 0.6 of the exact value for downscaling to no less than a tenth. Integer
+/// sums have the same bits with every compiler and machine.
 class Resizer {
  public:
-  /// Writes `part` of an image, mirrored where `flip` says so, at the sink's size. Vertical first: the pass over long
-  /// rows is the one that runs at vector speed, and the other has no more rows than the output.
+  /// Writes `part` of an image at the sink's size, mirrored if `flip`. The vertical pass is first: it works on long
+  /// rows at vector speed, and the horizontal pass then has only the output rows.
   void resize(const DecodedPart& part, Filter filter, bool flip, PixelSink& sink);
 
  private:
@@ -64,7 +64,7 @@ class Resizer {
   std::vector<std::int16_t> row_;
 };
 
-/// The whole of `image` as a part of itself.
+/// The whole `image` as a DecodedPart.
 DecodedPart whole(const ImageView& image);
 
 }  // namespace lockstep::data

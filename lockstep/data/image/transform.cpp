@@ -12,13 +12,13 @@
 namespace lockstep::data {
 namespace {
 
-/// An image in memory, seen as the decoder sees an encoded one.
+/// An image in memory with the interface of a decoder.
 class StoredImage {
  public:
   StoredImage(const ImageView& image, const ImageRecipe& recipe) : image_(image) {
     if (image.channels == recipe.channels) return;
     throw Error(ErrorCategory::data, fmt::format("image recipe {}", recipe.name),
-                fmt::format("needed images of {} channels", recipe.channels),
+                fmt::format("expected images of {} channels", recipe.channels),
                 fmt::format("one has {}", image.channels));
   }
   ImageHeader header() const { return {image_.height, image_.width, image_.channels}; }
@@ -45,41 +45,41 @@ Rectangle whole_of(const ImageHeader& header) { return {0, 0, header.width, head
 
 [[noreturn]] void throw_wrong_size(const ImageRecipe& recipe, const ImageHeader& header) {
   throw Error(ErrorCategory::data, fmt::format("image recipe {}", recipe.name),
-              fmt::format("needed images of {} x {}", recipe.height, recipe.width),
+              fmt::format("expected images of {} x {}", recipe.height, recipe.width),
               fmt::format("one is {} x {}", header.height, header.width));
 }
 
 [[noreturn]] void throw_colors(const ImageRecipe& recipe, const ImageHeader& header) {
   throw Error(
       ErrorCategory::data, fmt::format("image recipe {}", recipe.name),
-      fmt::format("needed gray images, or the shape {}x{}x3 for gray and colored ones", recipe.height, recipe.width),
+      fmt::format("expected gray images, or the shape {}x{}x3 for gray and colored ones", recipe.height, recipe.width),
       fmt::format("one has {} channels", header.channels));
 }
 
-/// Pixels of one axis.
-struct Stretch {
+/// A range of pixels on one axis.
+struct Extent {
   double begin = 0;
   double extent = 0;
 };
 
-/// What of an axis of `extent` pixels becomes the middle `output` ones when the shorter side of `image` is resized to
-/// `shorter`.
-Stretch middle_of(int extent, const ImageHeader& image, int shorter, int output) {
+/// The range on an axis of `extent` pixels that becomes the center `output` pixels when the shorter side of `image` is
+/// resized to `shorter`.
+Extent middle_of(int extent, const ImageHeader& image, int shorter, int output) {
   const int shorter_now = std::min(image.height, image.width);
   const std::int64_t resized = std::int64_t{extent} * shorter / shorter_now;
   const auto scale = static_cast<double>(extent) / static_cast<double>(resized);
   return {static_cast<double>(center_offset(resized, output)) * scale, output * scale};
 }
 
-/// Whole pixels around `stretch`, with all that a filter takes for `output` pixels of it.
-Stretch with_neighbours(const Stretch& stretch, int output, int extent) {
+/// The whole pixels around `stretch`, including all that a filter reads for `output` pixels of it.
+Extent with_neighbours(const Extent& stretch, int output, int extent) {
   const double reach = std::max(stretch.extent / output, 1.0) + 1;
   const double begin = std::max(std::floor(stretch.begin - reach), 0.0);
   const double end = std::min(std::ceil(stretch.begin + stretch.extent + reach), static_cast<double>(extent));
   return {begin, end - begin};
 }
 
-/// One image on its way through the geometry of a recipe, whichever it is.
+/// Applies the geometry of a recipe, of any kind, to one image.
 template <typename Source>
 struct Geometry {
   const ImageRecipe& recipe;
@@ -92,7 +92,7 @@ struct Geometry {
   void operator()(const AsStored&) const {
     const ImageHeader header = image.header();
     check_size(header);
-    // What is called as stored must not lose its colors because the first image, which says the shape, had none.
+    // Images used as stored must not lose their colors because the first image, which determines the shape, is gray.
     if (recipe.name == "none" && header.channels > recipe.channels) throw_colors(recipe, header);
     copy(whole_of(header));
   }
@@ -108,13 +108,13 @@ struct Geometry {
     resize(choose_resized_crop(key, header.height, header.width, crop.range));
   }
 
-  /// The middle of the resized image is found in the image itself, so that nothing else is decoded or resized.
+  /// The center of the resized image is located in the original image, so that nothing else is decoded or resized.
   void operator()(const ResizedCenter& center) const {
     const ImageHeader header = image.header();
-    const Stretch rows = middle_of(header.height, header, center.shorter, recipe.height);
-    const Stretch columns = middle_of(header.width, header, center.shorter, recipe.width);
-    const Stretch near_rows = with_neighbours(rows, recipe.height, header.height);
-    const Stretch near_columns = with_neighbours(columns, recipe.width, header.width);
+    const Extent rows = middle_of(header.height, header, center.shorter, recipe.height);
+    const Extent columns = middle_of(header.width, header, center.shorter, recipe.width);
+    const Extent near_rows = with_neighbours(rows, recipe.height, header.height);
+    const Extent near_columns = with_neighbours(columns, recipe.width, header.width);
     const Rectangle near = {static_cast<int>(near_columns.begin), static_cast<int>(near_rows.begin),
                             static_cast<int>(near_columns.extent), static_cast<int>(near_rows.extent)};
     DecodedPart part = image.part(wanted(near, static_cast<int>(near.height * recipe.height / rows.extent),
@@ -194,7 +194,7 @@ void ImageTransform::apply_to(const Source& image, const SampleKey& key, std::sp
     place(sink);
     return;
   }
-  // Contrast needs the mean of all pixels before it can change the first: the one pass that cannot be fused.
+  // Contrast needs the mean of all pixels before it can change the first: the only pass that cannot be fused.
   scratch.pixels.reshape(recipe_.height, recipe_.width, recipe_.channels);
   PixelSink bytes({scratch.pixels.span().pixels, output_size()}, recipe_.height, recipe_.width, recipe_.channels);
   place(bytes);

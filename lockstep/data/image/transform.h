@@ -1,4 +1,4 @@
-// A recipe at work.
+// Application of an image recipe.
 #pragma once
 
 #include <array>
@@ -16,37 +16,37 @@
 
 namespace lockstep::data {
 
-/// What a thread keeps from one image to the next: decoders and memory.
+/// Per-thread state kept between images: decoders and memory.
 struct ImageScratch {
-  ImageDecoder decoder{kMaxPixels};  ///< keeps its state from image to image
-  Resizer resizer;                   ///< keeps its tables from size to size
+  ImageDecoder decoder{kMaxPixels};  ///< keeps its state between images
+  Resizer resizer;                   ///< keeps its tables between images
   Image pixels;                      ///< the resized image
   std::vector<std::uint8_t> row;     ///< one row of it
 };
 
-/// Applies an ImageRecipe. Immutable, so that threads share it; each brings an ImageScratch of its own. The same key
-/// gives the same pixels on every thread, rank and machine, and floats that are the normalized bytes.
+/// Applies an ImageRecipe. Immutable and shared by threads; each thread has its own ImageScratch. The same key gives
+/// the same pixels on every thread, rank and machine; floats are the normalized bytes.
 ///
-/// Errors (data) say what is wrong with the image and not which it is: the caller knows file and record.
+/// Errors (data) describe the problem but do not identify the image: the caller knows the file and the record.
 class ImageTransform {
  public:
-  /// Throws Error (input) where `recipe.check()` does.
+  /// Throws Error (input) as recipe.check() does.
   explicit ImageTransform(ImageRecipe recipe);
 
-  const ImageRecipe& recipe() const { return recipe_; }  ///< what is done to each image
+  const ImageRecipe& recipe() const { return recipe_; }  ///< the applied recipe
   /// height x width x channels of the output.
   std::size_t output_size() const;
 
   /// Decodes `encoded`, a JPEG or PNG image, and writes [height, width, channels] bytes, or normalized floats.
   void apply(std::span<const std::uint8_t> encoded, const SampleKey& key, std::span<std::uint8_t> output,
              ImageScratch& scratch) const;
-  /// Decodes a JPEG or PNG image and writes it as floats. Throws RecordError where it is damaged.
+  /// The same, with output as floats.
   void apply(std::span<const std::uint8_t> encoded, const SampleKey& key, std::span<float> output,
              ImageScratch& scratch) const;
 
-  /// The same for an image that is decoded already and has the recipe's channels.
+  /// The same for a decoded image, which must have the recipe's channels.
   void apply(const ImageView& image, const SampleKey& key, std::span<std::uint8_t> output, ImageScratch& scratch) const;
-  /// The same of an image that is decoded already.
+  /// The same for a decoded image, with output as floats.
   void apply(const ImageView& image, const SampleKey& key, std::span<float> output, ImageScratch& scratch) const;
 
  private:

@@ -27,7 +27,8 @@ std::string_view to_string(ShardPolicy policy) {
 ShardPolicy parse_shard_policy(std::string_view name) {
   for (const auto& [policy, each] : kNames)
     if (each == name) return policy;
-  throw Error(ErrorCategory::input, "shard-policy", "needed auto, file, data or off", fmt::format("got \"{}\"", name));
+  throw Error(ErrorCategory::input, "shard-policy", "expected auto, file, data or off",
+              fmt::format("got \"{}\"", name));
 }
 
 BatchPlan::BatchPlan(ShardPolicy policy, std::vector<std::int64_t> worker_records, std::int64_t global_batch,
@@ -36,8 +37,8 @@ BatchPlan::BatchPlan(ShardPolicy policy, std::vector<std::int64_t> worker_record
   LOCKSTEP_CHECK_OP(global_batch, >=, 1);
   if (policy != ShardPolicy::automatic && layout.replicas % layout.per_worker != 0)
     throw Error(ErrorCategory::input, fmt::format("shard-policy {}", to_string(policy)),
-                "needed the same number of replicas on every rank",
-                fmt::format("{} replicas are not ranks of {}", layout.replicas, layout.per_worker));
+                "expected the same number of replicas on every rank",
+                fmt::format("{} replicas cannot be divided into ranks of {}", layout.replicas, layout.per_worker));
   if (!has_own_sequences()) {
     LOCKSTEP_CHECK_OP(worker_records_.size(), ==, 1U);
     steps_ = worker_records_[0] == 0 ? 0 : 1 + (worker_records_[0] - 1) / global_batch;
@@ -73,7 +74,7 @@ std::int64_t BatchPlan::records_of_replica(int replica) const {
   const std::int64_t replicas = layout_.replicas;
   const std::int64_t last = share(whole, replica).positions.size();
   if (policy_ == ShardPolicy::data) return last + (whole > 0 ? whole * share(0, replica).positions.size() : 0);
-  // Of split_in_turn's sizes, one after the other.
+  // The sizes from split_in_turn(), computed incrementally.
   const std::int64_t remainder = global_batch_ % replicas;
   return last + whole * (global_batch_ / replicas) + (replica + whole) * remainder / replicas -
          replica * remainder / replicas;
@@ -91,8 +92,8 @@ BatchShare BatchPlan::shared_share(std::int64_t step, int replica) const {
   return {{begin + range.begin, begin + range.end}, range.begin, samples};
 }
 
-/// Over an epoch no replica takes over one sample more than another: in the last step, which may be short, those come
-/// first that have had one less.
+/// Over an epoch, no replica takes more than one sample more than another: in the last step, which may be short,
+/// replicas with one sample less come first.
 Range BatchPlan::balanced_range(std::int64_t step, std::int64_t samples, int replica) const {
   const std::int64_t replicas = layout_.replicas;
   if (samples == global_batch_) return split_in_turn(samples, replicas, replica, step);
@@ -102,7 +103,7 @@ Range BatchPlan::balanced_range(std::int64_t step, std::int64_t samples, int rep
   };
   std::int64_t with_less = 0;
   for (std::int64_t r = 0; r < replicas; ++r) with_less += !had_one_more(r);
-  // The larger parts go to those with less, spread evenly, and what is left over to the others.
+  // The larger parts go to replicas with fewer samples, spread evenly, and the remaining ones to the others.
   const std::int64_t larger = samples % replicas;
   const std::int64_t for_less = std::min(larger, with_less);
   Range range;
@@ -118,9 +119,9 @@ Range BatchPlan::balanced_range(std::int64_t step, std::int64_t samples, int rep
   return range;
 }
 
-/// Where the sequence of a worker stands after so many batches of its replicas. tf.distribute deals a global batch of G
-/// to N replicas as G mod N batches of G/N + 1 and then batches of G/N; each worker goes through this cycle from the
-/// place of its first replica on.
+/// The position in a worker's sequence after a number of batches of its replicas. tf.distribute divides a global batch
+/// of G among N replicas as G mod N batches of G/N + 1, then batches of G/N. Each worker goes through this cycle,
+/// starting at the place of its first replica.
 std::int64_t BatchPlan::worker_position(int worker, std::int64_t pulls) const {
   const std::int64_t replicas = layout_.replicas;
   const std::int64_t larger = global_batch_ % replicas;
@@ -141,7 +142,7 @@ Range BatchPlan::worker_range(std::int64_t step, int replica) const {
 
 std::int64_t BatchPlan::steps_of_worker(int worker) const {
   const std::int64_t records = worker_records_[static_cast<std::size_t>(worker)];
-  // A whole cycle of the worker takes a global batch of records and `replicas` batches of its replicas.
+  // A whole cycle of the worker takes one global batch of records and `replicas` batches of its replicas.
   std::int64_t low = 0;
   std::int64_t high = (records / global_batch_ + 1) * layout_.replicas;
   while (low < high) {

@@ -9,7 +9,7 @@
 namespace lockstep::data {
 namespace {
 
-/// A bijection of 64-bit words in which every input bit moves every output bit: two rounds of multiply and fold.
+/// A bijection of 64-bit words in which every input bit affects every output bit: two rounds of multiply and fold.
 std::uint64_t mix(std::uint64_t word) {
   word = (word ^ (word >> 32)) * 0x9e3779b97f4a7c15u;
   word = (word ^ (word >> 29)) * 0xd6e8feb86659fd93u;
@@ -53,16 +53,16 @@ std::int64_t Permutation::operator[](std::int64_t position) const {
 
 namespace {
 
-/// A disk reads this much in about the time that it takes to get there, and a page more at either end is little.
+/// A disk reads this much in about the time of a seek, and one more page at either end is negligible.
 constexpr std::int64_t kBlockBytes = 64 << 10;
-/// Of smaller blocks the pages at their ends are too large a part.
+/// For smaller blocks, the pages at their ends are too large a fraction.
 constexpr std::int64_t kLeastBlockBytes = 16 << 10;
-/// The least number of blocks for each sample of a batch. Drawing from blocks rather than records narrows the spread of
-/// what a batch holds by one part in as many.
+/// The minimum number of blocks per sample of a batch. Drawing blocks instead of records narrows the spread of a
+/// batch's contents by one part in this number.
 constexpr std::int64_t kBlocksPerSample = 256;
-/// Of the windows of all shards together: memory for the system's cache, shared by the ranks of a job. And the least
-/// number of blocks in a window.
+/// The total size of the windows of all shards: page cache shared by the ranks of a job.
 constexpr std::int64_t kWindowBytes = 1 << 30;
+/// The minimum number of blocks in a window.
 constexpr std::int64_t kWindowBlocks = 16;
 
 std::int64_t blocks_of(const OrderShape& shape) { return std::max<std::int64_t>(1, shape.records / shape.block); }
@@ -107,7 +107,7 @@ std::int64_t EpochOrder::line_of(Place place) const {
   return window.line.begin + mixed[shard_range(place.shard).begin + place.index - window.line.begin];
 }
 
-/// All shards have a sample in each step but the last, in which only the longer ones have one left.
+/// All shards have a sample in each step except the last, in which only the longer ones have one.
 EpochOrder::Place EpochOrder::place_of(std::int64_t position) const {
   const std::int64_t index = position / shape_.slots;
   const std::int64_t sample = position % shape_.slots;
@@ -123,13 +123,13 @@ EpochOrder::Window EpochOrder::window_at(std::int64_t shard, std::int64_t index)
   const Range range = shard_range(shard);
   const std::int64_t number = (index + phase(shard)) / shape_.window;
   const std::int64_t begin = number * shape_.window - phase(shard);
-  const std::int64_t windows = 2 + shape_.records / shape_.slots / shape_.window;  // of a shard, at most
+  const std::int64_t windows = 2 + shape_.records / shape_.slots / shape_.window;  // per shard, at most
   return {{range.begin + std::max<std::int64_t>(0, begin), std::min(range.begin + begin + shape_.window, range.end)},
           static_cast<std::uint64_t>(shard * windows + number)};
 }
 
-/// Blocks are cut from a place that changes with the epoch on; what is left over after the last whole one stays at the
-/// end of the line.
+/// Block boundaries start at an offset that changes with the epoch. The remainder after the last whole block stays at
+/// the end of the sequence.
 std::int64_t EpochOrder::record_at(std::int64_t line) const {
   const std::int64_t block = line / shape_.block;
   const bool is_whole = (block + 1) * shape_.block <= shape_.records;
@@ -141,7 +141,7 @@ void EpochOrder::for_each_block_ahead(std::int64_t position, const std::function
   if (shape_.block == 1) return;
   const Place place = place_of(position);
   const Range shard = shard_range(place.shard);
-  if (place.index + phase(place.shard) < 2 * shape_.window) {  // no window before has asked for all of these
+  if (place.index + phase(place.shard) < 2 * shape_.window) {  // no window before has announced all of these
     const std::int64_t line = line_of(place);
     const std::int64_t begin = std::max(shard.begin, line / shape_.block * shape_.block);
     read_line({begin, std::min(shard.end, line / shape_.block * shape_.block + shape_.block)}, read);
@@ -151,7 +151,7 @@ void EpochOrder::for_each_block_ahead(std::int64_t position, const std::function
     read_line({shard.begin + ahead, std::min(shard.begin + ahead + shape_.block, shard.end)}, read);
 }
 
-/// A range of the line is cut where its blocks are, and where the ids begin again.
+/// Splits a range of the sequence at block boundaries, and where the ids wrap around.
 void EpochOrder::read_line(Range line, const std::function<void(Range)>& read) const {
   while (line.begin < line.end) {
     const std::int64_t end = std::min(line.end, (line.begin / shape_.block + 1) * shape_.block);

@@ -9,11 +9,11 @@
 namespace lockstep::data {
 namespace {
 
-/// A slot from whose visit in `round` on something else is given.
+/// A slot whose yield changes when it is visited in `round`.
 struct Change {
   std::int64_t round = 0;
   std::size_t slot = 0;
-  bool is_end = false;  // of the slot's input; else the slot is empty
+  bool is_end = false;  // of the slot's input; otherwise the slot is empty
   std::size_t input = 0;
   bool operator>(const Change& other) const { return std::tie(round, slot) > std::tie(other.round, other.slot); }
 };
@@ -56,7 +56,7 @@ InterleaveOrder::InterleaveOrder(std::span<const std::int64_t> sizes, std::int64
   }
 }
 
-/// A tree that is the one of `node`, over slots [begin, end), but for one slot.
+/// A copy of the tree of `node`, over slots [begin, end), with one slot replaced.
 InterleaveOrder::NodeId InterleaveOrder::with_slot(NodeId node, std::size_t begin, std::size_t end, std::size_t slot,
                                                    const Node& leaf) {
   Node changed = leaf;
@@ -76,7 +76,7 @@ InterleaveOrder::NodeId InterleaveOrder::with_slot(NodeId node, std::size_t begi
 
 InterleaveOrder::Place InterleaveOrder::operator[](std::int64_t position) const {
   LOCKSTEP_CHECK_OP(position, >=, 0);
-  // Of phases that begin at one position all but the last give nothing.
+  // Of phases that start at the same position, all but the last yield nothing.
   const auto after = std::ranges::upper_bound(phases_, position, {}, &Phase::first_position);
   const Phase& phase = *(after - 1);
   const std::int64_t gives = nodes_[phase.root].gives;

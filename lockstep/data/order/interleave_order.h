@@ -1,4 +1,4 @@
-// Blocks of several inputs in turn, as tf.data interleaves them.
+// The order in which tf.data interleaves several inputs.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,14 @@
 
 namespace lockstep::data {
 
-/// A cycle has `cycle_length` slots. A *round* visits each slot once, in order. A slot that is empty opens the next
-/// input, as long as there is one; then the slot gives the next `block_length` elements of its input, or those that are
-/// left. An input that is found at its end leaves the slot empty until the next round.
+/// A cycle has `cycle_length` slots. A *round* visits each slot once, in order. An empty slot opens the next input, if
+/// there is one; then the slot yields the next `block_length` elements of its input, or the remaining ones. An input
+/// that is found to be exhausted leaves the slot empty until the next round.
 ///
-/// What a round gives changes only where an input opens or ends. The rounds between two such changes are one *phase*,
-/// which holds, as a tree of sums over the slots, what each of them gives. A phase shares with the one before it all
-/// of the tree but the paths to slots that changed, so that the memory is O(inputs * log(cycle_length)) whatever the
-/// number of elements, and a position is found in O(log(inputs)): the phase, the round by a division, the slot by a
-/// walk down the tree.
+/// The yield of a round changes only when an input opens or ends. The rounds between two such changes are one *phase*.
+/// A phase stores the yield of each slot as a tree of sums. It shares with the preceding phase all of the tree except
+/// the paths to slots that changed. Therefore the memory is O(inputs * log(cycle_length)) for any number of elements,
+/// and a position is found in O(log(inputs)): the phase, the round by a division, the slot by a walk down the tree.
 class InterleaveOrder {
  public:
   struct Place {
@@ -25,19 +24,19 @@ class InterleaveOrder {
     bool operator==(const Place&) const = default;
   };
 
-  /// `sizes` of the inputs, from 0; at least one input, `cycle_length` and `block_length` at least 1.
+  /// `sizes` of the inputs, each at least 0. At least one input; `cycle_length` and `block_length` at least 1.
   InterleaveOrder(std::span<const std::int64_t> sizes, std::int64_t cycle_length, std::int64_t block_length);
 
-  /// Who gives the element at `position`, 0 .. sum of sizes - 1. Any thread may ask for any position.
+  /// The input and index of the element at `position`, 0 .. sum of sizes - 1. Thread-safe.
   Place operator[](std::int64_t position) const;
 
  private:
   using NodeId = std::uint32_t;
-  /// Of the tree of sums. Those of slots have no children, but an input.
+  /// A node of the tree of sums. The node of a slot has an input instead of children.
   struct Node {
-    std::int64_t gives = 0;  // elements in a round
+    std::int64_t gives = 0;  // elements per round
     NodeId left = 0;
-    NodeId right = 0;  // of a slot: the input
+    NodeId right = 0;  // for a slot: the input
   };
   struct Phase {
     std::int64_t first_position = 0;
@@ -49,8 +48,8 @@ class InterleaveOrder {
 
   std::size_t slots_;
   std::int64_t block_length_;
-  std::vector<Node> nodes_ = {{}};         // node 0: slots that give nothing
-  std::vector<std::int64_t> first_round_;  // of each input
+  std::vector<Node> nodes_ = {{}};         // node 0: slots that yield nothing
+  std::vector<std::int64_t> first_round_;  // the round in which each input opens
   std::vector<Phase> phases_;
 };
 

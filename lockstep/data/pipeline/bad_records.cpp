@@ -6,7 +6,7 @@ namespace lockstep::data {
 
 void throw_too_many_bad(std::int64_t limit, std::string_view one) {
   throw Error(ErrorCategory::data, "bad records",
-              fmt::format("needed at most {} record{} that cannot be read", limit, limit == 1 ? "" : "s"),
+              fmt::format("expected at most {} unreadable record{}", limit, limit == 1 ? "" : "s"),
               fmt::format("there are more, such as: {}", one));
 }
 

@@ -1,4 +1,4 @@
-// Records that cannot be read, and how many of them are put up with.
+// Accounting of unreadable records.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 
 namespace lockstep::data {
 
-/// A record that was asked for and could not be read.
+/// A record that could not be read.
 struct BadRecord {
-  std::int64_t record_id = 0;  ///< of the record that could not be read
+  std::int64_t record_id = 0;  ///< id of the record
   std::string problem;         ///< with file, record, byte offset and kind
 };
 
-/// Notes them; each counts once, however often it is met. Thread-safe.
+/// Collects unreadable records; each counts once, however often it is encountered. Thread-safe.
 class BadRecords {
  public:
-  /// `limit`: how many may be noted; none: not one.
+  /// `limit` is the maximum number of bad records; nullopt: none is allowed.
   explicit BadRecords(std::optional<std::int64_t> limit) : limit_(limit) {}
 
-  /// Throws `error` again where none is allowed, else Error (data) for one more than the limit.
+  /// Rethrows `error` if no bad records are allowed; throws Error (data) if this one exceeds the limit.
   void note(std::int64_t record_id, const Error& error);
-  /// In the order of ids.
+  /// Sorted by id.
   std::vector<BadRecord> list() const;
 
  private:
@@ -35,7 +35,7 @@ class BadRecords {
   std::map<std::int64_t, std::string> problems_;
 };
 
-/// Throws the Error (data) that more than `limit` records are bad, `one` among them.
+/// Throws the Error (data) for more than `limit` bad records, with `one` as an example.
 [[noreturn]] void throw_too_many_bad(std::int64_t limit, std::string_view one);
 
 }  // namespace lockstep::data

@@ -107,8 +107,8 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part, const std::
   }
 }
 
-/// The id of the record that `sample` holds then: the key's, or the next one that can be read where bad records are put
-/// up with. So batches and steps stay as they are on all ranks, whoever meets which.
+/// Returns the id of the record in `sample`: the key's or, if bad records are tolerated, the next readable one. Thus
+/// batches and steps are unchanged on all ranks, whichever rank encounters a bad record.
 std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& sample) const {
   const RecordSource& source = *pipeline_.source;
   for (std::int64_t tried = 0; tried < source.size(); ++tried) {
@@ -121,7 +121,7 @@ std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& samp
     }
     key.record_id = (key.record_id + 1) % source.size();
   }
-  throw Error(ErrorCategory::data, source.description(), "needed a record that can be read",
+  throw Error(ErrorCategory::data, source.description(), "expected a readable record",
               fmt::format("all {} are bad", source.size()));
 }
 

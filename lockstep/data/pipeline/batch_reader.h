@@ -1,4 +1,4 @@
-// Makes the parts of global batches that one process needs.
+// Assembles the parts of global batches that one process needs.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@
 
 namespace lockstep::data {
 
-/// Stateless beyond its description and the bad records it has met, so any thread may make any piece of any step. Reads
-/// the records of this process's replicas and no others.
+/// Stateless except for the list of bad records, so any thread can make any piece of any step. Reads only the records
+/// of this process's replicas.
 class BatchReader {
  public:
   BatchReader(Pipeline pipeline, const StreamOptions& options);
 
-  /// Gives `parts` the sizes and numbers of `step`: one part per local replica. Allocates only where the memory of an
-  /// earlier step is too small.
+  /// Sizes and numbers `parts` for `step`, one part per local replica. Allocates only if the memory of an earlier step
+  /// is too small.
   void lay_out(std::int64_t step, std::vector<Batch>& parts) const;
 
-  /// Bytes of a whole step's parts.
+  /// Bytes of all parts of a step.
   std::int64_t step_bytes() const;
 
-  /// Samples of this process in the step that `parts` are laid out for.
+  /// Number of samples of this process in the step for which `parts` are laid out.
   static std::int64_t local_samples(const std::vector<Batch>& parts);
 
-  /// Reads and maps samples [piece.begin, piece.end) of this process's; the parts of its replicas are counted through.
-  /// Returns early when a stop is asked for.
+  /// Reads and maps the samples [piece.begin, piece.end) of this process, counted through the parts of its replicas.
+  /// Returns early if a stop is requested.
   void fill(Range piece, std::vector<Batch>& parts, const std::stop_token& stop) const;
 
-  /// That were met so far.
+  /// The bad records encountered so far.
   std::vector<BadRecord> bad_records() const { return bad_records_->list(); }
 
  private:

@@ -14,10 +14,10 @@ namespace {
 
 constexpr int kWeightOne = 1 << 16;
 
-/// Beta(alpha, alpha) by Jöhnk's method ("Erzeugung von betaverteilten und gammaverteilten Zufallszahlen", 1964): of
-/// two uniform numbers raised to 1/alpha, the share of one in their sum, where that is at most 1. In logarithms,
-/// because the powers of a small alpha have no floating-point numbers, and with the larger power taken out first: of
-/// the smallest alpha even the logarithms are infinite, and their difference would be no number.
+/// Beta(alpha, alpha) by Jöhnk's method ("Erzeugung von betaverteilten und gammaverteilten Zufallszahlen", 1964): two
+/// uniform numbers are raised to 1/alpha; the result is the share of one in their sum, if the sum is at most 1.
+/// Computed with logarithms, because the powers underflow for a small alpha. The larger power is factored out first:
+/// for the smallest alpha even the logarithms are infinite, and their difference would be NaN.
 double choose_beta(SampleRandom& random, double alpha) {
   for (;;) {
     const double x = std::log(random.unit() + 0x1p-33);
@@ -32,7 +32,7 @@ double choose_beta(SampleRandom& random, double alpha) {
 
 void check_mixup(double alpha) {
   if (!(alpha > 0 && alpha <= 4))
-    throw Error(ErrorCategory::input, "mixup", "needed an alpha above 0 and up to 4", fmt::format("got {}", alpha));
+    throw Error(ErrorCategory::input, "mixup", "expected an alpha above 0 and up to 4", fmt::format("got {}", alpha));
 }
 
 Mixup choose_mixup(const SampleKey& key, std::int64_t records, double alpha) {
@@ -40,7 +40,7 @@ Mixup choose_mixup(const SampleKey& key, std::int64_t records, double alpha) {
   const Permutation partners(random_key(key.seed, "mixup partners", static_cast<std::uint64_t>(key.epoch)), records);
   SampleRandom random("mixup", key);
   const double weight = choose_beta(random, alpha);
-  // Rounded to what is far coarser than libm's differences between machines.
+  // Rounded to a precision far coarser than the differences between libm implementations.
   return {partners[key.record_id], static_cast<float>(std::lround(weight * kWeightOne)) / kWeightOne};
 }
 
@@ -76,7 +76,7 @@ MixupStep::Mixed MixupStep::read_and_mix(const SampleKey& key, Sample& own, cons
   Mixed mixed = {.record_id = read(key, own)};
   mixed.partner_label = own.label;
   const Mixup mixup = choose_mixup(key, pipeline_.source->size(), pipeline_.mixup_alpha);
-  if (mixup.partner == key.record_id || mixup.weight == 1) return mixed;  // it stays as it is
+  if (mixup.partner == key.record_id || mixup.weight == 1) return mixed;  // the sample is unchanged
   partner_pixels_.resize(own.pixels.size());
   partner_features_.resize(own.features.size());
   Sample partner;

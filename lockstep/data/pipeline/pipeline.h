@@ -14,28 +14,29 @@
 
 namespace lockstep::data {
 
-/// What to do with the records of a source. A value; the source is shared.
+/// The processing of a source's records. A value; the source is shared.
 struct Pipeline {
   std::shared_ptr<const RecordSource> source;
-  SampleSpec spec;                               ///< of the samples: the source's, or what a recipe makes of images
-  std::shared_ptr<const ImageTransform> images;  ///< null: images are taken as they are stored
-  std::vector<SampleMap> maps;                   ///< after it, applied in this order
-  ChannelNormalization normalization = {};       ///< after the maps
-  double mixup_alpha = 0;                        ///< after all of these, where above 0
+  /// spec of the samples: the source's, or the output of the image recipe
+  SampleSpec spec;
+  std::shared_ptr<const ImageTransform> images;  ///< null: images are used as stored
+  std::vector<SampleMap> maps;                   ///< applied after `images`, in this order
+  ChannelNormalization normalization = {};       ///< applied after the maps
+  double mixup_alpha = 0;                        ///< applied last; 0: disabled
   bool shuffled = false;
   std::int64_t global_batch = 0;
   ShardPolicy policy = ShardPolicy::automatic;
-  std::optional<std::int64_t> bad_records;  ///< that may be replaced by their neighbours; none: the first is an error
-  int prefetch = 0;                         ///< global batches read ahead; 0: as a stream's options say
+  std::optional<std::int64_t> bad_records;  ///< maximum number of replaced bad records; nullopt: the first is an error
+  int prefetch = 0;                         ///< prefetched global batches; 0: as in the stream options
 
-  /// Whether samples can stay bytes until they are on the model's device, which normalizes them at most once.
+  /// Whether samples can stay bytes until they are on the model's device, which then normalizes them.
   bool gives_pixels() const;
-  /// What is to be done to them there.
+  /// The normalization to apply there.
   ChannelNormalization pixel_normalization() const;
 
-  /// Whether samples are the records of the source as they are.
+  /// Whether samples are the unchanged records of the source.
   bool is_plain() const { return !images && maps.empty() && normalization.channels == 0; }
-  /// ", images cifar10-train, 2 maps, normalized ...": what is done to the records of the source.
+  /// The processing of the source's records: ", images cifar10-train, 2 maps, normalized ...".
   std::string preparation() const;
 };
 

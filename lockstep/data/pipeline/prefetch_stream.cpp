@@ -20,7 +20,7 @@ int WorkerTuner::add_step(double waited, double elapsed, bool all_ready) {
   elapsed_ += elapsed;
   if (++window_steps_ < kWindowSteps) return workers_;
   if (waited_ > kWaitShare * elapsed_) {
-    if (has_shrunk_) patience_ = std::min(2 * patience_, kMostIdleSteps);
+    if (has_shrunk_) patience_ = std::min(2 * patience_, kMaxIdleSteps);
     has_shrunk_ = false;
     workers_ = std::min(most_, workers_ + 1);
   }
@@ -92,7 +92,7 @@ void PrefetchStream::give(std::vector<Batch>& parts, double waited, bool were_re
   std::swap(parts, slot_of(next_step_).parts);
   ++next_step_;
   const auto now = Clock::now();
-  if (last_given_)  // the first step tells nothing: all slots were empty
+  if (last_given_)  // the first step is not representative: all slots were empty
     workers_ = tuner_.add_step(waited, std::chrono::duration<double>(now - *last_given_).count(), were_ready);
   last_given_ = now;
 }
@@ -127,7 +127,7 @@ void PrefetchStream::work(int thread, const std::stop_token& stop) {
   }
 }
 
-/// A started step is always taken to its end, so that its slot completes; a new one needs a free slot.
+/// A started step is always finished, so that its slot completes; a new step needs a free slot.
 bool PrefetchStream::can_take(int thread) const {
   if (thread >= workers_) return false;
   if (taking_piece_ > 0) return true;
@@ -150,7 +150,7 @@ void PrefetchStream::begin_step(Slot& slot) {
   slot.pieces_left = pieces_per_step_;
   try {
     reader_.lay_out(taking_step_, slot.parts);
-  } catch (...) {  // no memory; the step's pieces are then empty, and next() reports it
+  } catch (...) {  // out of memory; the step's pieces are then empty, and next() reports the error
     slot.parts.clear();
     slot.error = std::current_exception();
     slot.failed_piece = -1;

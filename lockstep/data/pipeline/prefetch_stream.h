@@ -1,4 +1,4 @@
-// How many threads should make batches.
+// Background prefetching of batches.
 #pragma once
 
 #include <chrono>
@@ -16,23 +16,23 @@
 
 namespace lockstep::data {
 
-/// Begins with as many as there may be, so that the first steps come soon. Where for `kIdleSteps` steps every batch of
-/// the stream's slots was ready whenever one was asked for, one fewer works; where more than `kWaitShare` of
-/// `kWindowSteps` steps was waiting, one more. Each time that a thread proves to have been needed, the next one is
-/// sent away only after twice as many idle steps, so that the number settles. It depends on times, and what the threads
-/// make does not depend on it.
+/// Adapts the number of active threads. It starts with the maximum, so that the first steps are ready soon. If for
+/// `kIdleSteps` steps every slot of the stream was ready at each request, one thread is deactivated. If more than
+/// `kWaitShare` of the time of `kWindowSteps` steps was spent waiting, one thread is activated. Each time a thread
+/// proves to be needed, twice as many idle steps are required before the next one is deactivated, so that the number
+/// settles. The decisions depend on timing; the output of the threads does not.
 class WorkerTuner {
  public:
   static constexpr int kWindowSteps = 16;
   static constexpr double kWaitShare = 0.02;
   static constexpr int kIdleSteps = 128;
-  static constexpr int kMostIdleSteps = 64 * kIdleSteps;
+  static constexpr int kMaxIdleSteps = 64 * kIdleSteps;
 
   /// `most` >= 1.
   explicit WorkerTuner(int most) : most_(most), workers_(most) {}
 
-  /// Of each step: the seconds that were waited for it, those since the step before it was given (waiting included),
-  /// and whether all slots were ready when it was asked for. Returns workers().
+  /// Adds one step: the seconds waited for it, the seconds since the previous step was delivered (waiting included),
+  /// and whether all slots were ready when it was requested. Returns workers().
   int add_step(double waited, double elapsed, bool all_ready);
 
   int workers() const { return workers_; }
@@ -48,16 +48,16 @@ class WorkerTuner {
   bool has_shrunk_ = false;  // and not grown since
 };
 
-// Batches made ahead of their use by background threads.
+// Batches prepared ahead of use by background threads.
 
-/// A ring of `prefetch` slots, or as many as fit into the memory that they may have, each with the parts of one step.
-/// Every step is cut into as many pieces as there may be threads at work; those that are at work take the pieces in
-/// step order, and next() swaps a finished slot's parts with the caller's, so memory goes round and nothing is copied.
-/// Locks are taken per piece, and whoever waits sleeps. How many threads work at once is a matter of the time that the
-/// caller waits (WorkerTuner); the others sleep. What a step holds does not depend on it.
+/// A ring of `prefetch` slots, or as many as fit in the memory limit. Each slot holds the parts of one step. Every step
+/// is cut into as many pieces as the maximum number of threads. Active threads take the pieces in step order. next()
+/// swaps the parts of a finished slot with the caller's, so memory is reused and nothing is copied. Locks are taken per
+/// piece; waiting threads sleep. The number of active threads follows the time that the caller waits (WorkerTuner); the
+/// others sleep. The contents of a step do not depend on it.
 ///
-/// The first error in the order of the data wins, whichever thread meets which first: the steps before it are still
-/// delivered, then next() throws it, and again when called again.
+/// The first error in data order wins, regardless of which thread encounters which error first: the steps before it are
+/// delivered, then next() throws it, again on every further call.
 class PrefetchStream final : public BatchStream {
  public:
   PrefetchStream(Pipeline pipeline, const StreamOptions& options);
@@ -68,14 +68,14 @@ class PrefetchStream final : public BatchStream {
   double seconds_waited() const override { return seconds_waited_; }
   std::vector<BadRecord> bad_records() const override { return reader_.bad_records(); }
   int workers() const override { return tuner_.workers(); }
-  /// Steps that are made ahead, at most.
+  /// Maximum number of prefetched steps.
   int slots() const { return static_cast<int>(slots_.size()); }
 
  private:
   struct Slot {
     std::vector<Batch> parts;
     int pieces_left = 0;
-    std::exception_ptr error;  // of the foremost piece that failed
+    std::exception_ptr error;  // of the first piece that failed
     int failed_piece = 0;
   };
   struct Piece {
@@ -101,7 +101,7 @@ class PrefetchStream final : public BatchStream {
 
   BatchReader reader_;
   int pieces_per_step_;
-  std::int64_t last_step_;  // the step after the last
+  std::int64_t last_step_;  // one past the last step
   double seconds_waited_ = 0;
   WorkerTuner tuner_;
   std::optional<Clock::time_point> last_given_;
@@ -110,13 +110,13 @@ class PrefetchStream final : public BatchStream {
   std::condition_variable_any slot_free_;
   std::condition_variable step_ready_;
   std::vector<Slot> slots_;
-  std::int64_t taking_step_;  // whose pieces are being taken
+  std::int64_t taking_step_;  // the step whose pieces are being taken
   int taking_piece_ = 0;
-  std::int64_t next_step_;  // that next() gives
+  std::int64_t next_step_;  // the step that next() returns
   bool failed_ = false;     // no piece of a later step is taken
-  int workers_;             // threads of a lower number may take pieces
+  int workers_;             // threads with a lower number may take pieces
 
-  std::vector<std::jthread> threads_;  // last: they stop before anything they use goes
+  std::vector<std::jthread> threads_;  // last member: the threads stop before anything they use is destroyed
 };
 
 }  // namespace lockstep::data

@@ -24,7 +24,8 @@ void RecipeStep::take_encoded(std::span<const std::uint8_t> file, Sample& sample
 
 namespace {
 
-/// One for a thread is enough where sources hold recipes themselves: theirs are done when an outer one begins.
+/// One per thread is enough if sources contain recipes themselves: the inner recipe is finished when the outer one
+/// starts.
 ImageScratch& scratch_of_this_thread() {
   thread_local ImageScratch scratch;
   return scratch;
@@ -44,7 +45,7 @@ void SampleReader::read(const SampleKey& key, Sample& sample) {
     sample.images = &*recipe_;
   }
   pipeline_.source->read(key.record_id, sample);
-  sample.images = nullptr;  // it is this reader's
+  sample.images = nullptr;  // it points into this reader
   for (const SampleMap& map : pipeline_.maps) map(sample, key);
   normalize(pipeline_.normalization, sample.features);
 }

@@ -1,4 +1,4 @@
-// A recipe for images as the reader of a batch applies it, sample after sample.
+// Reads single samples with all processing of a pipeline.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,15 @@
 
 namespace lockstep::data {
 
-/// For one thread.
+/// Applies an image recipe to one sample after another. Not thread-safe.
 class RecipeStep final : public ImageStep {
  public:
-  /// `transform` and `scratch` outlive this object; `stored` are images that are not encoded, [H, W, C].
+  /// `transform` and `scratch` must outlive this object. `stored` is the spec of images that are not encoded, [H, W,
+  /// C].
   RecipeStep(const ImageTransform& transform, const SampleSpec& stored, ImageScratch& scratch)
       : transform_(transform), stored_(stored), scratch_(scratch) {}
 
-  /// What the next sample's choices depend on.
+  /// Sets the key of the next sample's random choices.
   void set_key(const SampleKey& key) { key_ = key; }
 
   void take_stored(std::span<const std::uint8_t> pixels, Sample& sample) override;
@@ -32,18 +33,16 @@ class RecipeStep final : public ImageStep {
   SampleKey key_;
 };
 
-// A record with all that a pipeline does to it.
-
-/// For one thread.
+/// A record with all processing of a pipeline. Not thread-safe.
 class SampleReader {
  public:
-  /// `pipeline` outlives this object.
+  /// `pipeline` must outlive this object.
   explicit SampleReader(const Pipeline& pipeline);
   SampleReader(const SampleReader&) = delete;
   SampleReader& operator=(const SampleReader&) = delete;
 
   /// Reads the source's record `key.record_id` into `sample`, whose spans have the sizes of the pipeline's spec, and
-  /// does to it what the pipeline says. Throws what the source and the maps throw.
+  /// applies the pipeline to it. Throws the errors of the source and the maps.
   void read(const SampleKey& key, Sample& sample);
 
  private:

@@ -11,7 +11,7 @@
 namespace lockstep::data {
 namespace {
 
-/// What tf.distribute does too: with one worker there is nothing to deal.
+/// As in tf.distribute: with one worker, there is nothing to distribute.
 ShardPolicy effective(ShardPolicy policy, ReplicaLayout layout) {
   return layout.workers() <= 1 && policy != ShardPolicy::data ? ShardPolicy::automatic : policy;
 }
@@ -43,10 +43,11 @@ std::vector<Sharding::Ranges> Sharding::make_ranges(ShardPolicy policy, const Re
                                                     const std::vector<StoredFile>& files, int workers) {
   if (policy != ShardPolicy::file) return {{{0}, {0}, source.size()}};
   if (files.size() < static_cast<std::size_t>(workers))
-    throw Error(ErrorCategory::input, "shard-policy file",
-                fmt::format("needed at least one file for each of {} ranks; auto deals records instead", workers),
-                files.empty() ? source.description() + " is not read from files"
-                              : fmt::format("{} has {}", source.description(), files.size()));
+    throw Error(
+        ErrorCategory::input, "shard-policy file",
+        fmt::format("expected at least one file for each of {} ranks; auto distributes records instead", workers),
+        files.empty() ? source.description() + " is not read from files"
+                      : fmt::format("{} has {}", source.description(), files.size()));
   std::vector<Ranges> ranges(static_cast<std::size_t>(workers));
   std::int64_t first_record = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -111,7 +112,7 @@ WorkerShare Sharding::share_of_own_files(int worker) const {
 WorkerShare Sharding::count(int worker, const RecordSequence& sequence,
                             const std::vector<std::int64_t>& last_record) const {
   WorkerShare share = {0, plan_.records_of_worker(worker), plan_.records_of_worker(worker) * record_bytes_};
-  if (last_record.empty() || last_record.back() > kMostCounted) return share;
+  if (last_record.empty() || last_record.back() > kMaxCounted) return share;
   std::vector<bool> seen(files_.size());
   double bytes = 0;
   for (std::int64_t step = 0; step < plan_.steps_per_epoch(); ++step) {
@@ -132,7 +133,7 @@ WorkerShare Sharding::count(int worker, const RecordSequence& sequence,
 
 std::size_t RecordSequence::range_at(std::int64_t position) const {
   const auto& first = ranges_->first_position;
-  // Empty files have the position of the next one: the last of equals is the one that holds it.
+  // Empty files have the position of the next file: the last of equal positions is the one that contains it.
   return static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), position) - first.begin()) - 1;
 }
 

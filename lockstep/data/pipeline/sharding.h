@@ -1,4 +1,4 @@
-// Which records of a source each worker goes through, in which order, cut how.
+// The record sequence of each worker.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,28 @@ namespace lockstep::data {
 
 class RecordSequence;
 
-/// A Dataset's records, dealt by its policy to the workers of a layout.
+/// The records of a data set, distributed to the workers of a layout by the policy.
 class Sharding {
  public:
-  /// Throws Error (input) where the policy does not fit the source or the layout.
+  /// Throws Error (input) if the policy does not fit the source or the layout.
   Sharding(const Pipeline& pipeline, ReplicaLayout layout);
 
   const BatchPlan& plan() const { return plan_; }
 
-  /// What `worker` goes through in `epoch`; `seed` counts where the pipeline shuffles.
+  /// The sequence of `worker` in `epoch`. `seed` is used if the pipeline shuffles.
   RecordSequence sequence(int worker, std::uint64_t seed, std::int64_t epoch) const;
 
-  /// For people, and to see whether it is still the same: "shuffled one by one".
+  /// Human-readable, and used to check that the order is unchanged: "shuffled one by one".
   std::string order() const;
 
-  /// What each worker reads in `epoch`, by going through its records where need be. Up to kMostCounted records; of
-  /// more, `records` alone is known, `bytes` is the share of all bytes, and `files` is 0.
-  static constexpr std::int64_t kMostCounted = 1 << 20;
+  /// What each worker reads in `epoch`, counted record by record if necessary. Up to kMaxCounted records; for more,
+  /// only `records` is exact, `bytes` is a proportional share of all bytes, and `files` is 0.
+  static constexpr std::int64_t kMaxCounted = 1 << 20;
   std::vector<WorkerShare> shares(std::uint64_t seed, std::int64_t epoch) const;
 
  private:
   friend class RecordSequence;
-  /// Ranges of ids, end to end; one range of all records where workers share a sequence.
+  /// Concatenated ranges of ids; one range of all records if workers share a sequence.
   struct Ranges {
     std::vector<std::int64_t> first_position;
     std::vector<std::int64_t> first_record;
@@ -60,16 +60,16 @@ class Sharding {
   std::vector<StoredFile> files_;
   std::vector<Ranges> ranges_;
   std::int64_t record_bytes_;
-  std::int64_t slots_;  // of an order: samples of a step of all who share it
+  std::int64_t slots_;  // of an order: samples per step of all workers that share it
   BatchPlan plan_;
 };
 
-/// The records of one worker in one epoch. Refers to the Sharding that it is of.
+/// The records of one worker in one epoch. Refers to its Sharding.
 class RecordSequence {
  public:
   /// The record id at `position` of the worker's sequence.
   std::int64_t operator[](std::int64_t position) const;
-  /// EpochOrder::for_each_block_ahead, in ids.
+  /// EpochOrder::for_each_block_ahead, in record ids.
   void for_each_block_ahead(std::int64_t position, const std::function<void(Range)>& read) const;
 
  private:
@@ -78,7 +78,7 @@ class RecordSequence {
   std::size_t range_at(std::int64_t position) const;
 
   const Sharding::Ranges* ranges_;
-  std::optional<EpochOrder> order_;  // none: as the records lie
+  std::optional<EpochOrder> order_;  // none: in storage order
 };
 
 }  // namespace lockstep::data

@@ -29,8 +29,9 @@ bool has_zlib_header(std::string_view head) {
   if (head.size() < 8) return false;
   const auto byte = [&](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(head[i])); };
   const bool header = (byte(0) & 0x0f) == 8 && (byte(0) >> 4) <= 7 && (byte(0) * 256 + byte(1)) % 31 == 0;
-  // In a plain file bytes 3..7 are the high part of the first record's length, zero below 16 MB. No deflate stream has
-  // zeros there: a stored block carries its length and the complement, and no Huffman block begins with so many.
+  // In a plain file, bytes 3..7 are the high part of the first record's length, zero below 16 MB. No deflate stream has
+  // zeros there: a stored block contains its length and the complement, and no Huffman block starts with that many
+  // zeros.
   return header && head.substr(3, 5) != std::string_view("\0\0\0\0\0", 5);
 }
 
@@ -105,10 +106,10 @@ class InflatedBytes final : public ByteSource {
     return made;
   }
 
-  /// What was made before comes out first.
+  /// Output produced before the failure is returned first.
   void fail(const std::string& given) {
     failure_.emplace(ErrorCategory::data, file_.path().string(),
-                     fmt::format("needed a complete {} stream", compression_name(compression_)), given);
+                     fmt::format("expected a complete {} stream", compression_name(compression_)), given);
   }
 
   const InputFile& file_;
@@ -120,10 +121,11 @@ class InflatedBytes final : public ByteSource {
   inflate_state state_ = {};
 };
 
-/// A first guess, so that large files do not grow in many steps: a gzip file ends with its inflated size, if it is one
-/// stream below 4 GB.
+/// An estimate, so that large files do not grow in many steps: a gzip file ends with its decompressed size, if it is
+/// one stream below 4 GB.
 std::size_t expected_size(const InputFile& file, Compression compression) {
-  constexpr std::size_t kLikelyRatio = 16;  // a damaged size must not cost memory; where it was right, growing helps
+  // a damaged size must not cost memory; a larger correct size is reached by growing
+  constexpr std::size_t kLikelyRatio = 16;
   const auto size = static_cast<std::size_t>(file_stamp(file.path()).size);
   std::uint32_t inflated = 0;
   if (compression != Compression::gzip || size < sizeof(inflated)) return size;
@@ -149,7 +151,7 @@ Compression compression_from_name(std::string_view name) {
   for (const Compression compression : {Compression::none, Compression::gzip, Compression::zlib}) {
     if (name == compression_name(compression)) return compression;
   }
-  throw Error(ErrorCategory::input, "compression", "needed none, gzip or zlib", fmt::format("{} was given", name));
+  throw Error(ErrorCategory::input, "compression", "expected none, gzip or zlib", fmt::format("got {}", name));
 }
 
 Compression detect_compression(std::string_view head) {
@@ -165,22 +167,22 @@ std::unique_ptr<ByteSource> open_bytes(const InputFile& file, Compression compre
 
 namespace {
 
-/// More than memory can hold. Not a damage: what came before it is not to be taken for the whole.
+/// More data than memory can hold. This is not damage: the data before it must not be used as the whole.
 class TooLarge final : public Error {
  public:
   TooLarge(const InputFile& file, Compression compression, std::uint64_t limit)
       : Error(ErrorCategory::data, file.path().string(),
-              fmt::format("expected at most {} bytes {}, what the available memory can hold", limit,
+              fmt::format("expected at most {} bytes {}, the limit of the available memory", limit,
                           compression == Compression::none ? "in the file" : "after decompression"),
               compression == Compression::none
                   ? "got more; split the file, or free memory"
-                  : fmt::format("got more from {} bytes of {} data; decompress the file on the disk, split it, or free "
+                  : fmt::format("got more from {} bytes of {} data; decompress the file on disk, split it, or free "
                                 "memory",
                                 file.stamp().size, compression_name(compression))) {}
 };
 
-/// What append_all() may hold. A string that grows is there twice, and its capacity doubles; one whose size is known
-/// before does not grow.
+/// The maximum size in append_all(). A growing string exists twice, and its capacity doubles; a string of known size
+/// does not grow.
 std::uint64_t memory_limit(const InputFile& file, Compression compression) {
   const auto available = static_cast<std::uint64_t>(available_host_memory());
   if (compression == Compression::none) return available;
@@ -191,15 +193,15 @@ void resize(std::string& bytes, std::size_t size, const InputFile& file, Compres
   const std::size_t before = bytes.size();
   try {
     bytes.resize(size);
-  } catch (const std::exception&) {  // bad_alloc under a limit of the process, or length_error
+  } catch (const std::exception&) {  // bad_alloc under a process limit, or length_error
     throw TooLarge(file, compression, before);
   }
 }
 
-/// Appends what `source` gives to `bytes`, up to `count` of them; they hold all that came also where this throws.
+/// Appends up to `count` bytes from `source` to `bytes`, which also contains all received data if this throws.
 void append_all(ByteSource& source, const InputFile& file, Compression compression, std::uint64_t count,
                 std::uint64_t limit, std::string& bytes) {
-  std::size_t step = expected_size(file, compression) + 1;  // one more, so that the end shows in the first step
+  std::size_t step = expected_size(file, compression) + 1;  // one more, so that the first step detects the end
   while (bytes.size() < count) {
     const std::size_t done = bytes.size();
     if (done > limit) throw TooLarge(file, compression, limit);
@@ -289,7 +291,7 @@ void deflate_into(z_stream& stream, std::string_view bytes, int flush, std::stri
 }  // namespace
 
 void Deflater::add(std::string_view bytes, std::string& out) {
-  constexpr std::size_t kLongestCall = std::size_t{1} << 30;  // zlib counts in 32 bits
+  constexpr std::size_t kLongestCall = std::size_t{1} << 30;  // zlib sizes are 32 bits
   for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kLongestCall))) {
     deflate_into(state_->stream, bytes.substr(0, kLongestCall), Z_NO_FLUSH, out);
   }

@@ -1,4 +1,4 @@
-// How a record file may be packed: not at all, or as one gzip or zlib stream over the whole file.
+// Compression of record files: none, or one gzip or zlib stream over the whole file.
 #pragma once
 
 #include <cstddef>
@@ -12,48 +12,48 @@
 
 namespace lockstep::data {
 
-/// Of a file as a whole.
+/// Applies to a file as a whole.
 enum class Compression { none, gzip, zlib };
 
 /// "none", "gzip", "zlib".
 std::string_view compression_name(Compression compression);
-/// The reverse; throws Error (input) for another name.
+/// The inverse of compression_name(). Throws Error (input) for an unknown name.
 Compression compression_from_name(std::string_view name);
 
-/// What the first bytes of a TFRecord file say. A plain file is never mistaken for a packed one, not even with a
-/// damaged length field, unless its first record is longer than 16 MB.
+/// Detects the compression from the first bytes of a TFRecord file. A plain file is never mistaken for a compressed
+/// one, even with a damaged length field, unless its first record is longer than 16 MB.
 Compression detect_compression(std::string_view head);
 
-/// Bytes in the order of a file, inflated where it is packed. One thread.
+/// The bytes of a file in order, decompressed if necessary. Not thread-safe.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  /// Up to `count` bytes; fewer only at the end, or where packed data are damaged or end too early: the call after that
-  /// throws Error (data).
+  /// Reads up to `count` bytes; fewer only at the end, or if compressed data is damaged or truncated: the next call
+  /// then throws Error (data).
   virtual std::size_t read(char* into, std::size_t count) = 0;
 };
 
-/// `file` from its beginning, which must outlive the source.
+/// Opens `file` at its beginning; `file` must outlive the source.
 std::unique_ptr<ByteSource> open_bytes(const InputFile& file, Compression compression);
 
-/// All bytes of a file, inflated. Throws Error (data), also for more than `limit` bytes: a small packed file can hold a
-/// thousand times its size. Without a `limit` it is what the available memory can hold.
+/// All bytes of a file, decompressed. Throws Error (data) on failure and for more than `limit` bytes: a small
+/// compressed file can expand a thousandfold. The default limit depends on the available memory.
 std::string read_all(const InputFile& file, Compression compression, std::optional<std::uint64_t> limit = {});
 
-/// The first `count` bytes of a file, inflated; fewer only where it ends. Throws Error (data), also for more than the
-/// available memory can hold.
+/// The first `count` bytes of a file, decompressed; fewer only if it ends earlier. Throws Error (data) on failure and
+/// for more bytes than fit in the available memory.
 std::string read_up_to(const InputFile& file, Compression compression, std::uint64_t count);
 
-/// The same, or, where the packed data are damaged or end too early, the bytes before that and is_whole false.
+/// The decompressed bytes of a file, possibly incomplete.
 struct WholeOrPart {
-  std::string bytes;     ///< what came out
-  bool is_whole = true;  ///< false where the input was cut off
+  std::string bytes;     ///< the decompressed bytes
+  bool is_whole = true;  ///< false if the compressed data is damaged or truncated after `bytes`
 };
-/// Inflates a file from its beginning, as far as it goes. Throws Error (data) for more than `limit` bytes, as
+/// Decompresses a file from its beginning, as far as it is intact. Throws Error (data) for more than `limit` bytes, as
 /// read_all().
 WholeOrPart read_what_is_whole(const InputFile& file, Compression compression, std::optional<std::uint64_t> limit = {});
 
-/// Packs a stream piece by piece. One thread.
+/// Compresses a stream piece by piece. Not thread-safe.
 class Deflater {
  public:
   /// `compression` is gzip or zlib.
@@ -62,9 +62,9 @@ class Deflater {
   Deflater& operator=(Deflater&&) noexcept;
   ~Deflater();
 
-  /// Appends to `out` what is ready of the packed form of `bytes`.
+  /// Compresses `bytes` and appends the available output to `out`.
   void add(std::string_view bytes, std::string& out);
-  /// Appends the rest.
+  /// Appends the remaining output.
   void finish(std::string& out);
 
  private:

@@ -32,8 +32,8 @@ Feature materialize(const FeatureView& view) {
   return {};
 }
 
-/// The list by itself first: protozero leaves a nested message out that nothing was written to, and an empty list has a
-/// kind all the same.
+/// The list is serialized separately first: protozero omits a nested message to which nothing was written, but an empty
+/// list still has a kind.
 void write_feature(protozero::pbf_writer& feature, const Feature& value) {
   std::string message;
   protozero::pbf_writer list(message);
@@ -91,7 +91,7 @@ std::string count_of(std::size_t count, FeatureKind kind) {
 std::string wanted(const FeatureRequest& request) {
   const std::string values = request.length ? count_of(*request.length, request.kind)
                                             : fmt::format("values of kind {}", feature_kind_name(request.kind));
-  return fmt::format("needed {} in the feature {}", values, request.name);
+  return fmt::format("expected {} in the feature {}", values, request.name);
 }
 
 FeatureKind kind_of(const Feature& feature) { return static_cast<FeatureKind>(feature.index()); }
@@ -106,13 +106,13 @@ std::size_t length_of(const Feature& feature) {
 void check_request(const FeatureRequest& request) {
   constexpr const char* kWhere = "example reader";
   if (request.kind == FeatureKind::missing)
-    throw Error(ErrorCategory::input, kWhere, fmt::format("needed the kind of the feature {}", request.name),
-                "none was given");
+    throw Error(ErrorCategory::input, kWhere, fmt::format("expected the kind of the feature {}", request.name),
+                "got none");
   if (request.missing == Feature()) return;
   const bool is_right_length = !request.length || *request.length == length_of(request.missing);
   if (kind_of(request.missing) != request.kind || !is_right_length)
-    throw Error(ErrorCategory::input, kWhere, wanted(request) + ", also where a record lacks it",
-                "it would be " + count_of(length_of(request.missing), kind_of(request.missing)));
+    throw Error(ErrorCategory::input, kWhere, wanted(request) + ", also as the value of records without it",
+                "its default is " + count_of(length_of(request.missing), kind_of(request.missing)));
 }
 
 void stand_in(const Feature& feature, FeatureValues& values) {
@@ -136,8 +136,8 @@ ExampleReader::ExampleReader(std::vector<FeatureRequest> requests) : requests_(s
   for (const FeatureRequest& request : requests_) {
     check_request(request);
     if (std::ranges::find(names_, request.name) != names_.end())
-      throw Error(ErrorCategory::input, "example reader", "needed each feature once",
-                  fmt::format("{} was given twice", request.name));
+      throw Error(ErrorCategory::input, "example reader", "expected each feature once",
+                  fmt::format("got {} twice", request.name));
     names_.push_back(request.name);
   }
 }
@@ -160,7 +160,7 @@ void ExampleReader::read(std::string_view record, ExampleValues& values,
       }
     }
   } catch (const MalformedExample& error) {
-    throw Error(ErrorCategory::data, where(), "needed a tf.train.Example", error.what());
+    throw Error(ErrorCategory::data, where(), "expected a tf.train.Example", error.what());
   }
 }
 

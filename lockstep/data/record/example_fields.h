@@ -10,7 +10,7 @@ inline constexpr protozero::pbf_tag_type kFeatures = 1;
 inline constexpr protozero::pbf_tag_type kEntry = 1;
 inline constexpr protozero::pbf_tag_type kKey = 1;
 inline constexpr protozero::pbf_tag_type kValue = 2;
-inline constexpr protozero::pbf_tag_type kListOf[] = {0, 1, 2, 3};  // by FeatureKind
+inline constexpr protozero::pbf_tag_type kListOf[] = {0, 1, 2, 3};  // indexed by FeatureKind
 inline constexpr protozero::pbf_tag_type kListValue = 1;
 
 }  // namespace lockstep::data

@@ -19,7 +19,7 @@ constexpr auto kVarint = protozero::pbf_wire_type::varint;
 std::string_view to_view(protozero::data_view view) { return {view.data(), view.size()}; }
 protozero::data_view to_data_view(std::string_view view) { return {view.data(), view.size()}; }
 
-/// protozero reports damage by exceptions of its own; callers of ours know one kind only.
+/// Converts protozero's exceptions to MalformedExample.
 template <typename Function>
 auto translating_errors(Function function) {
   try {
@@ -29,11 +29,11 @@ auto translating_errors(Function function) {
   }
 }
 
-/// The fields of a map entry that count.
+/// The effective fields of a map entry.
 struct EntryFields {
   std::string_view name;
-  std::string_view value;  // the last
-  int values = 0;          // protobuf joins several
+  std::string_view value;  // the last one
+  int values = 0;          // protobuf merges several
 };
 
 EntryFields fields_of(protozero::data_view entry) {
@@ -52,7 +52,7 @@ EntryFields fields_of(protozero::data_view entry) {
   return found;
 }
 
-/// visit(fields, entry) for each map entry, duplicates included.
+/// Calls visit(fields, entry) for each map entry, including duplicates.
 template <typename Visitor>
 void for_each_entry(std::string_view record, Visitor visit) {
   protozero::pbf_reader example(to_data_view(record));
@@ -65,7 +65,7 @@ void for_each_entry(std::string_view record, Visitor visit) {
   }
 }
 
-/// Most names of a record differ in their first byte: no call for those.
+/// Most names of a record differ in the first byte, which avoids a call.
 bool are_equal(std::string_view a, std::string_view b) {
   return a.size() == b.size() && (a.empty() || (a.front() == b.front() && a == b));
 }
@@ -84,7 +84,7 @@ FeatureKind kind_of(protozero::pbf_reader& field) {
   }
 }
 
-/// visit(kind, list message) for each list of an entry, those included that a later one replaces.
+/// Calls visit(kind, list message) for each list of an entry, including those that a later list replaces.
 template <typename Visitor>
 void for_each_list_of(std::string_view entry, Visitor visit) {
   protozero::pbf_reader fields(to_data_view(entry));
@@ -101,7 +101,7 @@ void for_each_list_of(std::string_view entry, Visitor visit) {
   }
 }
 
-/// visit(bytes) of each run of packed or single 32-bit values.
+/// Calls visit(bytes) for each run of packed or single 32-bit values.
 template <typename Visitor>
 void for_each_float_run(protozero::data_view list, Visitor visit) {
   protozero::pbf_reader values(list);
@@ -167,7 +167,7 @@ void find_features(std::string_view record, std::span<const std::string> names, 
   translating_errors([&] {
     for_each_entry(record, [&](const EntryFields& fields, std::string_view entry) {
       for (std::size_t i = 0; i < names.size(); ++i) {
-        // In place: a copy of what was just written in small pieces waits for them.
+        // Constructed in place: copying an object just written in small pieces would stall.
         if (are_equal(names[i], fields.name)) std::construct_at(&features[i], entry, fields.value, fields.values);
       }
     });
@@ -176,7 +176,7 @@ void find_features(std::string_view record, std::span<const std::string> names, 
 
 FeatureView::FeatureView(std::string_view entry, std::string_view value, int values) : entry_(entry) {
   translating_errors([&] {
-    // As nearly all writers leave it: one list and nothing else.
+    // The usual case: one list and nothing else.
     protozero::pbf_reader feature(to_data_view(value));
     if (values == 1 && feature.next()) {
       kind_ = kind_of(feature);
@@ -198,8 +198,8 @@ FeatureView::FeatureView(std::string_view entry, std::string_view value, int val
   });
 }
 
-/// visit(list message) for the lists that count: protobuf joins several of one kind, and drops those before a change of
-/// kind.
+/// Calls visit(list message) for the effective lists: protobuf merges several of the same kind, and drops those before
+/// a change of kind.
 template <typename Visitor>
 void FeatureView::for_each_list(Visitor visit) const {
   translating_errors([&] {

@@ -15,7 +15,7 @@
 
 namespace lockstep::data {
 
-/// Free while `begin` is 0. `end` is set before `begin` and the slot's owner alone changes either.
+/// Free while `begin` is 0. `end` is set before `begin`; only the slot's owner changes them.
 struct MappingGuard::Slot {
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::uintptr_t> end{0};
@@ -24,21 +24,21 @@ struct MappingGuard::Slot {
 
 namespace {
 
-// A signal handler is given nothing but the signal, so what it looks at has to be reachable without an object.
-std::array<MappingGuard::Slot, MappingGuard::kMostGuards> slots;
+// A signal handler receives only the signal, so its data must be reachable without an object.
+std::array<MappingGuard::Slot, MappingGuard::kMaxGuards> slots;
 std::uintptr_t page_bytes = 0;
 struct sigaction handler_before = {};
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
               "a signal handler may touch lock-free atomics only");
 
-/// Maps zeros over the page of `address` where it belongs to a guarded mapping. That mapping stays while this runs: the
-/// thread that was interrupted is reading it.
+/// Maps zeros over the page of `address` if it belongs to a guarded mapping. The mapping exists during this call: the
+/// interrupted thread is reading it.
 bool cover(void* at) {
   const auto address = reinterpret_cast<std::uintptr_t>(at);
   for (MappingGuard::Slot& slot : slots) {
     const std::uintptr_t begin = slot.begin.load(std::memory_order_acquire);
     if (begin == 0 || address < begin || address >= slot.end.load(std::memory_order_acquire)) continue;
-    if (slot.begin.load(std::memory_order_relaxed) != begin) continue;  // given to another mapping meanwhile
+    if (slot.begin.load(std::memory_order_relaxed) != begin) continue;  // reassigned to another mapping in the meantime
     slot.is_intact.store(false, std::memory_order_release);
     void* const page = static_cast<char*>(at) - (address & (page_bytes - 1));
     const int error = errno;
@@ -59,12 +59,13 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   struct sigaction without = {};
   without.sa_handler = SIG_DFL;
   ::sigaction(signal, &without, nullptr);
-  // An instruction that failed does so again on return, and then without us; a signal that was sent has to be sent on.
+  // A failed instruction fails again on return, then with the default action; a signal sent by a process must be raised
+  // again.
   if (is_sent) ::raise(signal);
 }
 
 extern "C" void take_bus_error(int signal, siginfo_t* info, void* context) {
-  // A positive code is the kernel's; a process that sends the signal gives no address.
+  // A positive code comes from the kernel; a signal sent by a process has no address.
   if (info->si_code > 0 && cover(info->si_addr)) return;
   pass_on(signal, info, context);
 }
@@ -75,7 +76,7 @@ bool is_ours(const struct sigaction& action) {
 
 void install_handler() {
   page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  // Known before it is needed: a signal may come as soon as the handler stands.
+  // Read before it is needed: a signal may arrive as soon as the handler is installed.
   if (::sigaction(SIGBUS, nullptr, &handler_before) != 0) return;
   struct sigaction action = {};
   action.sa_sigaction = take_bus_error;
@@ -84,8 +85,8 @@ void install_handler() {
   ::sigaction(SIGBUS, &action, nullptr);
 }
 
-/// Whether a SIGBUS comes to us. It is not taken a second time from somebody who took it after us: two who pass signals
-/// on to each other would never end.
+/// Whether our SIGBUS handler is installed. It is not reinstalled if another library has replaced it: two handlers that
+/// forward signals to each other would loop.
 bool is_handler_installed() {
   static std::once_flag once;
   std::call_once(once, install_handler);
@@ -151,7 +152,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  guard_ = MappingGuard();  // first: the address may be somebody else's as soon as it is free
+  guard_ = MappingGuard();  // first: the address may be reused as soon as it is unmapped
   if (begin_ != nullptr) ::munmap(const_cast<char*>(begin_), count_);
 }
 

@@ -1,4 +1,4 @@
-// Keeps a mapped file that shrinks, or whose disk fails, from ending the process.
+// Memory-mapped files that tolerate I/O errors: a file that shrinks, or whose disk fails, does not end the process.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 
 namespace lockstep::data {
 
-/// A page of a mapping that cannot be read is reported as the signal SIGBUS. While a guard lives, such a page of its
-/// mapping reads as zeros instead, and is_intact() says so. Everybody else's SIGBUS goes to whoever handled it before.
+/// A page of a mapping that cannot be read raises the signal SIGBUS. While a guard exists, such a page of its mapping
+/// reads as zeros instead, and is_intact() returns false. Any other SIGBUS is forwarded to the previous handler.
 /// Move-only.
 class MappingGuard {
  public:
   /// Guards nothing.
   MappingGuard() = default;
-  /// Guards the `bytes` bytes mapped at `begin`, a multiple of the page size; unmapping them before the guard ends is
-  /// the owner's part, with nobody reading any more. Guards nothing where kMostGuards live already, or where somebody
-  /// took SIGBUS after us.
+  /// Guards the `bytes` bytes mapped at `begin`, a multiple of the page size. The owner must not unmap them before the
+  /// guard is destroyed, and only when no thread reads them. Guards nothing if there are already kMaxGuards guards, or
+  /// if another library has installed a SIGBUS handler after Lockstep.
   MappingGuard(const void* begin, std::size_t bytes);
   MappingGuard(MappingGuard&& other) noexcept;
   MappingGuard& operator=(MappingGuard&& other) noexcept;
@@ -26,10 +26,10 @@ class MappingGuard {
 
   /// Whether it guards anything.
   explicit operator bool() const noexcept { return slot_ != nullptr; }
-  /// False from the moment at which a page could not be read: what was read since may be zeros. Any thread.
+  /// False after a page could not be read: data read since then may be zeros. Thread-safe.
   bool is_intact() const noexcept;
 
-  static constexpr std::size_t kMostGuards = 1024;
+  static constexpr std::size_t kMaxGuards = 1024;
 
   struct Slot;
 
@@ -37,14 +37,12 @@ class MappingGuard {
   Slot* slot_ = nullptr;
 };
 
-// A file as memory.
-
-/// The first bytes of a file, mapped: no copy, and no system call for a read. What the system's cache holds of them
-/// counts as memory of this process once it was touched. A page that cannot be read, because the file shrank or its
-/// disk failed, reads as zeros from then on: see is_intact(). Move-only; any thread may read.
+/// The first bytes of a file, mapped: reads need no copy and no system call. Touched pages in the page cache count as
+/// memory of this process. A page that cannot be read, because the file shrank or its disk failed, reads as zeros from
+/// then on: see is_intact(). Move-only; thread-safe for reading.
 class MappedFile {
  public:
-  /// Nothing where `count` is 0, where the file cannot be mapped, or where nobody could guard it. The descriptor is not
+  /// Returns nullopt if `count` is 0, if the file cannot be mapped, or if no guard is available. The descriptor is not
   /// needed afterwards.
   static std::optional<MappedFile> map(const InputFile& file, std::size_t count);
 
@@ -53,10 +51,10 @@ class MappedFile {
   ~MappedFile();
 
   std::string_view bytes() const { return {begin_, count_}; }
-  /// Gives its pages back to the system, which may drop them from its cache then; they come again when they are
+  /// Releases the pages to the system, which may then drop them from the page cache. They are loaded again when
   /// touched.
   void release() const noexcept;
-  /// Whether all that was read so far is what the file holds.
+  /// Whether everything read so far is the actual content of the file.
   bool is_intact() const noexcept { return guard_.is_intact(); }
 
  private:

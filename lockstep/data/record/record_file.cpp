@@ -25,7 +25,7 @@ std::string_view ReadWindow::read(const InputFile& file, const FileIdentity& ide
   return {buffer_.data() + at, std::min(count, held_ - at)};
 }
 
-/// Makes the window begin at `offset`; what it holds from there on is not read again.
+/// Moves the window to `offset`; bytes that it already holds are not read again.
 void ReadWindow::refill(const InputFile& file, std::uint64_t offset, std::size_t count) {
   const std::size_t want = std::max<std::size_t>(count, std::min<std::uint64_t>(offset - run_, kLargestAhead));
   std::size_t kept = 0;
@@ -42,7 +42,7 @@ void ReadWindow::refill(const InputFile& file, std::uint64_t offset, std::size_t
 
 namespace {
 
-/// The data of a frame that is whole and holds `length` bytes of them; nothing where anything is wrong with it.
+/// The data of an intact frame with `length` data bytes; nullopt for any problem.
 std::optional<std::string_view> intact_data(std::string_view frame, std::uint64_t length, HeaderCheck& headers) {
   if (frame.size() < kRecordHeaderBytes + length + kRecordFooterBytes) return std::nullopt;
   if (record_length(frame) != length || !headers.is_intact(frame)) return std::nullopt;
@@ -90,7 +90,7 @@ std::string_view RecordFile::record(std::int64_t record, std::uint64_t offset, s
                                     ReadWindow& window) const {
   const std::size_t count = kRecordHeaderBytes + length + kRecordFooterBytes;
   if (is_mapped()) {
-    // Where anything is wrong, pread finds out what: a file that shrank, a disk that failed, or the record itself.
+    // On any problem, pread determines the cause: a file that shrank, a disk that failed, or the record itself.
     if (const auto data = intact_data(part_of(mapped_->bytes(), offset, count), length, window.headers())) return *data;
   }
   const std::string_view frame = compression_ == Compression::none ? window.read(file_, identity_, offset, count)
@@ -99,8 +99,8 @@ std::string_view RecordFile::record(std::int64_t record, std::uint64_t offset, s
   if (!window.headers().is_intact(frame)) throw_length_crc(location(record, offset));
   if (record_length(frame) != length) {
     throw Error(ErrorCategory::data, location(record, offset).text(),
-                fmt::format("needed a record of {} bytes, as the index says", length),
-                fmt::format("it has {}; the file has changed, start again", record_length(frame)));
+                fmt::format("expected a record of {} bytes, as in the index", length),
+                fmt::format("it has {}; the file has changed: restart the run", record_length(frame)));
   }
   if (frame.size() < kRecordHeaderBytes + length + kRecordFooterBytes) {
     throw_truncated_data(location(record, offset), length, frame.size() - kRecordHeaderBytes);
@@ -118,10 +118,10 @@ RecordLocation RecordFile::location(std::int64_t record, std::uint64_t offset) c
   return {path().string(), record, static_cast<std::int64_t>(offset)};
 }
 
-/// A rank that reads every 16th file has all groups too.
+/// A rank that reads every 16th file still uses all groups.
 std::size_t RecentFiles::group_of(std::size_t number) { return (number + number / kGroups) % kGroups; }
 
-/// The caller holds the group's mutex.
+/// The caller must hold the group's mutex.
 std::shared_ptr<const RecordFile> RecentFiles::find(Group& group, std::size_t number) {
   const auto found = std::ranges::find(group.files, number, &File::first);
   if (found == group.files.end()) return nullptr;
@@ -135,12 +135,12 @@ std::shared_ptr<const RecordFile> RecentFiles::get(std::size_t number) const {
     const std::lock_guard lock(group.mutex);
     if (auto file = find(group, number)) return file;
   }
-  // Opening may take long; others go on meanwhile, and may even open the same file.
+  // Opening may take long; other threads continue, and may even open the same file.
   auto opened = std::make_shared<const RecordFile>(open_(number));
-  std::shared_ptr<const RecordFile> oldest;  // closed outside of the lock
+  std::shared_ptr<const RecordFile> oldest;  // closed outside the lock
   const std::lock_guard lock(group.mutex);
   if (auto file = find(group, number)) return file;
-  if (group.files.size() == kMostOfGroup) {
+  if (group.files.size() == kMaxOfGroup) {
     oldest = std::move(group.files.back().second);
     group.files.pop_back();
   }

@@ -1,4 +1,4 @@
-// What one thread has read of a record file and not used yet.
+// Random access to record files.
 #pragma once
 
 #include <array>
@@ -21,80 +21,78 @@
 
 namespace lockstep::data {
 
-/// Tells files apart for as long as anybody holds it; an address alone could come back with another file.
+/// Identifies a file as long as a copy exists. An address alone could be reused for another file.
 using FileIdentity = std::shared_ptr<const char>;
 
-/// Records that are read one after the other come from one buffer, so that small ones cost no system call each. It
-/// reads ahead as much as has been asked for in this run of neighbours, up to kLargestAhead: whatever the order, no
-/// more than twice the bytes that were asked for are read. Records in a shuffled order are read one by one. A buffer as
-/// large as kLargestAhead, or as the longest read. One per thread, for any number of files.
+/// A read buffer for consecutive records, so that small ones do not cost one system call each. It reads ahead as much
+/// as was requested in the current run of adjacent records, up to kLargestAhead: in any order, at most twice the
+/// requested bytes are read. Records in shuffled order are read one by one. The buffer has the size of kLargestAhead or
+/// of the longest read. Use one per thread, for any number of files.
 class ReadWindow {
  public:
   static constexpr std::size_t kLargestAhead = std::size_t{1} << 17;
 
-  /// `count` bytes from `offset`, or those up to the end of the file; valid until the next call. `file` must hold the
-  /// same bytes whenever it comes with this identity. Throws Error.
+  /// `count` bytes from `offset`, or fewer at the end of the file; valid until the next call. `file` must have the same
+  /// contents in all calls with this identity. Throws Error.
   std::string_view read(const InputFile& file, const FileIdentity& identity, std::uint64_t offset, std::size_t count);
 
-  /// Of the headers that this thread reads, in a window or elsewhere.
+  /// The checker of all headers that this thread reads.
   HeaderCheck& headers() { return headers_; }
 
  private:
   void refill(const InputFile& file, std::uint64_t offset, std::size_t count);
 
   HeaderCheck headers_;
-  std::string buffer_;  // its first held_ bytes are those of the file from begin_
+  std::string buffer_;  // its first held_ bytes are those of the file starting at begin_
   FileIdentity identity_;
   std::uint64_t begin_ = 0;
   std::size_t held_ = 0;
-  std::uint64_t run_ = 0;   // where the neighbours began
-  std::uint64_t next_ = 0;  // where the last read ended
+  std::uint64_t run_ = 0;   // start of the current run
+  std::uint64_t next_ = 0;  // end of the last read
 };
 
-// A TFRecord file, read at any position.
-
-/// A plain file is read where it lies: by pread, or, where map() was called, out of a mapping. A gzip or zlib file
-/// cannot be sought, so it is inflated once, when it is opened, and its bytes stay in memory: its size there is that of
-/// the records. Several threads may read at once.
+/// A TFRecord file with random access. A plain file is read in place: with pread, or from a mapping after map(). A gzip
+/// or zlib file is not seekable: it is decompressed into memory when it is opened. Thread-safe for reading.
 class RecordFile {
  public:
-  /// What to do with a gzip or zlib file that is damaged or ends too early: refuse it, or take what comes before.
+  /// How to handle a damaged or truncated gzip or zlib file: refuse it, or use the part before the damage.
   enum class PackedDamage { fail, cut };
 
-  /// Throws Error (data) for a file that cannot be read or inflated.
+  /// Throws Error (data) for a file that cannot be read or decompressed.
   explicit RecordFile(std::filesystem::path path, PackedDamage damage = PackedDamage::fail);
 
   const std::filesystem::path& path() const { return file_.path(); }
   Compression compression() const { return compression_; }
-  const FileStamp& stamp() const { return stamp_; }  ///< of the file as it lies on the disk
-  std::uint64_t size() const;                        ///< bytes, inflated
+  const FileStamp& stamp() const { return stamp_; }  ///< stamp of the file on disk
+  std::uint64_t size() const;                        ///< bytes after decompression
 
-  /// Whether the inflated bytes are only those before a damage.
+  /// Whether the decompressed bytes are only those before a damage.
   bool is_cut() const { return is_cut_; }
 
-  /// Maps the file, so that records are looked at where the system's cache has them; what was touched of it counts as
-  /// memory of the process. A file that is packed or cannot be mapped is read as before. No thread reads meanwhile.
+  /// Maps the file, so that records are read directly from the page cache. Touched pages count as memory of the
+  /// process. A compressed file, or one that cannot be mapped, is read as before. No thread may read during this call.
   void map();
-  /// Whether records come out of a mapping. It ends for good when a page could not be read, because the file shrank or
-  /// its disk failed: from then on the file is read by pread, whose Error says what happened. Whoever used a record's
-  /// view while this turned false has to read it again; the checksums were right, but what was used may be zeros.
+  /// Whether records are read from a mapping. It ends permanently if a page could not be read, because the file shrank
+  /// or its disk failed: from then on the file is read with pread, whose Error states the cause. A caller that used a
+  /// record's view while this became false must read the record again: the checksums were correct, but the data used
+  /// may be zeros.
   bool is_mapped() const noexcept { return mapped_ && mapped_->is_intact(); }
 
-  /// Gives the pages of a mapping back to the system; they come again when they are read.
+  /// Releases the pages of a mapping to the system. They are loaded again when read.
   void release_pages() const noexcept {
     if (mapped_) mapped_->release();
   }
 
-  /// `count` bytes from `offset`, or those up to the end. The view is into `scratch` (grown if it is too small) or into
-  /// the file's own memory.
+  /// `count` bytes from `offset`, or fewer at the end. The view points into `scratch` (grown if necessary) or into
+  /// memory of this object.
   std::string_view read(std::uint64_t offset, std::size_t count, std::string& scratch) const;
 
-  /// The data of record number `record`, whose header starts at `offset` and whose data are `length` bytes long. Checks
-  /// both CRCs and throws RecordError, or Error (data) where the length in the file is not `length`. The view is into
-  /// `window`, the mapping or the file's own memory.
+  /// The data of record `record`, whose header starts at `offset` and whose data is `length` bytes long. Checks both
+  /// CRCs and throws RecordError, or Error (data) if the length in the file is not `length`. The view points into
+  /// `window`, the mapping or memory of this object.
   std::string_view record(std::int64_t record, std::uint64_t offset, std::uint64_t length, ReadWindow& window) const;
 
-  /// Says that `count` bytes from `offset` will be read soon. Does not block.
+  /// Announces that `count` bytes from `offset` will be read soon. Does not block.
   void will_need(std::uint64_t offset, std::uint64_t count) const;
 
   RecordLocation location(std::int64_t record, std::uint64_t offset) const;
@@ -109,30 +107,29 @@ class RecordFile {
   std::optional<MappedFile> mapped_;
 };
 
-// Files that are opened when they are needed, few at a time.
-
-/// The record files used last, by their numbers. Of any number of files no more than kMost are open, and those that a
-/// thread still reads: the least recently used one goes. Thread-safe.
+/// An LRU cache of open record files, by number. At most kMost files are open, plus those that a thread is still
+/// reading. Thread-safe.
 class RecentFiles {
  public:
-  static constexpr std::size_t kMost = 256;  // a quarter of what a process may usually have open
+  static constexpr std::size_t kMost = 256;  // a quarter of the usual limit of open files per process
   using Open = std::function<RecordFile(std::size_t number)>;
 
-  /// `open` makes file `number`, by several threads at once; what it throws reaches the caller of get().
+  /// `open` opens file `number`; several threads may call it at the same time. Its exceptions reach the caller of
+  /// get().
   explicit RecentFiles(Open open) : open_(std::move(open)) {}
 
-  /// File `number`, which stays open as long as somebody holds it.
+  /// File `number`, which stays open while a reference to it exists.
   std::shared_ptr<const RecordFile> get(std::size_t number) const;
 
  private:
-  // Files are dealt to groups, so that threads seldom wait for each other.
+  // Files are distributed to groups with separate locks, to reduce contention.
   static constexpr std::size_t kGroups = 16;
-  static constexpr std::size_t kMostOfGroup = kMost / kGroups;
+  static constexpr std::size_t kMaxOfGroup = kMost / kGroups;
 
   using File = std::pair<std::size_t, std::shared_ptr<const RecordFile>>;
   struct Group {
     std::mutex mutex;
-    std::vector<File> files;  // the last used one first
+    std::vector<File> files;  // most recently used first
   };
 
   static std::size_t group_of(std::size_t number);

@@ -10,13 +10,13 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kLongestCall = std::size_t{1} << 30;  // ISA-L counts in int
+constexpr std::size_t kLongestCall = std::size_t{1} << 30;  // ISA-L sizes are int
 constexpr std::uint32_t kMaskDelta = 0xa282ead8u;
 
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) {
-  // ISA-L neither inverts the state before nor after; the CRC does both. Its pointer is not const, but it only reads.
+  // ISA-L does not invert the state before or after; the CRC does both. Its pointer is not const, but it only reads.
   std::uint32_t state = ~before;
   while (!bytes.empty()) {
     const std::size_t count = std::min(bytes.size(), kLongestCall);

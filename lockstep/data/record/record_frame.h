@@ -1,4 +1,4 @@
-// CRC-32C (Castagnoli), the checksum of TFRecord files.
+// Framing of TFRecord files: lengths and CRC-32C (Castagnoli) checksums.
 #pragma once
 
 #include <bit>
@@ -9,14 +9,14 @@
 
 namespace lockstep::data {
 
-/// CRC-32C of `bytes`, by ISA-L; of all bytes together where `before` is that of those before them.
+/// CRC-32C of `bytes`, computed with ISA-L. If `before` is the CRC of preceding bytes, the result covers both.
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0);
 
-/// The same, rotated and shifted as TFRecord stores it, so that a CRC of data which itself holds CRCs stays meaningful.
+/// The same, rotated and offset as TFRecord stores it, so that a CRC of data that contains CRCs is still meaningful.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
-// How a record lies in a TFRecord file: u64 length | u32 masked CRC of the length | data | u32 masked CRC of the data,
-// little-endian.
+// The layout of a record in a TFRecord file: u64 length | u32 masked CRC of the length | data | u32 masked CRC of the
+// data, little-endian.
 
 static_assert(std::endian::native == std::endian::little,
               "record files are read and written in the processor's byte order");
@@ -27,17 +27,17 @@ constexpr std::size_t kRecordFooterBytes = 4;
 /// The length field of a header of kRecordHeaderBytes bytes.
 std::uint64_t record_length(std::string_view header);
 
-/// Whether the CRC of a header of kRecordHeaderBytes bytes is that of its length field.
+/// Whether the CRC in a header of kRecordHeaderBytes bytes matches its length field.
 bool header_intact(std::string_view header);
 
-/// The same of one header after the other, without the checksum where two are equal: neighbours often are of one
-/// length.
+/// The same for a sequence of headers. Skips the checksum if a header equals the preceding one, since adjacent records
+/// often have the same length.
 class HeaderCheck {
  public:
   bool is_intact(std::string_view header);
 
  private:
-  char known_[kRecordHeaderBytes] = {};  // intact, once is_known_
+  char known_[kRecordHeaderBytes] = {};  // an intact header, if is_known_
   bool is_known_ = false;
 };
 

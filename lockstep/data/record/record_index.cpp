@@ -21,13 +21,12 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
-constexpr std::size_t kMostHeadBytes = std::size_t{1} << 14;
+constexpr std::size_t kMaxHeadBytes = std::size_t{1} << 14;
 constexpr std::size_t kPieceWords = std::size_t{1} << 16;
 constexpr std::size_t kPieceBytes = kPieceWords * sizeof(std::uint64_t);
-constexpr std::size_t kWindowBytes =
-    4096;  // several headers at once where records are small, one page where they are large
+constexpr std::size_t kWindowBytes = 4096;  // several headers of small records, one page for large records
 
-/// Gives headers from a window over the file, so that small records do not cost a system call each.
+/// Reads headers through a window over the file, so that small records do not cost one system call each.
 class HeaderWindow {
  public:
   explicit HeaderWindow(const RecordFile& file) : file_(file) {}
@@ -48,7 +47,7 @@ class HeaderWindow {
   std::uint64_t begin_ = 0;
 };
 
-// The file: one line of JSON, the offsets as 64-bit words, CRC-32C of all before it. Little-endian.
+// The file: one line of JSON, the offsets as 64-bit words, then a CRC-32C of everything before. Little-endian.
 std::string head_of(const FileStamp& stamp, const RecordIndex& index) {
   Json head = {{"lockstep_index", kVersion},
                {"records", index.records()},
@@ -61,7 +60,7 @@ std::string head_of(const FileStamp& stamp, const RecordIndex& index) {
   return dump_json(head) + '\n';
 }
 
-/// Calls use(words) for all offsets in their order, a piece at a time: those of a large file are many.
+/// Calls use(words) for all offsets in order, in pieces, since a large file has many.
 template <typename Use>
 void for_pieces(const RecordOffsets& offsets, Use use) {
   std::vector<std::uint64_t> words;
@@ -85,12 +84,12 @@ void write_index(AtomicFile& file, const FileStamp& stamp, const RecordIndex& in
   file.write({reinterpret_cast<const char*>(&crc), sizeof(crc)});
 }
 
-/// An integer of the head. nlohmann-json would convert other numbers, also those that no integer can hold.
+/// An integer of the header. nlohmann-json would convert other numbers, even those that no integer can represent.
 std::int64_t integer_at(const Json& head, const char* name) {
   return head.at(name).get_ref<const Json::number_integer_t&>();
 }
 
-/// What the first line says, and its length; nothing where it is of another file.
+/// The contents of the first line, and its length; nullopt if it belongs to another file.
 struct Head {
   Json fields;
   std::size_t bytes = 0;
@@ -105,10 +104,10 @@ std::optional<Head> read_head(std::string_view bytes, const FileStamp& stamp) {
   return head;
 }
 
-/// Adds the words, of which the first of a file is 0; false where they cannot be the offsets of records.
+/// Adds the words, the first of which must be 0; false if they cannot be record offsets.
 bool add_offsets(std::string_view words, bool is_first, RecordOffsets& offsets) {
   constexpr std::uint64_t kLeast = kRecordHeaderBytes + kRecordFooterBytes;
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 50;  // a file of a petabyte is none
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 50;  // no file is as large as a petabyte
   std::uint64_t before = offsets.back();
   for (; !words.empty(); words.remove_prefix(sizeof(std::uint64_t))) {
     std::uint64_t offset = 0;
@@ -124,8 +123,7 @@ bool add_offsets(std::string_view words, bool is_first, RecordOffsets& offsets) 
   return true;
 }
 
-/// The offsets in the bytes of `file` from `begin`, and what follows them: the CRC of all, which is `crc` up to
-/// `begin`.
+/// The offsets in `file` from `begin`, followed by the CRC of everything before; `crc` is the CRC up to `begin`.
 bool read_offsets(const InputFile& file, std::uint64_t begin, std::uint64_t end, std::uint32_t crc,
                   RecordOffsets& offsets) {
   std::string piece(std::min<std::uint64_t>(kPieceBytes, end - begin), '\0');
@@ -143,7 +141,7 @@ bool read_offsets(const InputFile& file, std::uint64_t begin, std::uint64_t end,
 
 std::optional<RecordIndex> read_index(const InputFile& file, const FileStamp& stamp) {
   const auto size = static_cast<std::uint64_t>(file.stamp().size);
-  std::string piece(std::min<std::uint64_t>(size, kMostHeadBytes), '\0');
+  std::string piece(std::min<std::uint64_t>(size, kMaxHeadBytes), '\0');
   piece.resize(file.read_at(0, piece.data(), piece.size()));
   const auto head = read_head(piece, stamp);
   if (!head) return std::nullopt;
@@ -174,7 +172,7 @@ std::uint64_t RecordIndex::length(std::int64_t record) const {
 
 namespace {
 
-/// Adds the records of `file` to `index`, which has all before a damage also where this throws.
+/// Adds the records of `file` to `index`, which also contains all records before a damage if this throws.
 void scan_headers(const RecordFile& file, RecordIndex& index) {
   HeaderWindow window(file);
   const std::uint64_t size = file.size();
@@ -244,7 +242,7 @@ bool save_record_index(const std::filesystem::path& path, const FileStamp& stamp
       std::error_code ignored;
       std::filesystem::create_directories(path.parent_path(), ignored);
     }
-    // Beside the data somebody else may have put a link or a FIFO under this name.
+    // Another user may have created a link or a FIFO with this name next to the data.
     AtomicFile file(path, Durability::cached, ErrorCategory::data, Existing::regular_only);
     write_index(file, stamp, index);
     file.commit();

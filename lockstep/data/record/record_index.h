@@ -1,4 +1,4 @@
-// Where records begin, in four bytes each.
+// An index of the records of a file, with four bytes per record.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace lockstep::data {
 
-/// Byte positions that never fall, beginning with 0. Their low halves are kept, and where the high half rises: files
-/// below 4 GiB have no such place, and of a larger one there is one for each 4 GiB.
+/// A nondecreasing sequence of byte positions that starts with 0. Stores their low 32 bits, and the places where the
+/// high half increases: none for files below 4 GiB, otherwise one per 4 GiB.
 class RecordOffsets {
  public:
   std::size_t size() const { return low_.size(); }
@@ -25,7 +25,7 @@ class RecordOffsets {
     return static_cast<std::uint64_t>(before) << 32 | low_[i];
   }
   std::uint64_t back() const { return (*this)[size() - 1]; }
-  /// `offset` is at least back(), and below 2^50: each 4 GiB of a gap costs memory.
+  /// `offset` must be at least back() and below 2^50: each 4 GiB of a gap costs memory.
   void push_back(std::uint64_t offset) {
     for (; rises_.size() < offset >> 32; rises_.push_back(low_.size())) continue;
     low_.push_back(static_cast<std::uint32_t>(offset));
@@ -37,12 +37,10 @@ class RecordOffsets {
 
  private:
   std::vector<std::uint32_t> low_ = {0};
-  std::vector<std::size_t> rises_;  // the number of each offset from which on the high half is one more
+  std::vector<std::size_t> rises_;  // for each increment of the high half, the index of the first offset after it
 };
 
-// Where the records of a file lie, so that each can be read at once.
-
-/// What one scan of a file's labels found.
+/// The result of one scan of a file's labels.
 struct LabelRange {
   std::string feature;  ///< the integer feature that was scanned
   std::int64_t lowest = 0;
@@ -50,32 +48,33 @@ struct LabelRange {
   bool operator==(const LabelRange&) const = default;
 };
 
-/// Record i's header starts at byte `offsets[i]` of the (inflated) file; `offsets[records()]` is where the file ends.
+/// The positions of a file's records for random access. Record i's header starts at byte `offsets[i]` of the
+/// (decompressed) file; `offsets[records()]` is the end of the file.
 struct RecordIndex {
   RecordOffsets offsets;
   std::optional<LabelRange> labels;
 
   std::int64_t records() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
-  std::uint64_t length(std::int64_t record) const;  ///< of the record's data, bytes
+  std::uint64_t length(std::int64_t record) const;  ///< length of the record's data in bytes
   bool operator==(const RecordIndex&) const = default;
 };
 
-/// Walks over the headers of `file`; of a plain file, nothing but headers is read. Throws RecordError for a damaged
-/// header or a file that ends within a record.
+/// Scans the headers of `file`; of a plain file, only headers are read. Throws RecordError for a damaged header or a
+/// file that ends within a record.
 RecordIndex build_record_index(const RecordFile& file);
 
-/// The same of the records before such a place, which `damage` then tells.
+/// The same for the records before a damage, which is returned in `damage`.
 RecordIndex build_record_index(const RecordFile& file, std::optional<DamagedFile>& damage);
 
-/// Where the index of `file` is kept: beside it as FILE.index, or, where `index_dir` is given, there, under a name that
-/// also tells files of one name in different directories apart.
+/// The path of the index of `file`: next to it as FILE.index, or in `index_dir` if given, under a name that also
+/// distinguishes files of the same name in different directories.
 std::filesystem::path record_index_path(const std::filesystem::path& file, const std::filesystem::path& index_dir);
 
-/// The index kept at `path`, if it is whole and was made of a file with this stamp.
+/// Loads the index at `path`, if it is intact and was built from a file with this stamp.
 std::optional<RecordIndex> load_record_index(const std::filesystem::path& path, const FileStamp& stamp);
 
-/// Keeps `index` at `path`. False where that cannot be written, or is a link or a special file: an index is worth
-/// having, not needed.
+/// Saves `index` at `path`. Returns false if it cannot be written, or if `path` is a link or a special file: an index
+/// is useful but not required.
 bool save_record_index(const std::filesystem::path& path, const FileStamp& stamp, const RecordIndex& index);
 
 }  // namespace lockstep::data

@@ -25,8 +25,8 @@ TFRecordReader::TFRecordReader(std::filesystem::path path)
       source_(open_bytes(file_, compression_)),
       buffer_(kBufferBytes, '\0') {}
 
-/// Makes `count` bytes available, or all up to the end of the file; returns how many of them are. Grows in steps, so
-/// that a length that lies costs no more memory than the file is large.
+/// Makes `count` bytes available, or all up to the end of the file; returns the number available. Grows in steps, so
+/// that a wrong length does not cost more memory than the size of the file.
 std::size_t TFRecordReader::need(std::size_t count) {
   while (end_ - begin_ < count) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
@@ -44,7 +44,7 @@ std::size_t TFRecordReader::need(std::size_t count) {
 
 bool TFRecordReader::next(std::string_view& data) {
   if (lost_) return false;
-  lost_ = true;  // until this record's frame has been seen whole
+  lost_ = true;  // until this record's frame is complete
   const std::size_t header = need(kRecordHeaderBytes);
   if (header == 0) return false;
   offset_ = next_;

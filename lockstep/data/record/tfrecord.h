@@ -1,4 +1,4 @@
-// The records of a TFRecord file, one after the other.
+// Sequential reading and writing of TFRecord files.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +16,23 @@
 
 namespace lockstep::data {
 
-/// Reads a plain, gzip or zlib file (told by content) from its beginning, with memory for a few records whatever its
-/// size. Both CRCs of every record are checked. An empty file has no records. One thread.
+/// Reads a plain, gzip or zlib file (detected by content) from its beginning, with memory for a few records regardless
+/// of its size. Checks both CRCs of every record. An empty file has no records. Not thread-safe.
 class TFRecordReader {
  public:
-  /// Throws Error (data) where the file cannot be read.
+  /// Throws Error (data) if the file cannot be read.
   explicit TFRecordReader(std::filesystem::path path);
 
-  /// The next record's data into `data`, valid until the next call; false at the end of the file. Throws RecordError
-  /// for damage, Error (data) for a packed stream that is damaged. After a data_crc fault the next call goes on behind
-  /// the record; after any other, the file cannot be read further and the next call returns false.
+  /// Sets `data` to the next record's data, valid until the next call. Returns false at the end of the file. Throws
+  /// RecordError for damage, Error (data) for a damaged compressed stream. After a data_crc fault, the next call
+  /// continues after the record; after any other fault, the file cannot be read further and the next call returns
+  /// false.
   bool next(std::string_view& data);
 
-  /// Of the record that next() gave or failed at last.
+  /// The location of the record that next() returned, or failed to read, last.
   RecordLocation location() const;
   std::int64_t records_read() const { return record_ + 1; }  ///< records that next() has returned
-  Compression compression() const { return compression_; }   ///< of the file, as asked for or recognized
+  Compression compression() const { return compression_; }   ///< the given or detected compression of the file
 
  private:
   std::size_t need(std::size_t count);
@@ -40,35 +41,33 @@ class TFRecordReader {
   InputFile file_;
   Compression compression_;
   std::unique_ptr<ByteSource> source_;
-  std::string buffer_;  // [begin_, end_) holds bytes not yet given out
+  std::string buffer_;  // [begin_, end_) holds bytes not yet returned
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  std::uint64_t offset_ = 0;  // of the current record
-  std::uint64_t next_ = 0;    // of the record after it
+  std::uint64_t offset_ = 0;  // offset of the current record
+  std::uint64_t next_ = 0;    // offset of the next record
   std::int64_t record_ = -1;
-  bool lost_ = false;  // nothing can be read behind a damaged frame
+  bool lost_ = false;  // nothing can be read after a damaged frame
 };
 
-// Writes TFRecord files.
-
-/// A new TFRecord file, which appears under its name when close() (or publish()) has succeeded and not before: a full
-/// disk, a failure or a crash leaves what stood there as it was. One thread.
+/// Writes a new TFRecord file, which appears under its name only after close() (or publish()) has succeeded. A full
+/// disk, a failure or a crash leaves the previous file unchanged. Not thread-safe.
 class TFRecordWriter {
  public:
-  /// Throws Error (data) where the directory cannot be written.
+  /// Throws Error (data) if the directory is not writable.
   explicit TFRecordWriter(const std::filesystem::path& path, Compression compression = Compression::none);
 
-  /// Appends one record. Throws Error (data) where the disk is full; the file is given up then.
+  /// Appends one record. Throws Error (data) if the disk is full; the file is then abandoned.
   void write(std::string_view data);
 
-  /// Writes what is left and makes it durable; the file still has no name. Throws Error (data).
+  /// Writes the remaining data and makes it durable. The file is not visible under its name yet. Throws Error (data).
   void finish();
 
-  /// Gives the finished file its name. Throws Error (data). For those who publish several files together; others call
+  /// Moves the finished file to its name. Throws Error (data). For publishing several files together; otherwise call
   /// close().
   void publish() { file_.publish(); }
 
-  /// finish() and publish(). Without it nothing stays.
+  /// Calls finish() and publish(). Without it, the file is discarded.
   void close();
 
   std::int64_t records() const { return records_; }  ///< records written so far
@@ -78,7 +77,7 @@ class TFRecordWriter {
 
   AtomicFile file_;
   std::optional<Deflater> deflater_;
-  std::string pending_;  // framed records, not packed yet
+  std::string pending_;  // framed records, not compressed yet
   std::string packed_;
   std::int64_t records_ = 0;
 };

@@ -14,7 +14,7 @@
 namespace lockstep::data {
 namespace {
 
-/// For the header of a file: what the records are, and of what.
+/// Identifies the records in the header of a cache file.
 std::string content_of(const RecordSource& source) {
   const SampleSpec& spec = source.spec();
   return fmt::format("{} records of {}, as {} [{}] with {} classes and {} targets", source.size(), source.description(),
@@ -86,7 +86,7 @@ void CachedSource::read(std::int64_t record_id, Sample& sample) const {
     return place(store_->get(record_id, scratch), sample);
   }
   const std::vector<std::byte> record = make(record_id);
-  // A record that cannot be kept remains claimed: whoever needs it makes it.
+  // A record that cannot be stored remains claimed: every reader then makes it.
   if (State missing = State::missing; state->compare_exchange_strong(missing, State::claimed)) {
     store_->put(record_id, record);
     state->store(State::kept, std::memory_order_release);
@@ -94,15 +94,15 @@ void CachedSource::read(std::int64_t record_id, Sample& sample) const {
   place(record, sample);
 }
 
-/// A map or a file that has changed shows in no description.
+/// A changed map or file is not visible in the description.
 void CachedSource::check_that_it_is_up_to_date(const std::filesystem::path& file) const {
   const std::int64_t last = source().size() - 1;
   if (last < 0) return;
   for (const std::int64_t record_id : {std::int64_t{0}, last}) {
     std::vector<std::byte> scratch;
     if (!std::ranges::equal(store_->get(record_id, scratch), make(record_id)))
-      throw Error(ErrorCategory::data, file.string(), "needed a cache of what the data set gives now",
-                  fmt::format("record {} is another: remove the file, which is then made anew", record_id));
+      throw Error(ErrorCategory::data, file.string(), "expected a cache of the current records",
+                  fmt::format("record {} differs: remove the file, which is then rebuilt", record_id));
   }
 }
 

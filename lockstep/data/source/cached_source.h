@@ -1,4 +1,4 @@
-// Records that are made once and then kept.
+// Caching of records.
 #pragma once
 
 #include <atomic>
@@ -12,15 +12,15 @@
 
 namespace lockstep::data {
 
-/// Whoever reads a record first makes and keeps it, as in epoch 0 of seed 0, whatever the pass it is read for. Images
-/// are kept as pixels, all else as floats. Where several threads need one record first at the same moment, each makes
-/// it, and one keeps it.
+/// Caches each record when it is first read, as in epoch 0 of seed 0, for any pass. Images are cached as pixels,
+/// everything else as floats. If several threads need an uncached record at the same time, each makes it, and one
+/// stores it.
 class CachedSource final : public WrappedSource {
  public:
-  /// Keeps them in memory. Throws Error (input) where they need more than `available` bytes.
+  /// Caches in memory. Throws Error (input) if the records need more than `available` bytes.
   CachedSource(std::shared_ptr<const RecordSource> source, std::int64_t available);
-  /// Keeps them in `file` (FileStore). Throws Error (data) where it is a cache of something else, as far as its header
-  /// and its first and last record can tell.
+  /// Caches in `file` (FileStore). Throws Error (data) if it is a cache of other records, as determined from its header
+  /// and its first and last record.
   CachedSource(std::shared_ptr<const RecordSource> source, const std::filesystem::path& file);
 
   bool has_encoded_images() const override { return false; }
@@ -30,14 +30,14 @@ class CachedSource final : public WrappedSource {
  private:
   enum class State : std::uint8_t { missing, claimed, kept };
 
-  /// Of a record as it is kept: targets, label, then features or pixels, up to a multiple of 4.
+  /// Size of a cached record: targets, label, then features or pixels, rounded up to a multiple of 4.
   std::size_t record_bytes() const;
   std::vector<std::byte> make(std::int64_t record_id) const;
   void place(std::span<const std::byte> record, Sample& sample) const;
   void check_that_it_is_up_to_date(const std::filesystem::path& file) const;
 
   std::unique_ptr<RecordStore> store_;
-  std::unique_ptr<std::atomic<State>[]> states_;  // null where all are kept
+  std::unique_ptr<std::atomic<State>[]> states_;  // null if all records are cached
 };
 
 }  // namespace lockstep::data

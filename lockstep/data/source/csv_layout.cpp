@@ -24,8 +24,8 @@ std::string_view without_mark(std::string_view text) {
 
 CsvRows::CsvRows(std::string_view text, std::string file) : file_(std::move(file)), rest_(without_mark(text)) {}
 
-void CsvRows::fail(std::size_t column, std::string_view needed, std::string_view given) const {
-  throw Error(ErrorCategory::data, fmt::format("{}: line {}, column {}", file_, line_, column + 1), needed, given);
+void CsvRows::fail(std::size_t column, std::string_view expected, std::string_view actual) const {
+  throw Error(ErrorCategory::data, fmt::format("{}: line {}, column {}", file_, line_, column + 1), expected, actual);
 }
 
 void CsvRows::skip_blanks() { rest_.remove_prefix(std::min(rest_.find_first_not_of(kBlank), rest_.size())); }
@@ -55,7 +55,7 @@ std::string_view CsvRows::take_plain() {
   rest_.remove_prefix(field.size());
   field = field.substr(0, field.find_last_not_of(kBlank) + 1);
   if (field.find('"') != std::string_view::npos)
-    fail(fields_.size(), "needed quotes around a whole field, and doubled ones within it",
+    fail(fields_.size(), "expected quotes around the whole field, and doubled quotes inside it",
          fmt::format("got {}", field));
   return field;
 }
@@ -67,7 +67,7 @@ std::string_view CsvRows::take_quoted() {
   for (;; end += 2) {
     end = rest_.find('"', end);
     if (end == std::string_view::npos)
-      fail(fields_.size(), "needed a quote that closes the field", "the file ends without one");
+      fail(fields_.size(), "expected a quote that closes the field", "the file ends without one");
     if (end + 1 == rest_.size() || rest_[end + 1] != '"') break;
     has_doubled = true;
   }
@@ -76,7 +76,7 @@ std::string_view CsvRows::take_quoted() {
   rest_.remove_prefix(end + 1);
   skip_blanks();
   if (!at_end_of_line() && rest_.front() != ',')
-    fail(fields_.size(), "needed a comma or the end of the line after the closing quote",
+    fail(fields_.size(), "expected a comma or the end of the line after the closing quote",
          fmt::format("got {}", rest_.front()));
   if (!has_doubled) return field;
   std::string& text = unquoted_.emplace_back();
@@ -93,7 +93,7 @@ using Row = std::vector<std::string>;
 
 bool is_number(std::string_view field) { return csv_number<double>(field).has_value(); }
 
-/// Whether `first` is "examples,features,class names...", as TensorFlow's Iris files begin.
+/// Whether `first` is "examples,features,class names...", the header of TensorFlow's Iris files.
 bool announces(const Row& first, const Row& second) {
   if (first.size() < 4 || !std::ranges::all_of(second, is_number)) return false;
   const auto records = csv_number<std::int64_t>(first[0]);
@@ -111,20 +111,20 @@ bool names_columns_of(const CsvOptions& options, const Row& row) {
          std::ranges::any_of(options.categorical, is_name);
 }
 
-/// A column without a name is called by its number; two of one name could not be told apart.
+/// A column without a name is identified by its number; two columns with the same name would be ambiguous.
 std::vector<std::string> names_of(const Row& header, const std::string& file) {
   std::vector<std::string> names = header;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) names[i] = std::to_string(i + 1);
     if (const auto same = std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]);
         same != names.begin() + static_cast<std::ptrdiff_t>(i))
-      throw Error(ErrorCategory::data, file, "needed columns of different names",
+      throw Error(ErrorCategory::data, file, "expected columns of different names",
                   fmt::format("columns {} and {} are both called {}", same - names.begin() + 1, i + 1, names[i]));
   }
   return names;
 }
 
-/// A header has names where the rows have numbers.
+/// A header has names where the other rows have numbers.
 bool looks_like_header(const Row& first, const Row& second, const CsvOptions& options, const std::string& file) {
   if (second.empty()) return std::ranges::none_of(first, is_number);
   if (names_columns_of(options, first)) return true;
@@ -135,14 +135,15 @@ bool looks_like_header(const Row& first, const Row& second, const CsvOptions& op
     ++(is_number(first[i]) ? numbers_under_numbers : numbers_under_names);
   }
   if ((numbers_under_names > 0) != (numbers_under_numbers > 0)) return numbers_under_names > 0;
-  const std::string given = numbers_under_names > 0 ? "it has numbers in some columns, and in others not where the "
-                                                      "second has"
-                                                    : "neither it nor the second has a number";
-  throw Error(ErrorCategory::data, file, "needed to be told whether the first row is a header, by header=yes or no",
+  const std::string given = numbers_under_names > 0
+                                ? "the first row has numbers in some of the columns where the second row has "
+                                  "them, but not in all"
+                                : "neither the first nor the second row has a number";
+  throw Error(ErrorCategory::data, file, "expected header=yes or header=no, to state whether the first row is a header",
               given);
 }
 
-/// Finds the columns that options name, and sees that none has two meanings.
+/// Finds the columns named in options, and checks that none is used twice.
 class Columns {
  public:
   Columns(const CsvLayout& layout, const std::string& file)
@@ -154,7 +155,7 @@ class Columns {
     const auto number = csv_number<std::size_t>(name);
     if (number && *number >= 1 && *number <= names_.size()) return *number - 1;
     throw Error(ErrorCategory::input, file_,
-                fmt::format("needed {}= with columns of the table: {}; or their numbers from 1", option,
+                fmt::format("expected {}= with columns of the table: {}; or their numbers from 1", option,
                             fmt::join(names_, ", ")),
                 fmt::format("got \"{}\"", name));
   }
@@ -162,7 +163,7 @@ class Columns {
   std::size_t take(std::size_t column, const char* option) {
     const char*& meaning = meanings_[column];
     if (meaning != nullptr)
-      throw Error(ErrorCategory::input, file_, fmt::format("needed one meaning of the column {}", names_[column]),
+      throw Error(ErrorCategory::input, file_, fmt::format("expected one meaning for the column {}", names_[column]),
                   fmt::format("got {}= and {}=", meaning, option));
     meaning = option;
     return column;
@@ -196,16 +197,16 @@ void give_meanings(CsvLayout& layout, const CsvOptions& options, const std::stri
   else if (layout.targets.empty())
     layout.label = columns.take(layout.names.size() - 1, "label");
   if (layout.label && !layout.targets.empty())
-    throw Error(ErrorCategory::input, file, "needed a label or targets", "both were given");
+    throw Error(ErrorCategory::input, file, "expected a label or targets", "got both");
   layout.features = options.columns.empty() ? columns.not_taken() : columns.take_all(options.columns, "columns");
   layout.is_categorical.resize(layout.names.size());
   for (const std::string& name : options.categorical) layout.is_categorical[columns.find(name, "categorical")] = true;
   if (layout.features.empty())
-    throw Error(ErrorCategory::data, file, "needed a feature and a label",
+    throw Error(ErrorCategory::data, file, "expected a feature and a label",
                 layout.names.size() == 1 ? "there is one column" : "no column is left for features");
   for (const std::size_t column : layout.targets)
     if (layout.is_categorical[column])
-      throw Error(ErrorCategory::input, file, "needed targets that are numbers",
+      throw Error(ErrorCategory::input, file, "expected targets that are numbers",
                   fmt::format("{} is categorical", layout.names[column]));
 }
 
@@ -230,7 +231,7 @@ CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const Cs
   const Row first = next();
   const Row second = next();
   CsvLayout layout;
-  if (first.empty()) throw Error(ErrorCategory::data, file, "needed rows", "the file has none");
+  if (first.empty()) throw Error(ErrorCategory::data, file, "expected rows", "the file has none");
   if (options.header != CsvHeader::no && announces(first, second)) {
     layout.has_header = true;
     layout.announced_records = *csv_number<std::int64_t>(first[0]);
@@ -241,7 +242,7 @@ CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const Cs
     if (layout.has_header) layout.names = names_of(first, file);
   }
   if (layout.has_header && second.empty())
-    throw Error(ErrorCategory::data, file, "needed rows", "the file has a header alone");
+    throw Error(ErrorCategory::data, file, "expected rows", "the file has a header alone");
   if (layout.names.empty()) {
     const std::size_t columns = (layout.has_header ? second : first).size();
     for (std::size_t i = 1; i <= columns; ++i) layout.names.push_back(std::to_string(i));

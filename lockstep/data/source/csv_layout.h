@@ -1,4 +1,4 @@
-// The rows of a comma-separated text.
+// Parsing of comma-separated text, and the meaning of its columns.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace lockstep::data {
 
-/// Cuts a text into rows and fields (RFC 4180): a quoted field may hold commas, line breaks and doubled quotes. Blanks
-/// around fields, empty lines and a byte order mark are passed over.
+/// Splits a text into rows and fields (RFC 4180): a quoted field may contain commas, line breaks and doubled quotes.
+/// Blanks around fields, empty lines and a byte order mark are skipped.
 class CsvRows {
  public:
-  /// `text` outlives this object; `file` is for messages.
+  /// `text` must outlive this object; `file` is used in messages.
   CsvRows(std::string_view text, std::string file);
 
-  /// Goes to the next row; false after the last. Throws Error (data) with file, line and column for quotes that are not
-  /// where they can be.
+  /// Advances to the next row; false after the last. Throws Error (data) with file, line and column for misplaced
+  /// quotes.
   bool next();
-  /// Of the row, without quotes; valid until next().
+  /// The fields of the row, without quotes; valid until next().
   const std::vector<std::string_view>& fields() const { return fields_; }
-  /// Of the file, from 1: where the row begins.
+  /// The line of the file, from 1, where the row starts.
   std::int64_t line() const { return line_; }
 
   /// Throws the Error (data) about a field of this row; `column` is from 0.
-  [[noreturn]] void fail(std::size_t column, std::string_view needed, std::string_view given) const;
+  [[noreturn]] void fail(std::size_t column, std::string_view expected, std::string_view actual) const;
 
  private:
   std::string_view take_quoted();
@@ -41,27 +41,25 @@ class CsvRows {
   std::int64_t line_ = 0;
   std::int64_t next_line_ = 1;
   std::vector<std::string_view> fields_;
-  std::deque<std::string> unquoted_;  // fields with doubled quotes, which the text does not hold as they are
+  std::deque<std::string> unquoted_;  // fields with doubled quotes, which need an unescaped copy
 };
 
-// What the columns of one table mean.
-
-/// The number that a field is, and nothing else.
+/// Parses a field that consists of a number only.
 template <typename Number>
 std::optional<Number> csv_number(std::string_view field);
 
-/// Where a table's features, label and targets are: its first rows, seen with the options.
+/// The columns of features, label and targets of a table, determined from its first rows and the options.
 struct CsvLayout {
-  bool has_header = false;             ///< the first row is none of the records
-  std::vector<std::string> names;      ///< of all columns: the header's, or their numbers from 1
-  std::vector<std::size_t> features;   ///< columns, from 0
-  std::vector<std::size_t> targets;    ///< of a regression
-  std::optional<std::size_t> label;    ///< where there are no targets
-  std::vector<bool> is_categorical;    ///< of all columns
-  std::vector<std::string> classes;    ///< names in a header "120,4,setosa,versicolor,virginica"
-  std::int64_t announced_records = 0;  ///< by such a header; 0: none is
+  bool has_header = false;             ///< the first row is not a record
+  std::vector<std::string> names;      ///< names of all columns: the header's, or their numbers from 1
+  std::vector<std::size_t> features;   ///< column indices, from 0
+  std::vector<std::size_t> targets;    ///< columns of regression targets
+  std::optional<std::size_t> label;    ///< set if there are no targets
+  std::vector<bool> is_categorical;    ///< for all columns
+  std::vector<std::string> classes;    ///< class names in a header "120,4,setosa,versicolor,virginica"
+  std::int64_t announced_records = 0;  ///< number of records stated by such a header; 0: not stated
 
-  /// Throws Error (data) for a file of which it cannot tell, Error (input) for options that do not fit it.
+  /// Throws Error (data) for an ambiguous file, Error (input) for options that do not match it.
   static CsvLayout of(std::string_view text, const std::string& file, const CsvOptions& options);
 };
 

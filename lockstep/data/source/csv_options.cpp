@@ -20,7 +20,7 @@ std::vector<std::string> pieces_of(std::string_view text, char separator) {
 
 namespace {
 
-/// Whether `name` is an option; sets it.
+/// Sets the option `name`; false if there is no such option.
 bool set_option(CsvOptions& options, std::string_view name, const std::string& value) {
   if (name == "label")
     options.label = value;
@@ -52,7 +52,7 @@ CsvOptions CsvOptions::parse(std::string_view text, const std::string& where) {
     const bool has_value = equals != std::string::npos && equals + 1 < piece.size();
     if (!has_value || !set_option(options, std::string_view(piece).substr(0, equals), piece.substr(equals + 1)))
       throw Error(ErrorCategory::input, where,
-                  "needed label=COLUMN, targets=, columns=, leave_out= or categorical=COLUMN,COLUMN..., "
+                  "expected label=COLUMN, targets=, columns=, leave_out= or categorical=COLUMN,COLUMN..., "
                   "header=yes|no|auto, unknown=column|error or like=FILE, with & between them",
                   fmt::format("got \"{}\"", piece));
   }

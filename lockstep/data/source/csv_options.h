@@ -1,4 +1,4 @@
-// Texts of options, cut where they are separated.
+// Options of CSV tables.
 #pragma once
 
 #include <filesystem>
@@ -8,39 +8,36 @@
 
 namespace lockstep::data {
 
-/// What lies between the separators of `text`; one empty piece for an empty text.
+/// Splits `text` at the separators; one empty piece for an empty text.
 std::vector<std::string> pieces_of(std::string_view text, char separator);
 
-// Which columns of a table mean what.
-
-/// Whether a table begins with the names of its columns; automatic: seen from its first lines.
+/// Whether a table starts with the names of its columns. automatic: detected from its first lines.
 enum class CsvHeader { automatic, yes, no };
 
-/// A column is named as the header names it, or by its number from 1.
+/// A column is identified by its name in the header, or by its number from 1.
 struct CsvOptions {
-  CsvHeader header = CsvHeader::automatic;    ///< whether the first line holds names
-  std::string label = {};                     ///< the class; empty: the last column, unless there are targets
-  std::vector<std::string> targets = {};      ///< numbers to be predicted (regression), in the place of a label
-  std::vector<std::string> columns = {};      ///< features, in this order; empty: all that are nothing else
-  std::vector<std::string> leave_out = {};    ///< neither features nor label
-  std::vector<std::string> categorical = {};  ///< words: each value is a class, or a feature of its own that is 0 or 1
-  bool unknown_column = false;  ///< each categorical column has one more feature, for values that are not known
-  /// The file whose values and classes this one is read by, because a network was trained on it; empty: its own. It is
-  /// read with the same options.
+  CsvHeader header = CsvHeader::automatic;    ///< whether the first line is a header
+  std::string label = {};                     ///< class column; empty: the last column, unless there are targets
+  std::vector<std::string> targets = {};      ///< columns of regression targets, instead of a label
+  std::vector<std::string> columns = {};      ///< feature columns, in this order; empty: all remaining columns
+  std::vector<std::string> leave_out = {};    ///< columns to ignore
+  std::vector<std::string> categorical = {};  ///< columns of words: each value is a class, or a separate 0/1 feature
+  bool unknown_column = false;                ///< adds a feature for unknown values to each categorical column
+  /// The training table that defines values and classes; empty: this table itself. It is read with the same options.
   std::filesystem::path like = {};
 
-  /// Reads "label=species&categorical=color,shape": the fields above, lists with commas, `header=yes`,
-  /// `unknown=column`. Throws Error (input) that begins with `where`.
+  /// Parses "label=species&categorical=color,shape": the fields above, with comma-separated lists, `header=yes`,
+  /// `unknown=column`. Throws Error (input) that starts with `where`.
   static CsvOptions parse(std::string_view text, const std::string& where);
 };
 
-/// A table and how it is read.
+/// A table and its options.
 struct CsvSpec {
-  std::filesystem::path file;  ///< the table
+  std::filesystem::path file;  ///< path of the table
   CsvOptions options = {};     ///< how to read it
 
-  /// Reads "FILE", or "FILE?label=species&...", with options after the last question mark. Throws Error (input) that
-  /// begins with `where`.
+  /// Parses "FILE", or "FILE?label=species&...", with the options after the last question mark. Throws Error (input)
+  /// that starts with `where`.
   static CsvSpec parse(std::string_view text, const std::string& where);
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 using Words = std::set<std::string, std::less<>>;
 
-/// Rows after the header.
+/// The rows after the header.
 CsvRows records_of(std::string_view text, const std::string& file, const CsvLayout& layout) {
   CsvRows rows(text, file);
   if (layout.has_header) rows.next();
@@ -28,7 +28,7 @@ CsvRows records_of(std::string_view text, const std::string& file, const CsvLayo
 void check_columns(const CsvRows& rows, std::size_t columns) {
   const std::size_t given = rows.fields().size();
   if (given != columns)
-    rows.fail(std::min(given, columns) - 1, fmt::format("needed {} columns, as in the first row", columns),
+    rows.fail(std::min(given, columns) - 1, fmt::format("expected {} columns, as in the first row", columns),
               fmt::format("there are {}", given));
 }
 
@@ -41,7 +41,7 @@ std::string listed(const std::vector<std::string>& words) {
   return fmt::format("{}{}", fmt::join(shown, ", "), words.size() > kShown ? "..." : "");
 }
 
-/// The place of `word` among sorted `words`; words.size() where it is none of them.
+/// The index of `word` in the sorted `words`; words.size() if it is not one of them.
 std::size_t place_of(const std::vector<std::string>& words, std::string_view word) {
   const auto place = std::lower_bound(words.begin(), words.end(), word);
   return place != words.end() && *place == word ? static_cast<std::size_t>(place - words.begin()) : words.size();
@@ -64,7 +64,7 @@ CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& option
   for (CsvRows rows = records_of(text, file.string(), layout_); rows.next();) add_row(rows);
   if (layout_.announced_records > 0 && layout_.announced_records != records_)
     throw Error(ErrorCategory::data, file.string(),
-                fmt::format("needed {} rows, as the first line says", layout_.announced_records),
+                fmt::format("expected {} rows, as stated in the first line", layout_.announced_records),
                 fmt::format("there are {}", records_));
   if (layout_.label && spec_.classes == 0)
     spec_.classes = vocabulary_.classes = *std::max_element(labels_.begin(), labels_.end()) + 1;
@@ -81,10 +81,10 @@ void CsvSource::learn_vocabulary(CsvRows rows) {
     const auto add = [&](Words& set, std::size_t column) {
       const std::string_view word = rows.fields()[column];
       if (!set.contains(word)) set.emplace(word);
-      if (set.size() > kMostValues)
+      if (set.size() > kMaxValues)
         rows.fail(
             column,
-            fmt::format("needed at most {} different values in the column {}", kMostValues, layout_.names[column]),
+            fmt::format("expected at most {} different values in the column {}", kMaxValues, layout_.names[column]),
             fmt::format("\"{}\" is one more", word));
     };
     for (auto& [column, set] : words) add(set, column);
@@ -93,7 +93,7 @@ void CsvSource::learn_vocabulary(CsvRows rows) {
     if (!layout_.is_categorical[label] && csv_number<double>(rows.fields()[label]))
       labels_are_words = false;
     else if (rows.fields()[label].empty())
-      rows.fail(label, "needed a class", "the field is empty");
+      rows.fail(label, "expected a class", "the field is empty");
     else
       add(classes, label);
   }
@@ -106,7 +106,7 @@ void CsvSource::learn_vocabulary(CsvRows rows) {
 void CsvSource::take_vocabulary(const CsvVocabulary& known) {
   if (vocabulary_.columns != known.columns)
     throw Error(ErrorCategory::data, file_.string(),
-                fmt::format("needed the features {}, as in {}", listed(known.columns), options_.like.string()),
+                fmt::format("expected the features {}, as in {}", listed(known.columns), options_.like.string()),
                 fmt::format("got {}", listed(vocabulary_.columns)));
   vocabulary_ = known;
 }
@@ -157,9 +157,9 @@ float CsvSource::number(const CsvRows& rows, std::size_t column) const {
   const auto value = static_cast<float>(given.value_or(std::numeric_limits<double>::infinity()));
   if (!std::isfinite(value))
     rows.fail(column,
-              given ? "needed a finite number"
-                    : fmt::format("needed a number, or a column of words: categorical={}", layout_.names[column]),
-              fmt::format("\"{}\" was given", field));
+              given ? "expected a finite number"
+                    : fmt::format("expected a number, or a column of words: categorical={}", layout_.names[column]),
+              fmt::format("got \"{}\"", field));
   return value;
 }
 
@@ -168,27 +168,27 @@ float CsvSource::value_number(const CsvRows& rows, std::size_t column) const {
   const std::size_t place = place_of(words, rows.fields()[column]);
   if (place == words.size() && !options_.unknown_column)
     rows.fail(column,
-              fmt::format("needed a value that the column {} of {} has ({}), or unknown=column", layout_.names[column],
-                          options_.like.string(), listed(words)),
-              fmt::format("\"{}\" was given", rows.fields()[column]));
+              fmt::format("expected a value that the column {} of {} has ({}), or unknown=column",
+                          layout_.names[column], options_.like.string(), listed(words)),
+              fmt::format("got \"{}\"", rows.fields()[column]));
   return static_cast<float>(place);
 }
 
 std::int32_t CsvSource::class_number(const CsvRows& rows) const {
   const std::string_view field = rows.fields()[*layout_.label];
-  const std::string given = fmt::format("\"{}\" was given", field);
+  const std::string given = fmt::format("got \"{}\"", field);
   if (vocabulary_.labels_are_words) {
     const std::vector<std::string>& names = vocabulary_.class_names;
     const std::size_t place = place_of(names, field);
     if (place == names.size())
-      rows.fail(*layout_.label, fmt::format("needed one of the classes {}", listed(names)), given);
+      rows.fail(*layout_.label, fmt::format("expected one of the classes {}", listed(names)), given);
     return static_cast<std::int32_t>(place);
   }
   const auto label = csv_number<std::int32_t>(field);
   if (!label || *label < 0 || *label == std::numeric_limits<std::int32_t>::max())
-    rows.fail(*layout_.label, "needed a class number (an integer from 0)", given);
+    rows.fail(*layout_.label, "expected a class number (an integer from 0)", given);
   if (vocabulary_.classes > 0 && *label >= vocabulary_.classes)
-    rows.fail(*layout_.label, fmt::format("needed a class number below {}", vocabulary_.classes), given);
+    rows.fail(*layout_.label, fmt::format("expected a class number below {}", vocabulary_.classes), given);
   return *label;
 }
 

@@ -1,4 +1,4 @@
-// Tables, such as Fisher's Iris.
+// CSV tables, such as Fisher's Iris.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,30 @@
 
 namespace lockstep::data {
 
-/// What one table's words mean; a table that is like it is read by the same.
+/// The values and classes of a table. A table with `like` uses those of another table.
 struct CsvVocabulary {
-  std::vector<std::string> columns;                                     ///< names of those that are features
-  std::map<std::string, std::vector<std::string>, std::less<>> values;  ///< of each categorical column, sorted
-  std::vector<std::string> class_names;                                 ///< where they are known
-  bool labels_are_words = false;                                        ///< those of `class_names`, sorted
+  std::vector<std::string> columns;                                     ///< names of the feature columns
+  std::map<std::string, std::vector<std::string>, std::less<>> values;  ///< sorted values of each categorical column
+  std::vector<std::string> class_names;                                 ///< if known
+  bool labels_are_words = false;                                        ///< the labels are class names, sorted
   std::int64_t classes = 0;
 };
 
-/// A comma-separated file (RFC 4180), kept in memory. Unless the options say otherwise the last column is the label and
-/// the others are features, [F]. Labels are class numbers from 0, or words, which become classes in the order of the
-/// alphabet, whatever the order of the rows. A categorical column becomes one feature for each of its values, in the
-/// same order, of which one is 1. Features are numbered in the order of their columns.
+/// A comma-separated file (RFC 4180), kept in memory. By default, the last column is the label and the others are
+/// features, [F]. Labels are class numbers from 0, or words, which are numbered in alphabetical order regardless of row
+/// order. A categorical column is one-hot encoded: one feature per value, in the same order. Features are in the order
+/// of their columns.
 ///
-/// A first row is a header where it has words and the rows have numbers. A header as that of TensorFlow's Iris files,
-/// `120,4,setosa,versicolor,virginica`, tells records, features and the names of classes.
+/// A first row is a header if it has words where the other rows have numbers. A header as in TensorFlow's Iris files,
+/// `120,4,setosa,versicolor,virginica`, gives the number of records, the number of features and the class names.
 class CsvSource final : public RecordSource {
  public:
-  static constexpr std::size_t kMostValues = 10'000;  ///< of a categorical column
+  static constexpr std::size_t kMaxValues = 10'000;  ///< maximum number of values of a categorical column
 
-  /// Throws Error (data) with file, line and column for anything that is not a finite number where one must be, for a
-  /// label that is no class, for a value that the table of `options.like` does not have, for a row with another number
-  /// of columns than the first; and for a file without rows. Throws Error (input) for options that do not fit the file.
+  /// Throws Error (data) with file, line and column if a number is required and the field is not a finite number, for a
+  /// label that is not a class, for a value that the table of `options.like` does not contain, and for a row whose
+  /// number of columns differs from the first row; also for a file without rows. Throws Error (input) for options that
+  /// do not match the file.
   explicit CsvSource(const std::filesystem::path& file, const CsvOptions& options = {});
 
   const SampleSpec& spec() const override { return spec_; }
@@ -47,7 +48,8 @@ class CsvSource final : public RecordSource {
   std::vector<std::string> class_names() const override { return vocabulary_.class_names; }
 
   const CsvVocabulary& vocabulary() const { return vocabulary_; }
-  /// Whether words stand for numbers by this table alone, so that in a table of other words they stand for others.
+  /// Whether this table alone determines the numbers of its categorical values, so that another table would number them
+  /// differently.
   bool has_words_of_its_own() const;
   /// "width", or "color=red" for a value of a categorical column; [F].
   std::vector<std::string> feature_names() const;
@@ -66,9 +68,9 @@ class CsvSource final : public RecordSource {
   CsvLayout layout_;
   CsvVocabulary vocabulary_;
   SampleSpec spec_;
-  std::vector<std::size_t> widths_;  // [columns]: features that each column becomes
+  std::vector<std::size_t> widths_;  // [columns]: number of features per column
   std::int64_t records_ = 0;
-  std::vector<float> values_;  // [N, columns]: numbers, and of words their places in the vocabulary
+  std::vector<float> values_;  // [N, columns]: numbers; for words, their index in the vocabulary
   std::vector<float> targets_;
   std::vector<std::int32_t> labels_;
 };

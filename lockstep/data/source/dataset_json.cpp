@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kVersion = 1;
 
 Json to_json(const PartDescription& part) {
-  // Without what a description needs, so that older versions refuse it too.
+  // Omits the required fields of a description, so that older versions also refuse it.
   if (!part.is_complete) return {{"incomplete", true}, {"files", part.files}};
   Json json = {{"records", part.records},
                {"input_feature", part.input_feature},
@@ -62,18 +62,18 @@ void require_complete(const std::filesystem::path& directory, std::string_view w
 std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / kDatasetJson;
   if (std::error_code ignored; !std::filesystem::exists(path, ignored)) return std::nullopt;
-  // One byte more than parse_json() takes is enough to refuse the rest.
+  // One byte more than parse_json() accepts, so that it refuses a larger file.
   const std::string text = read_up_to(InputFile(path), Compression::none, JsonLimits{}.bytes + 1);
   const nlohmann::json json = parse_json(text, ErrorCategory::data, path.string());
   try {
     if (const nlohmann::json& version = json.at("lockstep_dataset"); version != kVersion)
-      throw Error(ErrorCategory::data, path.string(), fmt::format("needed \"lockstep_dataset\": {}", kVersion),
+      throw Error(ErrorCategory::data, path.string(), fmt::format("expected \"lockstep_dataset\": {}", kVersion),
                   fmt::format("it is {}", describe_json(version)));
     DatasetDescription parts;
     for (const auto& [name, part] : json.at("parts").items()) parts[name] = from_json(part);
     return parts;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorCategory::data, path.string(), "needed a description as `lockstep data convert` writes it",
+    throw Error(ErrorCategory::data, path.string(), "expected a description written by `lockstep data convert`",
                 error.what());
   }
 }

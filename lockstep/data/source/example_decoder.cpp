@@ -42,15 +42,16 @@ std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sam
     find_features(record, names_, found);
     for (std::size_t i = 0; i < names_.size(); ++i) {
       if (found[i].kind() == FeatureKind::missing) {
-        return SampleProblem{fmt::format("needed the feature {}", names_[i]), "the record has " + feature_list(record)};
+        return SampleProblem{fmt::format("expected the feature {}", names_[i]),
+                             "the record has " + feature_list(record)};
       }
     }
     if (auto problem = decode_input(found[0], sample)) return problem;
     return decode_label(found[1], sample);
   } catch (const MalformedExample& error) {
-    return SampleProblem{"needed a tf.train.Example", error.what()};
+    return SampleProblem{"expected a tf.train.Example", error.what()};
   } catch (const Error& error) {
-    return SampleProblem{fmt::format("needed an image in {} that can be used", input_feature()), error.what()};
+    return SampleProblem{fmt::format("expected a usable image in {}", input_feature()), error.what()};
   }
 }
 
@@ -58,7 +59,7 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
   if (input_ == InputKind::floats) {
     if (feature.kind() != FeatureKind::floats || feature.size() != count_)
       return SampleProblem{
-          fmt::format("needed {} floats in {} for shape [{}]", count_, input_feature(), fmt::join(spec_.shape, ", ")),
+          fmt::format("expected {} floats in {} for shape [{}]", count_, input_feature(), fmt::join(spec_.shape, ", ")),
           values_of(feature)};
     feature.copy_floats(sample.features);
     return std::nullopt;
@@ -66,7 +67,7 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
   const auto bytes = feature.single_bytes();
   if (input_ == InputKind::encoded_image) {
     if (!bytes)
-      return SampleProblem{fmt::format("needed a JPEG or PNG image in {}", input_feature()), values_of(feature)};
+      return SampleProblem{fmt::format("expected a JPEG or PNG image in {}", input_feature()), values_of(feature)};
     decode_image(*bytes, sample);
     return std::nullopt;
   }
@@ -75,7 +76,7 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
     return std::nullopt;
   }
   return SampleProblem{
-      fmt::format("needed {} raw bytes in {} for shape [{}]", count_, input_feature(), fmt::join(spec_.shape, ", ")),
+      fmt::format("expected {} raw bytes in {} for shape [{}]", count_, input_feature(), fmt::join(spec_.shape, ", ")),
       bytes ? fmt::format("it has {} bytes", bytes->size()) : values_of(feature)};
 }
 
@@ -95,12 +96,12 @@ std::optional<SampleProblem> ExampleDecoder::decode_label(const FeatureView& fea
       feature.copy_floats(sample.targets);
       return std::nullopt;
     }
-    return SampleProblem{fmt::format("needed {} floats in {}", spec_.targets, label_feature()), values_of(feature)};
+    return SampleProblem{fmt::format("expected {} floats in {}", spec_.targets, label_feature()), values_of(feature)};
   }
   const auto label = feature.single_int64();
-  if (!label) return SampleProblem{fmt::format("needed one integer in {}", label_feature()), values_of(feature)};
+  if (!label) return SampleProblem{fmt::format("expected one integer in {}", label_feature()), values_of(feature)};
   if (*label < 0 || *label >= spec_.classes) {
-    return SampleProblem{fmt::format("needed a label from 0 to {} in {}", spec_.classes - 1, label_feature()),
+    return SampleProblem{fmt::format("expected a label from 0 to {} in {}", spec_.classes - 1, label_feature()),
                          fmt::format("it is {}", *label)};
   }
   sample.label = static_cast<std::int32_t>(*label);
@@ -113,15 +114,15 @@ std::optional<SampleProblem> read_class(std::string_view record, const std::stri
     FeatureView feature;
     find_features(record, {&label_feature, 1}, {&feature, 1});
     const auto value = feature.single_int64();
-    if (!value) return SampleProblem{fmt::format("needed one integer in {}", label_feature), values_of(feature)};
+    if (!value) return SampleProblem{fmt::format("expected one integer in {}", label_feature), values_of(feature)};
     if (*value < 0 || *value >= std::numeric_limits<std::int32_t>::max()) {
-      return SampleProblem{fmt::format("needed a class number from 0 in {}", label_feature),
+      return SampleProblem{fmt::format("expected a class number from 0 in {}", label_feature),
                            fmt::format("it is {}", *value)};
     }
     label = *value;
     return std::nullopt;
   } catch (const MalformedExample& error) {
-    return SampleProblem{"needed a tf.train.Example", error.what()};
+    return SampleProblem{"expected a tf.train.Example", error.what()};
   }
 }
 

@@ -1,4 +1,4 @@
-// From the bytes of a tf.train.Example to a sample.
+// Decodes a tf.train.Example into a sample.
 #pragma once
 
 #include <array>
@@ -14,21 +14,21 @@
 
 namespace lockstep::data {
 
-/// What is wrong with one record, in the words of Error.
+/// A problem of one record, with the texts of an Error.
 struct SampleProblem {
-  std::string needed;
-  std::string given;
+  std::string expected;
+  std::string actual;
 };
 
-/// What the input feature holds, the same in all records.
+/// The contents of the input feature, the same in all records.
 enum class InputKind {
-  floats,         ///< one for each element
-  pixels,         ///< one raw byte for each element: value / 255, or as it is where the sample asks for pixels
+  floats,         ///< one float per element
+  pixels,         ///< one raw byte per element: value / 255, or unchanged if the sample requests pixels
   encoded_image,  ///< a JPEG or PNG file
 };
 
-/// Reads one input and one label feature. The label is one integer, or, where the spec has targets instead of classes,
-/// that many floats. Images are given to the sample's ImageStep; without one they must have the spec's shape.
+/// Decodes one input and one label feature. The label is one integer or, if the spec has targets instead of classes,
+/// that many floats. Images are passed to the sample's ImageStep; without one they must have the spec's shape.
 class ExampleDecoder {
  public:
   ExampleDecoder(SampleSpec spec, InputKind input, std::string input_feature, std::string label_feature);
@@ -38,26 +38,26 @@ class ExampleDecoder {
   const std::string& input_feature() const { return names_[0]; }
   const std::string& label_feature() const { return names_[1]; }
 
-  /// Fills `sample`, or says why the record does not fit. Thread-safe; allocates nothing where it fits.
+  /// Fills `sample`, or returns why the record does not match. Thread-safe; does not allocate on success.
   std::optional<SampleProblem> decode(std::string_view record, Sample& sample) const;
 
  private:
   std::optional<SampleProblem> decode_input(const FeatureView& feature, Sample& sample) const;
-  /// Throws Error for an image that cannot be used.
+  /// Throws Error for an unusable image.
   void decode_image(std::string_view bytes, Sample& sample) const;
   std::optional<SampleProblem> decode_label(const FeatureView& feature, Sample& sample) const;
 
   SampleSpec spec_;
-  std::size_t count_;  // of the input's elements
+  std::size_t count_;  // number of the input's elements
   InputKind input_;
-  std::optional<ImageTransform> as_stored_;  // of encoded images
+  std::optional<ImageTransform> as_stored_;  // for encoded images
   std::array<std::string, 2> names_;
 };
 
-/// The class number in `label_feature` of `record`, whatever the number of classes.
+/// The class number in `label_feature` of `record`, without an upper limit.
 std::optional<SampleProblem> read_class(std::string_view record, const std::string& label_feature, std::int64_t& label);
 
-/// "JPEG" or "PNG" where `bytes` begin as such a file does, else nothing.
+/// "JPEG" or "PNG" if `bytes` start like such a file, otherwise nullopt.
 std::optional<std::string_view> encoded_image_kind(std::string_view bytes);
 
 }  // namespace lockstep::data

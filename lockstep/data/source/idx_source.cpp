@@ -21,7 +21,7 @@ constexpr unsigned kUnsignedByte = 0x08;
 std::string prefix_of(const std::string& part) {
   if (part == kDefaultPart) return "train";
   if (part == "test") return "t10k";
-  throw Error(ErrorCategory::input, "IDX data", "needed the part train or test", fmt::format("{} was given", part));
+  throw Error(ErrorCategory::input, "IDX data", "expected the part train or test", fmt::format("got {}", part));
 }
 
 std::optional<std::filesystem::path> first_existing(const std::filesystem::path& directory, std::string_view prefix,
@@ -35,8 +35,8 @@ std::optional<std::filesystem::path> first_existing(const std::filesystem::path&
   return std::nullopt;
 }
 
-[[noreturn]] void fail(const std::filesystem::path& file, std::string_view needed, std::string_view given) {
-  throw Error(ErrorCategory::data, file.string(), needed, given);
+[[noreturn]] void fail(const std::filesystem::path& file, std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::data, file.string(), expected, actual);
 }
 
 std::int64_t highest_label(const IdxArray& labels) {
@@ -58,21 +58,22 @@ IdxArray read_idx(const std::filesystem::path& file) {
   const bool packed = magic[0] == '\x1f' && magic[1] == '\x8b';
   const Compression compression = packed ? Compression::gzip : Compression::none;
 
-  // The header says how long the file is. It is read first: a packed file of another length can be anything.
+  // The header determines the length of the file. It is read first: a compressed file of another length may be
+  // arbitrarily large.
   constexpr std::size_t kMaxHeaderBytes = 4 + 4 * 255;
   const std::string head = read_up_to(input, compression, kMaxHeaderBytes);
   const std::span header(reinterpret_cast<const std::uint8_t*>(head.data()), head.size());
   if (header.size() < 4)
-    fail(file, "needed an IDX header of 4 bytes and 4 for each dimension",
+    fail(file, "expected an IDX header of 4 bytes plus 4 bytes per dimension",
          fmt::format("the file has {} bytes", header.size()));
   if (header[0] != 0 || header[1] != 0 || header[2] != kUnsignedByte) {
-    fail(file, "needed an IDX file of unsigned bytes (magic number 0x000008..)",
+    fail(file, "expected an IDX file of unsigned bytes (magic number 0x000008..)",
          fmt::format("its magic number is 0x{:02x}{:02x}{:02x}{:02x}", header[0], header[1], header[2], header[3]));
   }
   IdxArray array;
   array.header_bytes = 4 + 4 * std::size_t{header[3]};
   if (header.size() < array.header_bytes) {
-    fail(file, fmt::format("needed {} header bytes for {} dimensions", array.header_bytes, header[3]),
+    fail(file, fmt::format("expected {} header bytes for {} dimensions", array.header_bytes, header[3]),
          fmt::format("truncated: the file has {} bytes", header.size()));
   }
   std::uint64_t count = 1;
@@ -81,14 +82,14 @@ IdxArray read_idx(const std::filesystem::path& file) {
                                  (std::uint32_t{header[at + 2]} << 8) | header[at + 3];
     array.shape.push_back(extent);
     if (__builtin_mul_overflow(count, extent, &count))
-      count = std::numeric_limits<std::uint64_t>::max();  // fits no file
+      count = std::numeric_limits<std::uint64_t>::max();  // larger than any file
   }
-  std::uint64_t size = 0;  // and one more, which must not be there
+  std::uint64_t size = 0;  // and one more byte, which must not exist
   if (__builtin_add_overflow(count, array.header_bytes + 1, &size)) size = std::numeric_limits<std::uint64_t>::max();
   array.file = read_up_to(input, compression, size);
   const std::uint64_t data_bytes = array.file.size() - array.header_bytes;
   if (array.shape.empty() || count != data_bytes) {
-    fail(file, fmt::format("needed {} bytes of data for [{}]", count, fmt::join(array.shape, ", ")),
+    fail(file, fmt::format("expected {} bytes of data for [{}]", count, fmt::join(array.shape, ", ")),
          data_bytes < count ? fmt::format("truncated: {} bytes follow the header", data_bytes)
                             : fmt::format("at least {} bytes follow the header", data_bytes));
   }
@@ -109,18 +110,18 @@ IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& 
   const auto files = find_idx_files(directory, part);
   if (!files) {
     fail(directory,
-         fmt::format("needed {0}-images-idx3-ubyte and {0}-labels-idx1-ubyte, each with or without .gz",
+         fmt::format("expected {0}-images-idx3-ubyte and {0}-labels-idx1-ubyte, each with or without .gz",
                      prefix_of(part)),
          "there are none");
   }
   images_ = read_idx(files->images);
   labels_ = read_idx(files->labels);
   if (images_.shape.size() < 3 || images_.shape.size() > 4) {
-    fail(files->images, "needed images [N, H, W] or [N, H, W, C]",
+    fail(files->images, "expected images [N, H, W] or [N, H, W, C]",
          fmt::format("the shape is [{}]", fmt::join(images_.shape, ", ")));
   }
   if (labels_.shape.size() != 1 || labels_.shape[0] != images_.shape[0]) {
-    fail(files->labels, fmt::format("needed {} labels, one for each image", images_.shape[0]),
+    fail(files->labels, fmt::format("expected {} labels, one for each image", images_.shape[0]),
          fmt::format("the shape is [{}]", fmt::join(labels_.shape, ", ")));
   }
   spec_.shape.assign(images_.shape.begin() + 1, images_.shape.end());

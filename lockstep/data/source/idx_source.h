@@ -1,4 +1,4 @@
-// IDX files, the format of MNIST and its relatives.
+// IDX files, the format of MNIST and similar data sets.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace lockstep::data {
 /// One IDX file of unsigned bytes.
 struct IdxArray {
   std::vector<std::int64_t> shape;
-  std::string file;  ///< all its bytes, the header included
+  std::string file;  ///< all bytes, including the header
   std::size_t header_bytes = 0;
 
-  /// The elements, row-major: product of `shape` of them.
+  /// The elements, row-major: as many as the product of `shape`.
   std::span<const std::uint8_t> elements() const;
 };
 
-/// Reads a whole IDX file, packed by gzip or not (told by content). Throws Error (data) that names the file for a wrong
-/// magic number, an element type other than unsigned byte, and a file that is shorter or longer than its header says.
+/// Reads a whole IDX file, plain or gzip (detected by content). Throws Error (data) with the file name for a wrong
+/// magic number, an element type other than unsigned byte, and a file that is shorter or longer than its header states.
 IdxArray read_idx(const std::filesystem::path& file);
 
-/// The images and labels of one part ("train" or "test") of an IDX data set, or nothing where `directory` has no such
-/// files.
+/// The image and label files of one part ("train" or "test") of an IDX data set, or nullopt if `directory` does not
+/// have them.
 struct IdxFiles {
   std::filesystem::path images;
   std::filesystem::path labels;
@@ -35,12 +35,12 @@ struct IdxFiles {
 std::optional<IdxFiles> find_idx_files(const std::filesystem::path& directory, const std::string& part);
 
 /// Images [N, H, W] or [N, H, W, C] and labels [N] of one part, kept in memory as bytes. The number of classes is taken
-/// from the labels of both parts where both are there, so that train and test agree.
+/// from the labels of both parts if both exist, so that train and test agree.
 class IdxSource final : public RecordSource {
  public:
   /// `part` is "train" (files train-images-idx3-ubyte, train-labels-idx1-ubyte) or "test" (t10k-...), each with or
-  /// without ".gz". `name` is for description(). Throws Error (data) where a file is missing, damaged, or the label
-  /// count is not the image count; (input) for another part.
+  /// without ".gz". `name` is used in description(). Throws Error (data) if a file is missing or damaged, or if the
+  /// label count is not the image count; Error (input) for another part.
   IdxSource(const std::filesystem::path& directory, const std::string& part, std::string name = "");
 
   const SampleSpec& spec() const override { return spec_; }

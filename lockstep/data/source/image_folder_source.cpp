@@ -28,20 +28,19 @@ bool is_image(const fs::directory_entry& entry) {
          !entry.is_directory(ignored);
 }
 
-/// The folders of the classes.
+/// The class folders.
 std::vector<fs::path> folders_in(const fs::path& directory) {
   std::vector<fs::path> folders;
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
     if (std::error_code ignored; entry->is_directory(ignored) && !is_hidden(entry->path()))
       folders.push_back(entry->path());
-  if (error)
-    throw Error(ErrorCategory::data, directory.string(), "needed a directory that can be read", error.message());
+  if (error) throw Error(ErrorCategory::data, directory.string(), "expected a readable directory", error.message());
   std::ranges::sort(folders);
   return folders;
 }
 
-/// Calls use(path) for the images in `folder` and below until it returns false.
+/// Calls use(path) for the images in `folder` and its subfolders until it returns false.
 template <typename Use>
 void for_images(const fs::path& folder, Use use) {
   std::error_code error;
@@ -50,21 +49,21 @@ void for_images(const fs::path& folder, Use use) {
       entry.disable_recursion_pending();
     if (is_image(*entry) && !use(entry->path())) return;
   }
-  if (error) throw Error(ErrorCategory::data, folder.string(), "needed a folder that can be read", error.message());
+  if (error) throw Error(ErrorCategory::data, folder.string(), "expected a readable folder", error.message());
 }
 
 std::span<const std::uint8_t> bytes_of(const std::string& text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
-/// use(bytes) for the content of the file; what is wrong with it is said of the file.
+/// Calls use(bytes) with the contents of the file; adds the file name to its errors.
 template <typename Use>
 auto with_image(const fs::path& path, Use use) {
   const std::string bytes = read_all(InputFile(path), Compression::none);
   try {
     return use(bytes_of(bytes));
   } catch (const Error& error) {
-    throw Error(ErrorCategory::data, path.string(), "needed an image that can be used", error.what());
+    throw Error(ErrorCategory::data, path.string(), "expected a usable image", error.what());
   }
 }
 
@@ -73,7 +72,7 @@ auto with_image(const fs::path& path, Use use) {
 std::vector<fs::path> class_folders(const fs::path& directory) {
   std::vector<fs::path> folders = folders_in(directory);
   if (folders.empty())
-    throw Error(ErrorCategory::data, directory.string(), "needed a folder for each class, with images in it",
+    throw Error(ErrorCategory::data, directory.string(), "expected a folder for each class, with images in it",
                 "there are no folders");
   return folders;
 }
@@ -83,13 +82,13 @@ ImageFolderSource::ImageFolderSource(const fs::path& directory, const std::vecto
   find_classes();
   if (files_.empty())
     throw Error(ErrorCategory::data, directory.string(),
-                "needed files that end in .jpg, .jpeg or .png in the folders of the classes",
+                "expected files that end in .jpg, .jpeg or .png in the class folders",
                 fmt::format("there are none in {}", fmt::join(class_names_, ", ")));
   spec_ = {.shape = shape.empty() ? shape_of_first() : shape,
            .classes = static_cast<std::int64_t>(class_names_.size())};
   check_shape(spec_.shape, directory.string());
   if (spec_.shape.size() != 3)
-    throw Error(ErrorCategory::input, directory.string(), "needed a shape HxWxC for images",
+    throw Error(ErrorCategory::input, directory.string(), "expected a shape HxWxC for images",
                 fmt::format("got [{}]", fmt::join(spec_.shape, ", ")));
   as_stored_.emplace(ImageRecipe::parse("none", static_cast<int>(spec_.shape[0]), static_cast<int>(spec_.shape[1]),
                                         static_cast<int>(spec_.shape[2])));

@@ -1,4 +1,4 @@
-// Images in folders, one for each class.
+// Images in one folder per class.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace lockstep::data {
 
-/// The folders in a directory, sorted by name, are the classes; the files in them and below whose names end in .jpg,
-/// .jpeg or .png are the images, sorted by path within each class. Names that begin with a dot are passed over. A file
-/// is opened when its record is read, and told to be JPEG or PNG by its content.
+/// The folders in a directory, sorted by name, are the classes. The images are the files in them and their subfolders
+/// whose names end in .jpg, .jpeg or .png, sorted by path within each class. Names that start with a dot are skipped. A
+/// file is opened when its record is read; JPEG and PNG are distinguished by content.
 class ImageFolderSource final : public RecordSource {
  public:
-  /// `shape`: [H, W, C] of all images; empty: that of the first, whose header is read. Throws Error (data) for a
-  /// directory without folders or without images.
+  /// `shape` is the shape [H, W, C] of all images; empty: the shape of the first, whose header is read. Throws Error
+  /// (data) for a directory without folders or without images.
   explicit ImageFolderSource(const std::filesystem::path& directory, const std::vector<std::int64_t>& shape = {});
 
   const SampleSpec& spec() const override { return spec_; }
@@ -33,7 +33,7 @@ class ImageFolderSource final : public RecordSource {
 
  private:
   struct File {
-    std::string name;  // within the folder of its class
+    std::string name;  // relative to the folder of its class
     std::int32_t label = 0;
   };
 
@@ -45,13 +45,13 @@ class ImageFolderSource final : public RecordSource {
   std::vector<std::string> class_names_;
   std::vector<File> files_;
   SampleSpec spec_;
-  std::optional<ImageTransform> as_stored_;  // always there once the source is constructed
+  std::optional<ImageTransform> as_stored_;  // always set after construction
 };
 
-/// The folders in `directory` that are classes, sorted. Throws Error (data) where there are none.
+/// The class folders in `directory`, sorted. Throws Error (data) if there are none.
 std::vector<std::filesystem::path> class_folders(const std::filesystem::path& directory);
 
-/// Whether `directory` has a folder with an image in it or below.
+/// Whether `directory` has a folder that contains an image, directly or in a subfolder.
 bool is_image_folder(const std::filesystem::path& directory);
 
 }  // namespace lockstep::data

@@ -37,16 +37,16 @@ JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inpu
     if (input->spec() != first)
       throw Error(
           ErrorCategory::input, word,
-          fmt::format("needed data sets of samples {}, as those of {}", text_of(first), inputs_.front()->description()),
-          fmt::format("those of {} are {}", input->description(), text_of(input->spec())));
+          fmt::format("expected data sets of samples {}, as in {}", text_of(first), inputs_.front()->description()),
+          fmt::format("the samples of {} are {}", input->description(), text_of(input->spec())));
     if (__builtin_add_overflow(size_, input->size(), &size_))
-      throw Error(ErrorCategory::input, word, "needed fewer than 2^63 records", "the data sets have more together");
+      throw Error(ErrorCategory::input, word, "expected fewer than 2^63 records", "the data sets have more in total");
     const auto names = input->class_names();
     if (class_names_.empty()) class_names_ = names;
     if (!names.empty() && names != class_names_)
       throw Error(ErrorCategory::input, word,
-                  fmt::format("needed data sets of the same classes, {}", fmt::join(class_names_, ", ")),
-                  fmt::format("those of {} are {}", input->description(), fmt::join(names, ", ")));
+                  fmt::format("expected data sets of the same classes, {}", fmt::join(class_names_, ", ")),
+                  fmt::format("the classes of {} are {}", input->description(), fmt::join(names, ", ")));
     has_encoded_images_ = has_encoded_images_ && input->has_encoded_images();
     has_images_ = has_images_ && input->has_images() && input->normalization() == inputs_.front()->normalization();
   }
@@ -102,12 +102,12 @@ constexpr const char* kWord = "interleave";
 
 std::vector<std::shared_ptr<const RecordSource>> checked(std::vector<std::shared_ptr<const RecordSource>> inputs,
                                                          std::int64_t cycle_length, std::int64_t block_length) {
-  const auto require = [](std::int64_t given, std::string_view needed) {
-    if (given < 1) throw Error(ErrorCategory::input, kWord, needed, fmt::format("{} was given", given));
+  const auto require = [](std::int64_t actual, std::string_view expected) {
+    if (actual < 1) throw Error(ErrorCategory::input, kWord, expected, fmt::format("got {}", actual));
   };
-  require(static_cast<std::int64_t>(inputs.size()), "needed at least 1 data set");
-  require(cycle_length, "needed a cycle of at least 1 data set");
-  require(block_length, "needed blocks of at least 1 record");
+  require(static_cast<std::int64_t>(inputs.size()), "expected at least 1 data set");
+  require(cycle_length, "expected a cycle of at least 1 data set");
+  require(block_length, "expected blocks of at least 1 record");
   return inputs;
 }
 

@@ -1,4 +1,4 @@
-// Several sources as one.
+// Several sources combined into one.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace lockstep::data {
 
-/// What such sources have in common. Where their records are images that are to be normalized in different ways, or
-/// some are no images, all come as features.
+/// Base class. If the images of the sources have different normalizations, or some records are not images, all records
+/// are delivered as features.
 class JoinedSource : public RecordSource {
  public:
   const SampleSpec& spec() const override { return inputs_.front()->spec(); }
@@ -26,12 +26,13 @@ class JoinedSource : public RecordSource {
   std::string preparation() const override;
 
  protected:
-  /// `word` names them in errors ("interleave") and `how` in descriptions: "one after the other". Throws Error (input)
-  /// that says what differs where their samples do not have one spec, or their classes other names.
+  /// `word` names the operation in errors ("interleave") and `how` in descriptions ("one after the other"). Throws
+  /// Error (input) that describes the difference if the specs of the samples or the class names differ.
   JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inputs, std::string_view word, std::string how);
 
   std::vector<std::int64_t> sizes() const;
-  /// Reads a record of one input, whose maps and recipes choose as no other input's do, even those of the same source.
+  /// Reads a record of one input. The random choices of its maps and recipes differ from those of all other inputs,
+  /// even of inputs with the same source.
   void read_of(std::size_t input, std::int64_t index, Sample& sample) const;
 
  private:
@@ -43,24 +44,22 @@ class JoinedSource : public RecordSource {
   bool has_encoded_images_ = true;
 };
 
-// The records of several sources, one source after the other.
-
 class ConcatenatedSource final : public JoinedSource {
  public:
-  /// At least one input. Throws Error (input) where their samples differ.
+  /// The records of several sources, one source after the other. At least one input. Throws Error (input) if their
+  /// samples differ.
   explicit ConcatenatedSource(std::vector<std::shared_ptr<const RecordSource>> inputs);
 
   void read(std::int64_t record_id, Sample& sample) const override;
 
  private:
-  std::vector<std::int64_t> ends_;  // of each input, in ids of this source
+  std::vector<std::int64_t> ends_;  // of each input, as ids of this source
 };
-
-// The records of several sources, blocks of them in turn.
 
 class InterleavedSource final : public JoinedSource {
  public:
-  /// Throws Error (input) without inputs, where their samples differ, and for a cycle or a block of less than 1.
+  /// Blocks of records from several sources in turn. Throws Error (input) without inputs, if their samples differ, and
+  /// for a cycle or a block of less than 1.
   InterleavedSource(std::vector<std::shared_ptr<const RecordSource>> inputs, std::int64_t cycle_length,
                     std::int64_t block_length);
 

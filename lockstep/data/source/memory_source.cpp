@@ -39,22 +39,22 @@ void MemorySource::check_sizes() const {
   const std::int64_t features = size_of(features_);
   if (features % spec_.feature_count() != 0)
     throw Error(ErrorCategory::input, kWhere,
-                fmt::format("needed features in multiples of {}, for records of [{}]", spec_.feature_count(),
+                fmt::format("expected features in multiples of {}, for records of [{}]", spec_.feature_count(),
                             fmt::join(spec_.shape, ", ")),
-                fmt::format("{} were given", features));
+                fmt::format("got {}", features));
   const bool are_classes = std::holds_alternative<std::vector<std::int32_t>>(labels_);
   if (are_classes != (spec_.classes > 0))
     throw Error(
         ErrorCategory::input, kWhere,
-        spec_.classes > 0 ? "needed class numbers of int32" : fmt::format("needed {} float targets", spec_.targets),
-        are_classes ? "class numbers were given" : "floats were given");
+        spec_.classes > 0 ? "expected int32 class numbers" : fmt::format("expected {} float targets", spec_.targets),
+        are_classes ? "got class numbers" : "got floats");
   const std::int64_t records = features / spec_.feature_count();
-  const std::int64_t needed = records * (are_classes ? 1 : spec_.targets);
-  if (size_of(labels_) != needed)
-    throw Error(
-        ErrorCategory::input, kWhere,
-        fmt::format("needed {} {} for the features of {} records", needed, are_classes ? "labels" : "targets", records),
-        fmt::format("{} were given", size_of(labels_)));
+  const std::int64_t expected = records * (are_classes ? 1 : spec_.targets);
+  if (size_of(labels_) != expected)
+    throw Error(ErrorCategory::input, kWhere,
+                fmt::format("expected {} {} for the features of {} records", expected,
+                            are_classes ? "labels" : "targets", records),
+                fmt::format("got {}", size_of(labels_)));
 }
 
 void MemorySource::check_classes() const {
@@ -63,7 +63,7 @@ void MemorySource::check_classes() const {
   const auto wrong = std::ranges::find_if(labels, [&](std::int32_t l) { return l < 0 || l >= spec_.classes; });
   if (wrong != labels.end())
     throw Error(ErrorCategory::data, fmt::format("{}: record {}", kWhere, wrong - labels.begin()),
-                fmt::format("needed a label from 0 to {}", spec_.classes - 1), fmt::format("it is {}", *wrong));
+                fmt::format("expected a label from 0 to {}", spec_.classes - 1), fmt::format("it is {}", *wrong));
 }
 
 void MemorySource::read(std::int64_t record_id, Sample& sample) const {
@@ -87,8 +87,8 @@ namespace {
 
 constexpr const char* kGenerator = "generator";
 
-[[noreturn]] void fail(std::int64_t record_id, std::string_view needed, std::string_view given) {
-  throw Error(ErrorCategory::data, fmt::format("{}: record {}", kGenerator, record_id), needed, given);
+[[noreturn]] void fail(std::int64_t record_id, std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::data, fmt::format("{}: record {}", kGenerator, record_id), expected, actual);
 }
 
 }  // namespace
@@ -97,21 +97,21 @@ GeneratorSource::GeneratorSource(SampleSpec spec, std::int64_t count, SampleGene
     : spec_(std::move(spec)), count_(count), generate_(std::move(generate)) {
   check_spec(spec_, kGenerator);
   if (count < 0)
-    throw Error(ErrorCategory::input, kGenerator, "needed a number of records from 0",
-                fmt::format("{} was given", count));
-  if (!generate_) throw Error(ErrorCategory::input, kGenerator, "needed a function that makes records", "it is empty");
+    throw Error(ErrorCategory::input, kGenerator, "expected 0 or more records", fmt::format("got {}", count));
+  if (!generate_)
+    throw Error(ErrorCategory::input, kGenerator, "expected a function that generates records", "it is empty");
 }
 
 void GeneratorSource::read(std::int64_t record_id, Sample& sample) const {
   try {
     generate_(record_id, sample);
   } catch (const std::exception& error) {
-    fail(record_id, "needed a sample", fmt::format("its function says: {}", error.what()));
+    fail(record_id, "expected a sample", fmt::format("its function threw: {}", error.what()));
   } catch (...) {
-    fail(record_id, "needed a sample", "its function threw something that is no std::exception");
+    fail(record_id, "expected a sample", "its function threw an exception that is not a std::exception");
   }
   if (spec_.classes > 0 && (sample.label < 0 || sample.label >= spec_.classes))
-    fail(record_id, fmt::format("needed a label from 0 to {}", spec_.classes - 1),
+    fail(record_id, fmt::format("expected a label from 0 to {}", spec_.classes - 1),
          fmt::format("it is {}", sample.label));
 }
 

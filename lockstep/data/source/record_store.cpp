@@ -19,7 +19,7 @@ MemoryStore::MemoryStore(std::int64_t records, std::size_t record_bytes, std::in
   if (needed > static_cast<double>(available))
     throw Error(
         ErrorCategory::input, "cache",
-        fmt::format("needed {:.1f} MiB of memory for {} records of {} bytes", needed / 0x1p20, records, record_bytes),
+        fmt::format("expected {:.1f} MiB of memory for {} records of {} bytes", needed / 0x1p20, records, record_bytes),
         fmt::format("{:.1f} MiB are available: use cache(file)", static_cast<double>(available) / 0x1p20));
   bytes_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(records) * record_bytes);
 }
@@ -91,36 +91,39 @@ FileStore::FileStore(std::filesystem::path path, const std::string& text, std::i
 
 void FileStore::check(const std::string& header) const {
   const auto fail = [&](std::string_view needed, std::string_view given) {
-    throw Error(ErrorCategory::data, path_.string(), needed, fmt::format("{}: remove it, or name another file", given));
+    throw Error(ErrorCategory::data, path_.string(), needed,
+                fmt::format("{}: remove it, or choose another file", given));
   };
   const std::string numbers = read_text(*reader_, 0, kNumbersEnd);
-  if (numbers.size() < kNumbersEnd || !numbers.starts_with(kMagic)) fail("needed a cache file", "it is something else");
+  if (numbers.size() < kNumbersEnd || !numbers.starts_with(kMagic))
+    fail("expected a cache file", "the file is not a cache file");
   const auto version = number_at<std::uint32_t>(numbers, kMagic.size());
   if (version != kVersion)
-    fail(fmt::format("needed a cache file of version {}", kVersion), fmt::format("its version is {}", version));
+    fail(fmt::format("expected a cache file of version {}", kVersion), fmt::format("its version is {}", version));
   const auto text_bytes = std::min<std::size_t>(number_at<std::uint32_t>(numbers, kMagic.size() + 4), 1U << 24);
   const std::string found = read_text(*reader_, 0, kNumbersEnd + text_bytes + kCrcBytes);
   const std::string_view front = std::string_view(found).substr(0, kNumbersEnd + text_bytes);
   if (found.size() < front.size() + kCrcBytes || number_at<std::uint32_t>(found, front.size()) != crc32c(front))
-    fail("needed an intact cache file", "its header does not match its checksum");
+    fail("expected an intact cache file", "its header does not match its checksum");
   if (found != header)
-    fail(fmt::format("needed a cache of {}", header.substr(kNumbersEnd, header.size() - kNumbersEnd - kCrcBytes)),
-         fmt::format("it is one of {}", front.substr(kNumbersEnd)));
+    fail(fmt::format("expected a cache of {}", header.substr(kNumbersEnd, header.size() - kNumbersEnd - kCrcBytes)),
+         fmt::format("it is a cache of {}", front.substr(kNumbersEnd)));
   const auto bytes = static_cast<std::uint64_t>(file_stamp(path_).size);
   if (bytes != offset_of(records_))
-    fail(fmt::format("needed {} bytes for {} records", offset_of(records_), records_), fmt::format("it has {}", bytes));
+    fail(fmt::format("expected {} bytes for {} records", offset_of(records_), records_),
+         fmt::format("it has {}", bytes));
 }
 
 void FileStore::create(const std::string& header) {
   remove_abandoned_temporaries(path_.parent_path(), path_.filename().native());
-  // Not of the category data: a full disk says nothing about the records.
+  // Not in the category data: a full disk is not a problem of the records.
   writer_.emplace(path_, Durability::cached, ErrorCategory::output);
   const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";
   std::error_code unknown;
   const auto room = std::filesystem::space(directory, unknown).available;
   if (!unknown && room < offset_of(records_))
     throw Error(ErrorCategory::output, path_.string(),
-                fmt::format("needed {:.1f} MiB on the disk for {} records of {} bytes",
+                fmt::format("expected {:.1f} MiB on the disk for {} records of {} bytes",
                             static_cast<double>(offset_of(records_)) / 0x1p20, records_, record_bytes_),
                 fmt::format("{:.1f} MiB are free", static_cast<double>(room) / 0x1p20));
   writer_->write_at(0, header);
@@ -147,8 +150,8 @@ std::span<const std::byte> FileStore::get(std::int64_t record_id, std::vector<st
       reader_->read_at(offset_of(record_id), reinterpret_cast<char*>(scratch.data()), scratch.size());
   const auto record = std::span<const std::byte>(scratch).first(record_bytes_);
   if (got < scratch.size() || number_at<std::uint32_t>(as_text(scratch), record_bytes_) != crc32c(as_text(record)))
-    throw Error(ErrorCategory::data, fmt::format("{}: record {}", path_.string(), record_id), "needed an intact record",
-                "it does not match its checksum: remove the file, which is then made anew");
+    throw Error(ErrorCategory::data, fmt::format("{}: record {}", path_.string(), record_id),
+                "expected an intact record", "it does not match its checksum: remove the file, which is then rebuilt");
   return record;
 }
 

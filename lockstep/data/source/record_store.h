@@ -1,4 +1,4 @@
-// Where the records of a cache are kept.
+// Storage of a record cache.
 #pragma once
 
 #include <atomic>
@@ -16,24 +16,23 @@
 
 namespace lockstep::data {
 
-/// Records of one size, each put once and then got by any thread. Who gets a record knows that its put() has returned.
+/// Records of equal size. Each is put once and can then be read by any thread. A reader must know that put() has
+/// returned for its record.
 class RecordStore {
  public:
   virtual ~RecordStore() = default;
-  /// Whether all records are there from the start; none is put then.
+  /// Whether all records are available from the start; put() is then never called.
   virtual bool is_complete() const { return false; }
-  /// Throws Error where it cannot be kept.
+  /// Throws Error if the record cannot be stored.
   virtual void put(std::int64_t record_id, std::span<const std::byte> record) = 0;
   /// A view into the store's memory, or into `scratch`. Throws Error (data) for damage.
   virtual std::span<const std::byte> get(std::int64_t record_id, std::vector<std::byte>& scratch) const = 0;
 };
 
-// A cache in memory.
-
-/// One block of memory, which the system gives page by page as records are put.
+/// A cache in one block of memory, which the system allocates page by page as records are put.
 class MemoryStore final : public RecordStore {
  public:
-  /// For `records` of `record_bytes`. Throws Error (input) where they need more than `available` bytes.
+  /// Space for `records` records of `record_bytes`. Throws Error (input) if they need more than `available` bytes.
   MemoryStore(std::int64_t records, std::size_t record_bytes, std::int64_t available);
 
   void put(std::int64_t record_id, std::span<const std::byte> record) override;
@@ -44,9 +43,8 @@ class MemoryStore final : public RecordStore {
   std::unique_ptr<std::byte[]> bytes_;
 };
 
-// A cache in a file.
-
-/// A header that says what the records are, then the records, each with its CRC-32C. Numbers are little-endian.
+/// A cache file: a header that identifies the records, then the records, each with its CRC-32C. Numbers are
+/// little-endian.
 ///
 ///   "LSCACHE\n"   8 bytes
 ///   version       uint32: 1
@@ -54,15 +52,15 @@ class MemoryStore final : public RecordStore {
 ///   records       uint64
 ///   record size   uint64, bytes
 ///   text          what the records were made of
-///   CRC           uint32, of all before it
+///   CRC           uint32, of all preceding bytes
 ///
-/// Until all records are there they lie in a temporary file in the same directory, which goes with its store. Then the
-/// file gets its name, unless another process was first: each has a temporary file of its own, and what they write is
-/// the same.
+/// Until all records are stored, they are in a temporary file in the same directory, which is removed with its store.
+/// Then the file is renamed to its final name, unless another process was first: each process has its own temporary
+/// file with the same contents.
 class FileStore final : public RecordStore {
  public:
-  /// `text` tells what the records are made of. A file that is there is opened. Throws Error (data) where it is of
-  /// something else, or cannot be read or made; Error (input) where the disk has not enough room for a new one.
+  /// `text` identifies the records. An existing file is opened. Throws Error (data) if it contains other records, or
+  /// cannot be read or created; Error (input) if the disk does not have enough space for a new one.
   FileStore(std::filesystem::path path, const std::string& text, std::int64_t records, std::size_t record_bytes);
 
   bool is_complete() const override { return !writer_; }
@@ -78,8 +76,8 @@ class FileStore final : public RecordStore {
   std::int64_t records_;
   std::size_t record_bytes_;
   std::size_t header_bytes_;
-  std::optional<AtomicFile> writer_;  // of a file that was not there
-  std::optional<InputFile> reader_;   // always there once the store is constructed
+  std::optional<AtomicFile> writer_;  // for a new file
+  std::optional<InputFile> reader_;   // always set after construction
   std::atomic<std::int64_t> missing_ = 0;
 };
 

@@ -33,7 +33,7 @@ std::vector<std::uint8_t> as_pixels(std::span<const float> halves) {
   return pixels;
 }
 
-/// values[i] = pattern[i] + noise[start + i], both of them round and round.
+/// values[i] = pattern[i] + noise[start + i], both read cyclically.
 template <typename T>
 void add_up(std::span<const std::type_identity_t<T>> pattern, const std::vector<T>& noise, std::size_t start,
             std::span<T> values) {
@@ -51,8 +51,8 @@ void add_up(std::span<const std::type_identity_t<T>> pattern, const std::vector<
 
 void check_positive(std::int64_t value, const char* what) {
   if (value < 1) {
-    throw Error(ErrorCategory::input, "synthetic data", fmt::format("needed at least 1 {}", what),
-                fmt::format("{} was given", value));
+    throw Error(ErrorCategory::input, "synthetic data", fmt::format("expected at least 1 {}", what),
+                fmt::format("got {}", value));
   }
 }
 
@@ -61,12 +61,12 @@ void check_positive(std::int64_t value, const char* what) {
 SyntheticSource::SyntheticSource(const SyntheticOptions& options)
     : spec_{options.shape, options.classes, 0}, count_(options.count) {
   if (options.shape.empty())
-    throw Error(ErrorCategory::input, "synthetic data", "needed a shape", "it has no dimension");
+    throw Error(ErrorCategory::input, "synthetic data", "expected a shape", "the shape has no dimensions");
   for (const std::int64_t extent : options.shape) check_positive(extent, "element in every dimension");
   check_shape(options.shape, "synthetic data");
   if (options.images && (options.shape.size() != 3 || options.shape.back() > 4))
-    throw Error(ErrorCategory::input, "synthetic data", "needed a shape HxWxC of 1 to 4 channels for images",
-                fmt::format("{} was given", fmt::join(options.shape, "x")));
+    throw Error(ErrorCategory::input, "synthetic data", "expected a shape HxWxC of 1 to 4 channels for images",
+                fmt::format("got {}", fmt::join(options.shape, "x")));
   check_positive(options.classes, "class");
   check_positive(options.count, "record");
   record_key_ = random_key(options.seed, "synthetic records " + options.part);

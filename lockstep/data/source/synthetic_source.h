@@ -1,4 +1,4 @@
-// Made-up images that a model can learn from, for trials and benchmarks without files.
+// Synthetic images with learnable labels, for tests and benchmarks without files.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ struct SyntheticOptions {
   std::int64_t classes = 0;
   std::int64_t count = 0;
   std::uint64_t seed = 1;
-  std::string part = "train";  ///< other parts have other samples of the same classes
-  bool images = false;         ///< of uint8, a quarter of the bytes: shape [H, W, C] of 1 to 4 channels
+  std::string part = "train";  ///< other parts have different samples of the same classes
+  bool images = false;         ///< uint8 images, a quarter of the bytes: shape [H, W, C] with 1 to 4 channels
 };
 
-/// A sample is the mean of its class's pattern and of noise, both in [0, 1): a pure function of (seed, part, record
-/// id). Patterns and noise come from small tables filled once, so that making samples up costs little more than writing
-/// them. Images are the same, rounded down to 256 steps.
+/// A sample is the mean of its class's pattern and noise, both in [0, 1): a pure function of (seed, part, record id).
+/// Patterns and noise come from small tables filled once, so that generating samples costs little more than writing
+/// them. Images have the same values, rounded down to 256 levels.
 class SyntheticSource final : public RecordSource {
  public:
-  /// Throws Error (input) for a shape, class count or record count that is not positive, or a shape that images cannot
-  /// have.
+  /// Throws Error (input) for a shape, class count or record count that is not positive, or a shape that is not valid
+  /// for images.
   explicit SyntheticSource(const SyntheticOptions& options);
 
   const SampleSpec& spec() const override { return spec_; }
@@ -39,8 +39,8 @@ class SyntheticSource final : public RecordSource {
   std::uint64_t record_key_;
   std::size_t pattern_size_;
   std::vector<float> patterns_;               // [classes, pattern_size_], repeated over the features
-  std::vector<float> noise_;                  // read from a start that depends on the record, round and round
-  std::vector<std::uint8_t> pixel_patterns_;  // both for images, in the place of the others
+  std::vector<float> noise_;                  // read cyclically, starting at a position that depends on the record
+  std::vector<std::uint8_t> pixel_patterns_;  // both for images, instead of the two above
   std::vector<std::uint8_t> pixel_noise_;
 };
 

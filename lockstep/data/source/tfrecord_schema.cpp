@@ -25,17 +25,17 @@ FeatureView find_feature(std::string_view record, const std::string& name) {
   return feature;
 }
 
-/// The first of the usual names that the record has.
+/// The first of the default names that the record has.
 std::string usual_feature(std::string_view record, Names names, const char* option, const std::string& where) {
   for (const std::string& name : names) {
     if (find_feature(record, name).kind() != FeatureKind::missing) return name;
   }
   throw Error(ErrorCategory::input, where,
-              fmt::format("needed {}, or one of the usual features {}", option, fmt::join(names, ", ")),
+              fmt::format("expected {}, or one of the default features {}", option, fmt::join(names, ", ")),
               "the record has " + feature_list(record));
 }
 
-/// [H, W, C] from the image's own integer features, if they are there and match.
+/// [H, W, C] from the integer features of the image, if they exist and match.
 std::vector<std::int64_t> shape_in_record(std::string_view record, std::size_t bytes) {
   std::vector<std::int64_t> shape;
   std::int64_t count = 1;
@@ -54,11 +54,11 @@ std::vector<std::int64_t> shape_of_image(std::string_view bytes, const std::stri
     const ImageHeader header = ImageDecoder().open({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
     return {header.height, header.width, header.channels};
   } catch (const Error& error) {
-    throw Error(ErrorCategory::data, where, fmt::format("needed an image in {} that can be used", name), error.what());
+    throw Error(ErrorCategory::data, where, fmt::format("expected a usable image in {}", name), error.what());
   }
 }
 
-/// An image that is not encoded may begin as if it were: then somebody says its shape.
+/// Raw pixels may start like an encoded image; an explicit shape then decides.
 InputKind kind_of(const FeatureView& input, const std::vector<std::int64_t>& told_shape) {
   if (input.kind() != FeatureKind::bytes) return InputKind::floats;
   if (input.size() != 1 || !encoded_image_kind(input.bytes())) return InputKind::pixels;
@@ -67,7 +67,7 @@ InputKind kind_of(const FeatureView& input, const std::vector<std::int64_t>& tol
   return is_stored ? InputKind::pixels : InputKind::encoded_image;
 }
 
-/// Looks at the header of an image alone: what becomes of it is not known yet.
+/// Reads only the header of an image: its processing is not known yet.
 class HeaderStep final : public ImageStep {
  public:
   void take_stored(std::span<const std::uint8_t> /*pixels*/, Sample& /*sample*/) override {}
@@ -78,20 +78,20 @@ std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& 
                                    const std::string& where) {
   if (input.kind() == FeatureKind::floats) return {static_cast<std::int64_t>(input.size())};
   if (input.kind() != FeatureKind::bytes || input.size() != 1) {
-    throw Error(ErrorCategory::data, where, fmt::format("needed one value of bytes, or floats, in {}", name),
+    throw Error(ErrorCategory::data, where, fmt::format("expected one value of bytes, or floats, in {}", name),
                 fmt::format("it has {} of kind {}", input.size(), feature_kind_name(input.kind())));
   }
   if (encoded_image_kind(input.bytes())) return shape_of_image(input.bytes(), name, where);
   auto shape = shape_in_record(record, input.bytes().size());
   if (shape.empty()) {
     throw Error(ErrorCategory::input, where,
-                fmt::format("needed --input-shape for the raw bytes in {}, or a dataset.json beside the file", name),
+                fmt::format("expected --input-shape for the raw bytes in {}, or a dataset.json next to the file", name),
                 fmt::format("there are {} bytes and neither", input.bytes().size()));
   }
   return shape;
 }
 
-/// Fails now, not in the middle of an epoch, where the first record already does not fit.
+/// Fails now, instead of in the middle of an epoch, if the first record does not match.
 void check_record(const RecordSchema& schema, std::string_view record, const std::string& where) {
   SampleSpec spec = schema.spec;
   if (spec.targets == 0 && spec.classes == 0) spec.classes = std::numeric_limits<std::int32_t>::max();
@@ -102,10 +102,10 @@ void check_record(const RecordSchema& schema, std::string_view record, const std
   Sample sample{features, 0, targets};
   sample.images = &header;
   if (const auto problem = decoder.decode(record, sample))
-    throw Error(ErrorCategory::data, where, problem->needed, problem->given);
+    throw Error(ErrorCategory::data, where, problem->expected, problem->actual);
 }
 
-/// What dataset.json of `directory` says of each file, without the names of the others.
+/// The part of each file in the dataset.json of `directory`, without the names of the other files.
 std::unordered_map<std::string, PartDescription> parts_by_file(const std::filesystem::path& directory) {
   std::unordered_map<std::string, PartDescription> parts;
   const auto described = read_dataset_json(directory);
@@ -121,15 +121,15 @@ std::unordered_map<std::string, PartDescription> parts_by_file(const std::filesy
 void check_options(const TFRecordOptions& options) {
   const auto positive = [](std::int64_t extent) { return extent > 0; };
   if (!std::all_of(options.input_shape.begin(), options.input_shape.end(), positive) || options.classes < 0) {
-    throw Error(ErrorCategory::input, "TFRecord options", "needed a positive shape and class count",
-                fmt::format("[{}] and {} were given", fmt::join(options.input_shape, ", "), options.classes));
+    throw Error(ErrorCategory::input, "TFRecord options", "expected a positive shape and class count",
+                fmt::format("got [{}] and {}", fmt::join(options.input_shape, ", "), options.classes));
   }
 }
 
 }  // namespace
 
 std::optional<PartDescription> find_description(const std::vector<std::filesystem::path>& files) {
-  // By file: a directory may have a hundred thousand.
+  // Indexed by file: a directory may have a hundred thousand.
   std::map<std::filesystem::path, std::unordered_map<std::string, PartDescription>> directories;
   std::optional<PartDescription> found;
   for (const auto& file : files) {
@@ -140,8 +140,8 @@ std::optional<PartDescription> find_description(const std::vector<std::filesyste
     require_complete(file.parent_path(), file.filename().string(), part->second);
     if (found && !found->fits(part->second)) {
       throw Error(ErrorCategory::data, file.string(),
-                  fmt::format("needed the features, shape and classes of {}", files.front().string()),
-                  fmt::format("{} describes it otherwise", (file.parent_path() / kDatasetJson).string()));
+                  fmt::format("expected the features, shape and classes of {}", files.front().string()),
+                  fmt::format("{} describes it differently", (file.parent_path() / kDatasetJson).string()));
     }
     found = part->second;
   }
@@ -171,7 +171,7 @@ RecordSchema find_schema(const TFRecordOptions& options, const std::optional<Par
   }
   if (schema.input == InputKind::encoded_image && schema.spec.shape.size() != 3)
     throw Error(ErrorCategory::input, where,
-                fmt::format("needed a shape HxWxC for the images in {}", schema.input_feature),
+                fmt::format("expected a shape HxWxC for the images in {}", schema.input_feature),
                 fmt::format("got [{}]", fmt::join(schema.spec.shape, ", ")));
   const FeatureView label = find_feature(record, schema.label_feature);
   if (label.kind() == FeatureKind::floats && options.classes == 0) {
@@ -184,7 +184,7 @@ RecordSchema find_schema(const TFRecordOptions& options, const std::optional<Par
   check_record(schema, record, where);
   return schema;
 } catch (const MalformedExample& error) {
-  throw Error(ErrorCategory::data, where, "needed a tf.train.Example", error.what());
+  throw Error(ErrorCategory::data, where, "expected a tf.train.Example", error.what());
 }
 
 }  // namespace lockstep::data

@@ -1,4 +1,4 @@
-// Finds out what the records of TFRecord files mean.
+// Determines the features and shapes of TFRecord records.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace lockstep::data {
 
-/// Which features make a sample, and its shape. `spec.classes` is 0 where only a scan of the labels can tell.
+/// The features of a sample, and its shape. `spec.classes` is 0 if only a scan of the labels can determine it.
 struct RecordSchema {
   std::string input_feature;
   std::string label_feature;
@@ -21,13 +21,13 @@ struct RecordSchema {
   InputKind input = InputKind::floats;
 };
 
-/// What dataset.json says of `files`, if there is one in their directory that names one of them. Throws Error (data)
-/// where the files belong to parts that do not fit together.
+/// The description of `files` in a dataset.json in their directory, if it lists one of them. Throws Error (data) if the
+/// files belong to parts that do not fit together.
 std::optional<PartDescription> find_description(const std::vector<std::filesystem::path>& files);
 
-/// The schema of records like `record`, from what `options` give, else `described`, else the record itself. `where` is
-/// its place, for messages. Throws Error (data) for a record that does not fit, Error (input) where an option is needed
-/// to understand it.
+/// The schema of records like `record`, from `options`, then `described`, then the record itself. `where` is its
+/// location, for messages. Throws Error (data) for a record that does not match, Error (input) if an option is required
+/// to interpret it.
 RecordSchema find_schema(const TFRecordOptions& options, const std::optional<PartDescription>& described,
                          std::string_view record, const std::string& where);
 

@@ -52,37 +52,36 @@ void prepare_directory(const ShardOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(options.directory, error);
   if (error || !std::filesystem::is_directory(options.directory, error)) {
-    throw Error(ErrorCategory::data, options.directory.string(), "needed a directory to write shards to",
-                error ? error.message() : "it is something else");
+    throw Error(ErrorCategory::data, options.directory.string(), "expected a directory to write shards to",
+                error ? error.message() : "it is not a directory");
   }
 }
 
 void check_options(const RecordSource& source, const ShardOptions& options) {
   if (options.shards < 1 || options.shards > 99'999) {
-    throw Error(ErrorCategory::input, "shards", "needed 1 to 99999 shards",
-                fmt::format("{} was given", options.shards));
+    throw Error(ErrorCategory::input, "shards", "expected 1 to 99999 shards", fmt::format("got {}", options.shards));
   }
   if (options.part.empty() || options.part.find('/') != std::string::npos) {
-    throw Error(ErrorCategory::input, "shards", "needed a part name that can begin a file name",
-                fmt::format("\"{}\" was given", options.part));
+    throw Error(ErrorCategory::input, "shards", "expected a part name that can begin a file name",
+                fmt::format("got \"{}\"", options.part));
   }
   if (source.spec().classes == 0)
-    throw Error(ErrorCategory::input, source.description(), "needed records with a label to write as TFRecord shards",
-                "they have targets");
+    throw Error(ErrorCategory::input, source.description(), "expected records with labels to write as TFRecord shards",
+                "the records have targets");
 }
 
-/// Numbers of classes mean the same in all parts.
+/// Class numbers must have the same meaning in all parts.
 void check_class_names(const ShardOptions& options, const std::vector<std::string>& names) {
   const auto parts = read_dataset_json(options.directory);
   if (!parts || names.empty()) return;
   for (const auto& [name, part] : *parts)
     if (name != options.part && !part.class_names.empty() && part.class_names != names)
       throw Error(ErrorCategory::data, (options.directory / kDatasetJson).string(),
-                  fmt::format("needed the classes of its part {}: {}", name, fmt::join(part.class_names, ", ")),
+                  fmt::format("expected the classes of its part {}: {}", name, fmt::join(part.class_names, ", ")),
                   fmt::format("got {}", fmt::join(names, ", ")));
 }
 
-/// Keeps the file of an image.
+/// Keeps the encoded file of an image.
 class KeepingStep final : public ImageStep {
  public:
   explicit KeepingStep(std::string& file) : file_(file) {}
@@ -90,7 +89,7 @@ class KeepingStep final : public ImageStep {
     LOCKSTEP_CHECK(false && "the images are encoded");
   }
   void take_encoded(std::span<const std::uint8_t> file, Sample& /*sample*/) override {
-    (void)ImageDecoder().open(file);  // what has no header that can be read is of no use to anybody
+    (void)ImageDecoder().open(file);  // refuse files without a readable header
     file_.assign(file.begin(), file.end());
   }
 
@@ -98,7 +97,7 @@ class KeepingStep final : public ImageStep {
   std::string& file_;
 };
 
-/// Turns samples into records; keeps its buffers.
+/// Converts samples to records; reuses its buffers.
 class SampleEncoder {
  public:
   SampleEncoder(const RecordSource& source, const ShardOptions& options)
@@ -153,10 +152,11 @@ class SampleEncoder {
   std::vector<float> features_;
 };
 
-/// Brings the names in `directory` to the disk, so that a power failure cannot keep a later change and lose an earlier.
+/// Makes the names in `directory` durable, so that a power failure cannot keep a later change and lose an earlier one.
 void sync_directory(const std::filesystem::path& directory) {
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool failed = descriptor < 0 || (::fsync(descriptor) != 0 && errno != EINVAL);  // EINVAL: no such call there
+  // EINVAL: fsync is not supported here
+  const bool failed = descriptor < 0 || (::fsync(descriptor) != 0 && errno != EINVAL);
   const int error = errno;
   if (descriptor >= 0) ::close(descriptor);
   if (failed)
@@ -164,8 +164,8 @@ void sync_directory(const std::filesystem::path& directory) {
                 std::generic_category().message(error));
 }
 
-/// Gives the shards their names. Until all have theirs, dataset.json says that the part is incomplete: whoever is
-/// interrupted in between leaves no mixture of old and new shards that reads as one data set.
+/// Renames the shards to their final names. Until all are renamed, dataset.json marks the part as incomplete, so that
+/// an interruption leaves no mixture of old and new shards that is readable as one data set.
 void publish_shards(const ShardOptions& options, const std::vector<std::filesystem::path>& old_shards,
                     const std::vector<std::unique_ptr<TFRecordWriter>>& writers, const PartDescription& part) {
   PartDescription incomplete;
@@ -209,10 +209,10 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
   const auto old_shards = existing_shards(options);
   if (!old_shards.empty() && !options.overwrite) {
     throw Error(ErrorCategory::input, options.directory.string(),
-                fmt::format("needed a directory without shards of {}, or --overwrite", options.part),
+                fmt::format("expected a directory without shards of {}, or --overwrite", options.part),
                 fmt::format("it has {}", old_shards.front().filename().string()));
   }
-  const bool is_encoded = options.encoding == FeatureEncoding::encoded;  // then each image has its own shape
+  const bool is_encoded = options.encoding == FeatureEncoding::encoded;  // each image then has its own shape
   PartDescription part{.records = source.size(),
                        .input_feature = options.input_feature,
                        .label_feature = options.label_feature,

@@ -14,34 +14,34 @@
 
 namespace lockstep::data {
 
-/// How features are written: as one value of raw bytes (what is value / 255 in a sample), as floats, or, of images that
-/// are JPEG or PNG files, as these files with what others look for beside them: image/format, image/height,
-/// image/width, image/channels and, where the class has a name, image/class/text.
+/// The encoding of features: one value of raw bytes (value / 255 in a sample), floats, or the original JPEG or PNG
+/// file. The last one adds the usual features image/format, image/height, image/width, image/channels and, if the class
+/// has a name, image/class/text.
 enum class FeatureEncoding { bytes, floats, encoded };
 
-/// How shards are written.
+/// How to write shards.
 struct ShardOptions {
-  std::filesystem::path directory;                    ///< made where it is missing
-  std::string part = "train";                         ///< names the files: train-00000-of-00004.tfrecord
-  int shards = 1;                                     ///< files, of sizes that differ by one record at most
-  Compression compression = Compression::none;        ///< of the files
-  FeatureEncoding encoding = FeatureEncoding::bytes;  ///< of each sample within its Example
-  std::string input_feature = "image";                ///< its name
-  std::string label_feature = "label";                ///< its name
-  /// Records in an order of their own that depends on this seed; else in the order of the source.
+  std::filesystem::path directory;                    ///< created if missing
+  std::string part = "train";                         ///< prefix of the file names: train-00000-of-00004.tfrecord
+  int shards = 1;                                     ///< number of files, whose sizes differ by at most one record
+  Compression compression = Compression::none;        ///< compression of the files
+  FeatureEncoding encoding = FeatureEncoding::bytes;  ///< encoding of the samples
+  std::string input_feature = "image";                ///< name of the input feature
+  std::string label_feature = "label";                ///< name of the label feature
+  /// Seed of a random order of the records; unset: the order of the source.
   std::optional<std::uint64_t> shuffle = {};
-  bool overwrite = false;  ///< replace the shards of this part that are there
+  bool overwrite = false;  ///< replace existing shards of this part
 };
 
-/// Called now and then with the number of records written so far.
+/// Called repeatedly with the number of records written so far.
 using Progress = std::function<void(std::int64_t records)>;
 
-/// Writes all records of `source` (which has classes), cut into shards whose sizes differ by one at most, and
-/// dataset.json beside them. The files get their names when all of them are whole, so a failure before that leaves the
-/// directory as it was; one that interrupts the renaming leaves a dataset.json that says so, which readers refuse.
-/// Removes the temporary files of conversions that were killed. Throws Error (data) where something cannot be written;
-/// and where another part of the directory has other names of classes; Error (input) where the directory has shards of
-/// this part already and `overwrite` is not set.
+/// Writes all records of `source` (which must have classes) to shards whose sizes differ by at most one record, and
+/// dataset.json next to them. The files are renamed to their final names when all of them are complete, so an earlier
+/// failure leaves the directory unchanged. An interruption of the renaming leaves a dataset.json that is marked
+/// incomplete, which readers refuse. Removes temporary files of killed conversions. Throws Error (data) if a file
+/// cannot be written, and if another part of the directory has other class names; Error (input) if the directory
+/// already has shards of this part and `overwrite` is not set.
 PartDescription write_shards(const RecordSource& source, const ShardOptions& options, const Progress& progress = {});
 
 }  // namespace lockstep::data

@@ -16,9 +16,9 @@
 namespace lockstep::data {
 namespace {
 
-/// Files of so many bytes together are mapped. What a mapping touched counts as memory of the process, so a larger data
-/// set is read by pread: nothing is lost, for a page that is touched for the first time costs as much.
-constexpr std::uint64_t kMostMappedBytes = std::uint64_t{1} << 30;
+/// Files up to this total size are mapped. Touched pages of a mapping count as memory of the process, so a larger data
+/// set is read with pread. This costs nothing: the first touch of a page is as slow.
+constexpr std::uint64_t kMaxMappedBytes = std::uint64_t{1} << 30;
 
 std::vector<std::string> glob_names(const std::string& pattern) {
   glob_t found = {};
@@ -44,7 +44,7 @@ std::vector<std::filesystem::path> matching_files(const std::vector<std::string>
       if (is_record_file(name)) files.emplace_back(name);
     }
     if (files.size() == before) {
-      throw Error(ErrorCategory::data, pattern, "needed TFRecord files that match this pattern", "there are none");
+      throw Error(ErrorCategory::data, pattern, "expected TFRecord files that match this pattern", "there are none");
     }
   }
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.native() < b.native(); });
@@ -78,7 +78,7 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
   size_ = records;
   map_files();
   if (records == 0) {
-    throw Error(ErrorCategory::data, files.front().string(), "needed at least one record",
+    throw Error(ErrorCategory::data, files.front().string(), "expected at least one record",
                 !damage_.empty()    ? damage_.front().text()
                 : files.size() == 1 ? "the file is empty"
                                     : fmt::format("it and {} more files are empty", files.size() - 1));
@@ -86,7 +86,7 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
 }
 
 void TFRecordSource::find_records(Shard& shard, const RecordFile& file) {
-  // Of an inflated file that was cut, a kept index would tell of records that are not there.
+  // For a decompressed file that was cut, a stored index would list records that do not exist.
   auto kept = file.is_cut() ? std::nullopt : load_record_index(record_index_path(shard.path, index_dir_), shard.stamp);
   if (kept && kept->offsets.back() == file.size()) {
     shard.index = *std::move(kept);
@@ -101,15 +101,15 @@ void TFRecordSource::find_records(Shard& shard, const RecordFile& file) {
 void TFRecordSource::map_files() {
   std::uint64_t bytes = 0;
   for (const Shard& shard : shards_) bytes += static_cast<std::uint64_t>(shard.stamp.size);
-  if (bytes > kMostMappedBytes || shards_.size() > RecentFiles::kMost) return;
+  if (bytes > kMaxMappedBytes || shards_.size() > RecentFiles::kMost) return;
   for (Shard& shard : shards_) shard.file->map();
 }
 
 RecordFile TFRecordSource::open_again(const Shard& shard) {
   RecordFile file(shard.path);
   if (file.stamp() != shard.stamp)
-    throw Error(ErrorCategory::data, shard.path.string(), "needed the file as it was when the data set was opened",
-                "it has changed, start again");
+    throw Error(ErrorCategory::data, shard.path.string(), "expected the file as it was when the data set was opened",
+                "the file has changed; restart the run");
   return file;
 }
 
@@ -152,8 +152,8 @@ RecordSchema TFRecordSource::schema_of(std::int64_t record_id, const TFRecordOpt
 
 RecordSchema TFRecordSource::first_schema(const TFRecordOptions& options,
                                           const std::optional<PartDescription>& described) const {
-  constexpr std::int64_t kMostTried = 100;  // then it is not a few records that are damaged
-  for (std::int64_t id = 0; skip_damage_ && id < std::min(size(), kMostTried); ++id) {
+  constexpr std::int64_t kMaxTried = 100;  // more than a few records are damaged
+  for (std::int64_t id = 0; skip_damage_ && id < std::min(size(), kMaxTried); ++id) {
     try {
       return schema_of(id, options, described);
     } catch (const Error& error) {
@@ -178,7 +178,7 @@ std::int64_t TFRecordSource::count_classes(const std::string& label_feature) {
   return highest + 1;
 }
 
-/// Once, when all is known: replacing a file just written makes some file systems wait for the disk.
+/// Once, at the end: replacing a file just written makes some file systems wait for the disk.
 void TFRecordSource::keep_indexes() {
   std::set<std::filesystem::path> cleaned;
   for (Shard& shard : shards_) {
@@ -215,7 +215,7 @@ RecordLocation TFRecordSource::location(std::size_t shard, std::int64_t record) 
 }
 
 void TFRecordSource::fail(const Place& place, const SampleProblem& problem) const {
-  throw Error(ErrorCategory::data, location(place.shard, place.record).text(), problem.needed, problem.given);
+  throw Error(ErrorCategory::data, location(place.shard, place.record).text(), problem.expected, problem.actual);
 }
 
 TFRecordSource::Place TFRecordSource::place_of(std::int64_t record_id) const {
@@ -249,7 +249,7 @@ std::vector<StoredFile> TFRecordSource::files() const {
   return files;
 }
 
-/// Of a file that has to be opened for it. What is wrong with it is said where its records are read.
+/// For a file that must be opened first. Its errors are reported when its records are read.
 void TFRecordSource::advise(std::size_t shard, std::uint64_t begin, std::uint64_t bytes) const {
   try {
     recent_.get(shard)->will_need(begin, bytes);

@@ -1,4 +1,4 @@
-// TFRecord files of tf.train.Example records, as one data set.
+// TFRecord files of tf.train.Example records as one data set.
 #pragma once
 
 #include <filesystem>
@@ -17,19 +17,19 @@
 
 namespace lockstep::data {
 
-/// The files that match the glob patterns, in the order of their names, without the indexes and descriptions that lie
-/// beside them. Throws Error (data) where one matches nothing.
+/// The files that match the glob patterns, sorted by name, without indexes and descriptions next to them. Throws Error
+/// (data) if a pattern matches nothing.
 std::vector<std::filesystem::path> matching_files(const std::vector<std::string>& patterns);
 
-/// Record ids run through the files in the given order. Opening reads headers (or keeps what an index says) and
-/// inflates packed files; where nobody says how many classes there are, all labels are read once and the answer is kept
-/// with the index.
+/// Record ids count through the files in the given order. Opening reads headers (or an index) and decompresses
+/// compressed files. If the number of classes is not given, all labels are read once and the result is stored with the
+/// index.
 class TFRecordSource final : public RecordSource {
  public:
   /// Throws Error (data) for damage, with file, record, offset and kind; for files without any record; for records that
-  /// do not fit. Error (input) where an option is needed to understand the records. With `skip_damage` damage() tells
-  /// instead what is left out of files whose records cannot all be found, and records that cannot be used are passed
-  /// over here; read() throws for those in any case.
+  /// do not match the schema. Throws Error (input) if an option is required to interpret the records. With
+  /// `skip_damage`, damage() reports the skipped part of files whose records cannot all be located, and unusable
+  /// records are skipped here; read() always throws for them.
   TFRecordSource(const std::vector<std::filesystem::path>& files, const TFRecordOptions& options,
                  std::string description);
 
@@ -46,25 +46,25 @@ class TFRecordSource final : public RecordSource {
   const ExampleDecoder& decoder() const { return *decoder_; }
   /// The bytes of a record, checked but not decoded.
   std::string stored(std::int64_t record_id) const;
-  /// The files of records 0 to `records` - 1; those alone that are read where they lie, without the packed ones, whose
-  /// records are in memory.
+  /// The files of records 0 to `records` - 1 that are read in place, without compressed files, whose records are in
+  /// memory.
   std::vector<std::filesystem::path> unpacked_files(std::int64_t records) const;
-  /// Gives what is mapped back to the system, which can drop it from its cache only then. Reading brings it again.
+  /// Releases mapped pages to the system, which can then drop them from the page cache. Reading loads them again.
   void release_pages() const;
 
  private:
-  /// Whether an index is on the disk as it is here, should be, or is left alone: of a damaged file.
+  /// Whether the index on disk is current, must be written, or is not written because the file is damaged.
   enum class IndexState { kept, new_or_changed, not_worth_keeping };
   struct Shard {
     std::filesystem::path path;
-    std::unique_ptr<RecordFile> file;  // empty where there are too many to keep them open: then among recent_
+    std::unique_ptr<RecordFile> file;  // empty if there are too many files to keep open: then in recent_
     FileStamp stamp;
     RecordIndex index;
     IndexState state = IndexState::kept;
   };
   struct Place {
     std::size_t shard = 0;
-    std::int64_t record = 0;  // within its file
+    std::int64_t record = 0;  // index within its file
   };
 
   void open_files(const std::vector<std::filesystem::path>& files);
@@ -75,7 +75,7 @@ class TFRecordSource final : public RecordSource {
   RecordSchema first_schema(const TFRecordOptions& options, const std::optional<PartDescription>& described) const;
   RecordSchema schema_of(std::int64_t record_id, const TFRecordOptions& options,
                          const std::optional<PartDescription>& described) const;
-  /// `is_whole` turns false where records were passed over.
+  /// Sets `is_whole` to false if records were skipped.
   LabelRange scan_labels(std::size_t shard, const std::string& label_feature, bool& is_whole) const;
   std::int64_t count_classes(const std::string& label_feature);
   void keep_indexes();
@@ -83,10 +83,10 @@ class TFRecordSource final : public RecordSource {
   void advise(std::size_t shard, std::uint64_t begin, std::uint64_t bytes) const;
   RecordLocation location(std::size_t shard, std::int64_t record) const;
   [[noreturn]] void fail(const Place& place, const SampleProblem& problem) const;
-  /// use(data) of one record; once more, with what pread gives, where its mapping lost a page meanwhile.
+  /// Calls use(data) for one record; again with data from pread if its mapping lost a page in the meantime.
   template <typename Use>
   void with_record(std::size_t shard, std::int64_t record, Use use) const;
-  /// The data of record `record` of `shard`, whose file is `file`; valid until this thread reads the next.
+  /// The data of record `record` of `shard`, whose file is `file`; valid until this thread reads the next record.
   static std::string_view record_of(const Shard& shard, const RecordFile& file, std::int64_t record);
 
   std::filesystem::path index_dir_;
@@ -97,7 +97,7 @@ class TFRecordSource final : public RecordSource {
   std::int64_t size_ = 0;
   std::vector<DamagedFile> damage_;
   RecentFiles recent_;
-  std::optional<ExampleDecoder> decoder_;  // always there once the source is constructed
+  std::optional<ExampleDecoder> decoder_;  // always set after construction
 };
 
 }  // namespace lockstep::data

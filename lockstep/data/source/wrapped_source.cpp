@@ -1,7 +1,6 @@
 #include "lockstep/data/source/wrapped_source.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -9,12 +8,32 @@
 #include <span>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/process.h"
 #include "lockstep/data/order/batch_split.h"
+#include "lockstep/data/pipeline/sample_reader.h"
 
 namespace lockstep::data {
+
+PreparedSource::PreparedSource(Pipeline pipeline) : pipeline_(std::move(pipeline)) {
+  if (pipeline_.gives_pixels()) normalization_ = pipeline_.pixel_normalization();
+}
+
+void PreparedSource::read(std::int64_t record_id, Sample& sample) const {
+  SampleReader reader(pipeline_);
+  const SampleKey key = {sample.seed, sample.epoch, record_id};
+  if (sample.images == nullptr) return reader.read(key, sample);
+  // Another recipe follows and receives the pixels of this one.
+  std::vector<std::uint8_t> image(static_cast<std::size_t>(spec().feature_count()));
+  Sample inner;
+  inner.targets = sample.targets;
+  inner.pixels = image;
+  reader.read(key, inner);
+  sample.label = inner.label;
+  sample.images->take_stored(image, sample);
+}
 
 RangeSource::RangeSource(std::shared_ptr<const RecordSource> source, Range records, std::string word)
     : WrappedSource(std::move(source), std::move(word)), records_(records) {
@@ -25,11 +44,11 @@ RepeatedSource::RepeatedSource(std::shared_ptr<const RecordSource> source, std::
     : WrappedSource(std::move(source), fmt::format("{} times", times)), times_(times) {
   if (times < 1)
     throw Error(ErrorCategory::input, "repeat",
-                "needed at least 1 time (a stream without a last step repeats its epochs without end)",
-                fmt::format("{} was given", times));
+                "expected at least 1 repetition (a stream without a last step repeats its epochs indefinitely)",
+                fmt::format("got {}", times));
   if (std::int64_t records = 0; __builtin_mul_overflow(this->source().size(), times, &records))
-    throw Error(ErrorCategory::input, "repeat", "needed fewer than 2^63 records",
-                fmt::format("{} times {} were asked for", times, this->source().size()));
+    throw Error(ErrorCategory::input, "repeat", "expected fewer than 2^63 records",
+                fmt::format("{} times {} were requested", times, this->source().size()));
 }
 
 void RepeatedSource::read(std::int64_t record_id, Sample& sample) const {
@@ -39,14 +58,14 @@ void RepeatedSource::read(std::int64_t record_id, Sample& sample) const {
 
 namespace {
 
-/// The ids of some records that are kept, or why they are not known.
+/// The ids of the selected records of a range, or the error that prevented it.
 template <typename Id>
 struct Kept {
   std::vector<Id> ids;
   std::exception_ptr error;
 };
 
-/// Looks at `records` until `stop()`.
+/// Examines `records` until `stop()`.
 template <typename Id, typename Stop>
 Kept<Id> look_at(const RecordSource& source, const SamplePredicate& keep, Range records, Stop stop) {
   Kept<Id> kept;
@@ -64,11 +83,11 @@ Kept<Id> look_at(const RecordSource& source, const SamplePredicate& keep, Range 
   return kept;
 }
 
-/// Each thread looks at a run of neighbouring records, so that files are read from the front to the back.
+/// Each thread examines a run of adjacent records, so that files are read from front to back.
 template <typename Id>
 std::vector<Id> ids_of(const RecordSource& source, const SamplePredicate& keep, int threads) {
   std::vector<Kept<Id>> parts(static_cast<std::size_t>(threads));
-  std::atomic<std::size_t> first_failed = parts.size();  // those behind it need not go on
+  std::atomic<std::size_t> first_failed = parts.size();  // parts after it can stop
   {
     std::vector<std::jthread> workers;
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -95,7 +114,7 @@ std::vector<Id> ids_of(const RecordSource& source, const SamplePredicate& keep, 
 FilteredSource::FilteredSource(std::shared_ptr<const RecordSource> source, const SamplePredicate& keep, int threads)
     : WrappedSource(std::move(source)) {
   LOCKSTEP_CHECK_OP(threads, >=, 1);
-  if (!keep) throw Error(ErrorCategory::input, "filter", "needed a predicate", "it is empty");
+  if (!keep) throw Error(ErrorCategory::input, "filter", "expected a predicate", "it is empty");
   if (this->source().size() <= std::numeric_limits<std::uint32_t>::max())
     ids_ = ids_of<std::uint32_t>(this->source(), keep, threads);
   else

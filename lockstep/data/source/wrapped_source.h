@@ -1,4 +1,4 @@
-// Another order or choice of the records of one source.
+// The output of a pipeline as a record source.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,38 @@
 #include <vector>
 
 #include "lockstep/data/order/batch_split.h"
+#include "lockstep/data/pipeline/pipeline.h"
 #include "lockstep/data/sample.h"
 
 namespace lockstep::data {
 
-/// What such sources have in common: everything but which record is where.
+/// Applies the operations before a record operation: recipe, maps and normalization. Their random choices depend on the
+/// pass (Sample) and on the record id in this source, not on later operations.
+class PreparedSource final : public RecordSource {
+ public:
+  /// The pipeline's order and batches are ignored.
+  explicit PreparedSource(Pipeline pipeline);
+
+  const SampleSpec& spec() const override { return pipeline_.spec; }
+  std::int64_t size() const override { return pipeline_.source->size(); }
+  bool has_images() const override { return pipeline_.gives_pixels(); }
+  ChannelNormalization normalization() const override { return normalization_; }
+  void read(std::int64_t record_id, Sample& sample) const override;
+  std::vector<std::string> class_names() const override { return pipeline_.source->class_names(); }
+  std::vector<DamagedFile> damage() const override { return pipeline_.source->damage(); }
+  std::vector<StoredFile> files() const override { return pipeline_.source->files(); }
+  void will_need(Range record_ids) const override { pipeline_.source->will_need(record_ids); }
+  std::string description() const override { return pipeline_.source->description() + pipeline_.preparation(); }
+  std::string preparation() const override { return pipeline_.source->preparation() + pipeline_.preparation(); }
+
+ private:
+  Pipeline pipeline_;
+  ChannelNormalization normalization_;
+};
+
+// Sources that reorder or select the records of one source.
+
+/// Base class: everything except the mapping of records.
 class WrappedSource : public RecordSource {
  public:
   const SampleSpec& spec() const override { return source_->spec(); }
@@ -26,7 +53,7 @@ class WrappedSource : public RecordSource {
   std::string preparation() const override { return source_->preparation() + ", " + word_; }
 
  protected:
-  /// `word` tells what is done: "the first 100 records"; it may be set once that is known.
+  /// `word` describes the operation: "the first 100 records". It can be set later, when it is known.
   explicit WrappedSource(std::shared_ptr<const RecordSource> source, std::string word = "")
       : source_(std::move(source)), word_(std::move(word)) {}
   void set_word(std::string word) { word_ = std::move(word); }
@@ -38,11 +65,9 @@ class WrappedSource : public RecordSource {
   std::string word_;
 };
 
-// A run of the records of another source.
-
 class RangeSource final : public WrappedSource {
  public:
-  /// Records [records.begin, records.end) of `source`, which has them.
+  /// Records [records.begin, records.end) of `source`; the range must be valid.
   RangeSource(std::shared_ptr<const RecordSource> source, Range records, std::string word);
 
   std::int64_t size() const override { return records_.size(); }
@@ -54,13 +79,12 @@ class RangeSource final : public WrappedSource {
   Range records_;
 };
 
-// All records of another source, several times.
-
-/// Each time is an epoch of its own for what stands before it: epoch e of this source is epochs e * times to
-/// e * times + times - 1 of those maps and recipes, so that they choose anew.
+/// All records of another source, several times. Each repetition is a separate epoch for the operations before it:
+/// epoch e of this source consists of epochs e * times to e * times + times - 1 of those maps and recipes, so their
+/// random choices differ.
 class RepeatedSource final : public WrappedSource {
  public:
-  /// Throws Error (input) for less than one time, or for more records than can be counted.
+  /// Throws Error (input) for less than one repetition, or for more than 2^63 - 1 records.
   RepeatedSource(std::shared_ptr<const RecordSource> source, std::int64_t times);
 
   std::int64_t size() const override { return source().size() * times_; }
@@ -70,13 +94,11 @@ class RepeatedSource final : public WrappedSource {
   std::int64_t times_;
 };
 
-// Those records of another source that a predicate is true for.
-
 class FilteredSource final : public WrappedSource {
  public:
-  /// Reads every record once, by `threads` threads, as it is in epoch 0 of seed 0, and keeps the ids of those that
-  /// `keep` is true for: 4 bytes each, 8 where `source` has 2^32 records or more. Throws the first error in the order
-  /// of the records.
+  /// The records of another source for which a predicate returns true. Reads every record once, with `threads` threads,
+  /// as in epoch 0 of seed 0, and stores the ids of the selected records: 4 bytes each, 8 if `source` has 2^32 records
+  /// or more. Throws the first error in record order.
   FilteredSource(std::shared_ptr<const RecordSource> source, const SamplePredicate& keep, int threads);
 
   std::int64_t size() const override;

@@ -9,9 +9,9 @@ namespace lockstep::device::cuda {
 
 void check(cudaError_t status, std::string_view what) {
   if (status == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());  // or a later call would report this failure as its own
-  throw Error(ErrorCategory::device, "gpu", fmt::format("needed {}", what),
-              fmt::format("CUDA answered {} ({})", cudaGetErrorString(status), cudaGetErrorName(status)));
+  static_cast<void>(cudaGetLastError());  // otherwise a later call would report this error
+  throw Error(ErrorCategory::device, "gpu", fmt::format("expected {}", what),
+              fmt::format("CUDA returned {} ({})", cudaGetErrorString(status), cudaGetErrorName(status)));
 }
 
 void check_available(int index) {
@@ -21,12 +21,12 @@ void check_available(int index) {
     count = 0;
   }
   if (index >= 0 && index < count) return;
-  throw Error(ErrorCategory::device, "gpu", fmt::format("needed gpu:{}", index),
+  throw Error(ErrorCategory::device, "gpu", fmt::format("expected gpu:{}", index),
               count == 0 ? gpu_unavailable_reason() : fmt::format("this process sees {} GPUs", count));
 }
 
 bool has_context(int index) noexcept {
-  // The runtime does not tell, and the driver's library is not linked, so that programs start without one.
+  // The runtime has no such query, and the driver library is not linked, so that programs start without a driver.
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
   constexpr unsigned kSince = 7000;  // CUDA 7.0

@@ -1,4 +1,4 @@
-// What the CUDA files share: errors, the current device, owned handles.
+// Shared by the CUDA sources: errors, the current device, owning handles.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,18 +9,18 @@
 
 namespace lockstep::device::cuda {
 
-/// Throws Error (device) unless `status` is success. `what` says what was tried, such as "a stream on gpu:0".
+/// Throws Error (device) unless `status` is success. `what` is the expected result, such as "a stream on gpu:0".
 void check(cudaError_t status, std::string_view what);
 
-/// Throws Error (device) unless the driver shows GPU `index`.
+/// Throws Error (device) unless the driver reports GPU `index`.
 void check_available(int index);
 
-/// Whether this process works on GPU `index` already: has its context there, which takes some hundred megabytes of it.
+/// Whether this process has a context on GPU `index`. A context takes several hundred megabytes of GPU memory.
 bool has_context(int index) noexcept;
 
-/// Makes `index` the calling thread's current device until the end of the scope. What was current before is so again
-/// where this process works on it; else `index` stays, since to choose a GPU is to make a context there, and the GPU
-/// that is current in a new thread, gpu:0, may be another process's. Throws Error (device).
+/// Makes `index` the calling thread's current device until the end of the scope. The destructor restores the previous
+/// device only if this process has a context there: cudaSetDevice() creates a context, and gpu:0, which is current in a
+/// new thread, may belong to another process. Throws Error (device).
 class DeviceScope {
  public:
   explicit DeviceScope(int index);
@@ -33,7 +33,7 @@ class DeviceScope {
   bool has_changed_ = false;
 };
 
-/// Gives a handle back. Errors are dropped: they repeat an earlier failure of the device, and a destructor must not
+/// Deleter for handles. Errors are ignored: they repeat an earlier failure of the device, and a destructor must not
 /// throw.
 template <auto destroy>
 struct Destroy {

@@ -1,4 +1,4 @@
-// How a kernel is put on a stream: the one place of the launch syntax, for sources that nvcc compiles.
+// Launching a kernel on a stream. For sources that nvcc compiles.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,8 +7,8 @@
 
 namespace lockstep::device::cuda {
 
-/// Puts `kernel` on `stream`, `threads` threads in each of `blocks` blocks, with shared memory of fixed size alone.
-/// Throws Error (device) where the launch is refused; what goes wrong later shows in a later call.
+/// Launches `kernel` on `stream` with `threads` threads in each of `blocks` blocks and no dynamic shared memory. Throws
+/// Error (device) if the launch fails; errors during execution are reported by a later call.
 template <typename... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cudaStream_t stream,
             std::type_identity_t<Parameters>... arguments) {

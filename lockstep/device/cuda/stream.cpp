@@ -60,7 +60,7 @@ class GpuStream final : public StreamImpl {
   void wait(const EventImpl& event) override {
     const cuda::DeviceScope scope(index_);
     if (const auto* other = dynamic_cast<const GpuEvent*>(&event))
-      cuda::check(cudaStreamWaitEvent(stream_.get(), other->native(), 0), "an order between streams");
+      cuda::check(cudaStreamWaitEvent(stream_.get(), other->native(), 0), "a dependency between streams");
     else
       event.synchronize();
   }
@@ -76,7 +76,7 @@ class GpuStream final : public StreamImpl {
                 fmt::format("a copy of {} bytes on gpu:{}", bytes, index_));
   }
 
-  // In the mode that leaves other threads, which drive other GPUs, alone.
+  // Thread-local capture mode: does not affect other threads, which drive other GPUs.
   void begin_recording() override {
     const cuda::DeviceScope scope(index_);
     cuda::check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal),

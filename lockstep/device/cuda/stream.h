@@ -1,4 +1,4 @@
-// The CUDA stream inside a device::Stream of a GPU, for code that launches kernels or calls CUDA libraries.
+// The CUDA stream of a device::Stream, for code that launches kernels or calls CUDA libraries.
 #pragma once
 
 #include "lockstep/device/cuda/cuda.h"
@@ -6,7 +6,7 @@
 
 namespace lockstep::device::cuda {
 
-/// The stream's CUDA handle, owned by `stream`. `stream` must be on a GPU.
+/// The CUDA handle of `stream`, which must be on a GPU and keeps ownership.
 cudaStream_t native(Stream& stream);
 
 }  // namespace lockstep::device::cuda

@@ -13,7 +13,8 @@
 namespace lockstep::torch {
 namespace {
 
-/// Operations of LibTorch on a stream of ours, each between what LibTorch's current stream has before and after it.
+/// LibTorch operations on Lockstep's stream, each ordered after the earlier and before the later work on LibTorch's
+/// current stream.
 class CudaGradientMath final : public interop::GradientMath {
  public:
   CudaGradientMath(int index, cudaStream_t stream)
@@ -25,7 +26,7 @@ class CudaGradientMath final : public interop::GradientMath {
   void add(std::span<float> to, std::span<const float> from, float factor) override {
     in_order([&] { view(to).add_(view(from)).mul_(factor); });
   }
-  // With a factor of 1 as well: LibTorch's stream then follows the reductions, which ours has waited for.
+  // Also for a factor of 1, so that LibTorch's stream waits for the reductions that this stream has waited for.
   void scale(std::span<float> values, float factor) override {
     in_order([&] {
       if (factor != 1) view(values).mul_(factor);

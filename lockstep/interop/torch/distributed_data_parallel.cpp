@@ -20,7 +20,7 @@ interop::ReducerOptions passes_add_up(job::Workers& workers, interop::ReducerOpt
     if (options.backward_passes_per_step != defaults.backward_passes_per_step ||
         options.average_passes != defaults.average_passes)
       throw Error(ErrorCategory::input, kWhere,
-                  "needed the defaults of backward_passes_per_step and average_passes: passes under no_sync() add up",
+                  "expected the defaults of backward_passes_per_step and average_passes: passes under no_sync() add up",
                   fmt::format("got {} and {}", options.backward_passes_per_step, options.average_passes));
     return std::string();
   });
@@ -34,7 +34,8 @@ ModuleExchange::ModuleExchange(job::Workers& workers, ::torch::nn::Module& modul
     : batch_dimension_(options.batch_dimension),
       gradients_(workers, module.named_parameters(), passes_add_up(workers, options.gradients),
                  {.where = kWhere,
-                  .unchanged = "under no_sync() until the one that reduces them: zero_grad() comes behind it",
+                  .unchanged = "between backward() under no_sync() and the backward() that reduces them: "
+                               "call zero_grad() after it",
                   .plan = [this] { return plan_pass(); },
                   .ended = [this] { pass_ended(); }}),
       buffers_(workers, module.named_buffers(), options.buffers) {
@@ -50,21 +51,21 @@ void ModuleExchange::forward_begins(const at::Tensor* batch) {
     return;
   }
   if (batch == nullptr)
-    gradients_.misused("needed a tensor among the arguments of forward() whose size counts samples",
-                       "there is none: DataParallelOptions::batch_dimension without a value weighs ranks "
-                       "the same");
+    gradients_.usage_error("expected a tensor with the samples among the arguments of forward()",
+                           "there is none: reset DataParallelOptions::batch_dimension to give all ranks the "
+                           "same weight");
   if (*batch_dimension_ >= batch->dim())
-    gradients_.misused(fmt::format("needed a tensor with a dimension {}, which counts samples", *batch_dimension_),
-                       fmt::format("forward() got one of {} dimensions", batch->dim()));
+    gradients_.usage_error(fmt::format("expected a tensor whose dimension {} counts the samples", *batch_dimension_),
+                           fmt::format("forward() got one with {} dimensions", batch->dim()));
   samples_ = static_cast<double>(batch->size(*batch_dimension_));
 }
 
 PassPlan ModuleExchange::plan_pass() {
   if (!samples_)
-    gradients_.misused(
-        "needed a forward pass through the wrapper before each backward pass: net(x) or "
+    gradients_.usage_error(
+        "expected a forward pass through the wrapper before each backward pass: net(x) or "
         "net.forward(x), rather than net->forward(x)",
-        "there was none since the last backward pass, and that of a retained graph was counted");
+        "there was none since the last backward pass; the one of a retained graph counts only once");
   const double samples = *samples_;
   samples_.reset();
   samples_of_step_ += samples;

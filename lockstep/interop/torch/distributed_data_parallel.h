@@ -1,4 +1,4 @@
-// A module of LibTorch whose backward() averages gradients over all ranks.
+// Wraps a LibTorch module so that backward() averages gradients over all ranks.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -17,29 +17,30 @@
 
 namespace lockstep::torch {
 
-/// All ranks give the same.
+/// Options of DistributedDataParallel, the same on all ranks.
 struct DataParallelOptions {
-  /// Buckets, compression, groups, predivide factor, clipping. Not for accumulation, which is no_sync()'s:
-  /// backward_passes_per_step and average_passes stay as they are.
+  /// Buckets, compression, groups, predivide factor, clipping. Leave backward_passes_per_step and average_passes at
+  /// their defaults: use no_sync() for accumulation.
   interop::ReducerOptions gradients = {};
-  BufferSync buffers = BufferSync::broadcast;  ///< of all ranks, made equal at the end of each reduced backward pass
-  /// The dimension of the first tensor that forward() is given which counts samples; nothing: ranks weigh the same.
+  BufferSync buffers =
+      BufferSync::broadcast;  ///< how buffers are synchronized at the end of each reduced backward pass
+  /// The dimension of the first tensor argument of forward() that counts samples; nullopt: equal weights of ranks.
   std::optional<std::int64_t> batch_dimension = 0;
 };
 
-/// What DistributedDataParallel does that does not depend on the type of the module.
+/// The part of DistributedDataParallel that does not depend on the type of the module.
 class ModuleExchange {
  public:
-  /// Over `workers`, which outlive it. Collective.
+  /// `workers` must outlive this object. Collective.
   ModuleExchange(job::Workers& workers, ::torch::nn::Module& module, const DataParallelOptions& options);
 
-  /// `batch`: the first tensor that forward() is given; null where there is none.
+  /// `batch`: the first tensor argument of forward(); null if there is none.
   void forward_begins(const at::Tensor* batch);
-  /// Whether the next backward passes are only added up here.
+  /// Sets whether the next backward passes reduce gradients, or only accumulate them.
   void set_synchronizing(bool on) { synchronizing_ = on; }
-  /// Whether the next backward passes reduce what they give.
+  /// Whether the next backward passes reduce gradients.
   bool is_synchronizing() const { return synchronizing_; }
-  ParameterGradients& gradients() { return gradients_; }  ///< where gradients lie, and how they travel
+  ParameterGradients& gradients() { return gradients_; }  ///< the gradients and their reduction
 
  private:
   PassPlan plan_pass();
@@ -53,11 +54,11 @@ class ModuleExchange {
   ModuleBuffers buffers_;
 };
 
-/// While it lives, backward passes add up gradients and reduce nothing; the first one after it reduces all of them.
-/// What counts is when backward() runs.
+/// While it exists, backward passes accumulate gradients without reduction; the first one after it reduces the sum.
+/// The time of the call of backward() decides.
 class [[nodiscard]] NoSync {
  public:
-  /// From here on backward passes of `exchange` only add up.
+  /// Turns reduction off until the destructor.
   explicit NoSync(ModuleExchange& exchange) : exchange_(exchange), before_(exchange.is_synchronizing()) {
     exchange_.set_synchronizing(false);
   }
@@ -70,36 +71,36 @@ class [[nodiscard]] NoSync {
   bool before_;
 };
 
-/// Around a module, as PyTorch's class of this name:
+/// Wraps a module, like the PyTorch class of this name:
 ///
 ///     lockstep::Session session(argc, argv);
 ///     lockstep::torch::DistributedDataParallel net(session, Net());
 ///     ::torch::optim::SGD optimizer(net->parameters(), 0.1);
 ///     for (auto& batch : *loader) {
 ///       optimizer.zero_grad();
-///       loss_of(net(batch.data), batch.target).backward();   // gradients are those of all ranks when it returns
+///       loss_of(net(batch.data), batch.target).backward();   // returns with the gradients of all ranks
 ///       optimizer.step();
 ///     }
 ///
-/// Made, it gives all ranks the parameters and buffers of rank 0. Gradients are the average over all samples, whichever
-/// rank they are on: a rank's weight is the size of its batch, as forward() sees it, and the loss is a mean over it. So
-/// N ranks train as one process does at the same global batch, to float rounding, with a ragged last batch too. Passes
-/// under no_sync() add up, as autograd's do: k passes give k times the average over their samples. Parameters that get
-/// no gradient on a rank count as zero there, without a flag.
+/// The constructor copies the parameters and buffers of rank 0 to all ranks. Gradients are averaged over all samples of
+/// all ranks: the weight of a rank is the size of its batch, as forward() receives it, and the loss is a mean over the
+/// batch. So N ranks train like one process with the same global batch, up to float rounding, also with a smaller last
+/// batch. Passes under no_sync() are summed, as in autograd: k passes give k times the average over their samples.
+/// Parameters without a gradient on a rank count as zero there; no option is needed.
 ///
-/// All ranks run the same number of backward passes, each after a forward pass of its own through this object: net(x)
-/// or net.forward(x), not net->forward(x), which is the module's own. Of several forward passes before it the last one
-/// says how many samples the backward pass is of; so losses of several are added up before one backward(). A backward
-/// pass that was not preceded by one, such as the second over a retained graph, is an Error (input) on all ranks.
+/// All ranks run the same number of backward passes, each after a forward pass through this object: net(x) or
+/// net.forward(x), not net->forward(x), which bypasses it. After several forward passes the last one sets the number of
+/// samples, so add up their losses and call backward() once. A backward pass without a forward pass, such as the second
+/// one over a retained graph, throws Error (input) on all ranks.
 ///
-/// The module stays as it is wrapped: net->to(...), and parameters that are to require gradients, come before, else the
-/// next forward pass is an Error (input) on all ranks. So it is where a backward pass ended with an exception, whose
-/// gradients are on their way in part: the job cannot go on from there.
+/// Call net->to(...) and requires_grad_() before wrapping the module. Otherwise the next forward pass throws Error
+/// (input) on all ranks. It also throws after a backward pass that ended with an exception: some of its gradients are
+/// already being reduced, so the job cannot continue.
 template <typename Module>
 class DistributedDataParallel {
  public:
-  /// Collective. `session` outlives this object. Throws Error (input) for options and parameters that cannot be, Error
-  /// (communication) for ranks whose modules differ, naming the first parameter that does; all ranks throw.
+  /// Collective. `session` must outlive this object. Throws, on all ranks, Error (input) for invalid options or
+  /// parameters, and Error (communication) with the name of the first parameter that differs between ranks.
   DistributedDataParallel(job::Session& session, std::shared_ptr<Module> module,
                           const DataParallelOptions& options = {})
       : DistributedDataParallel(session.workers(), std::move(module), options) {}
@@ -107,7 +108,7 @@ class DistributedDataParallel {
   DistributedDataParallel(job::Session& session, const ::torch::nn::ModuleHolder<Module>& module,
                           const DataParallelOptions& options = {})
       : DistributedDataParallel(session.workers(), module.ptr(), options) {}
-  /// The same over a group of one's own making.
+  /// The same with the caller's own Workers.
   DistributedDataParallel(job::Workers& workers, std::shared_ptr<Module> module,
                           const DataParallelOptions& options = {})
       : module_(std::move(module)), exchange_(workers, *module_, options) {}
@@ -116,27 +117,27 @@ class DistributedDataParallel {
                           const DataParallelOptions& options = {})
       : DistributedDataParallel(workers, module.ptr(), options) {}
 
-  /// The module's forward(), of this rank's samples.
+  /// Calls the module's forward() with this rank's samples.
   template <typename... Arguments>
   auto forward(Arguments&&... arguments) {
     exchange_.forward_begins(first_tensor(arguments...));
     return module_->forward(std::forward<Arguments>(arguments)...);
   }
-  /// As forward().
+  /// Same as forward().
   template <typename... Arguments>
   auto operator()(Arguments&&... arguments) {
     return forward(std::forward<Arguments>(arguments)...);
   }
 
-  /// The module: its parameters, train(), eval(), to save it.
+  /// The wrapped module.
   Module* operator->() const { return module_.get(); }
-  Module& operator*() const { return *module_; }                     ///< the module itself
-  const std::shared_ptr<Module>& module() const { return module_; }  ///< the module, as it is owned
+  Module& operator*() const { return *module_; }                     ///< the wrapped module
+  const std::shared_ptr<Module>& module() const { return module_; }  ///< the wrapped module, shared
 
-  /// For gradient accumulation: { auto passes = net.no_sync(); … backward(); … } and one more backward() outside.
+  /// For gradient accumulation: { auto passes = net.no_sync(); … backward(); … } and one backward() after it.
   NoSync no_sync() { return NoSync(exchange_); }
 
-  /// What its buckets did, and numbers of the last step.
+  /// The reducer, with its buckets and statistics of the last step.
   interop::GradientReducer& reducer() { return exchange_.gradients().reducer(); }
 
  private:
@@ -160,14 +161,14 @@ template <typename Owner, typename Holder>
 DistributedDataParallel(Owner&, Holder, const DataParallelOptions& = {})
     -> DistributedDataParallel<typename Holder::ContainedType>;
 
-/// For torch::save and torch::load: what is in the file is the module, as without this class.
+/// For torch::save: the file contains the module, in the same format as without this class.
 template <typename Module>
 ::torch::serialize::OutputArchive& operator<<(::torch::serialize::OutputArchive& archive,
                                               const DistributedDataParallel<Module>& net) {
   net->save(archive);
   return archive;
 }
-/// Reads what operator<< wrote, and what torch::save wrote of the module.
+/// For torch::load: reads a file of this class or of the module.
 template <typename Module>
 ::torch::serialize::InputArchive& operator>>(::torch::serialize::InputArchive& archive,
                                              DistributedDataParallel<Module>& net) {

@@ -16,15 +16,15 @@ namespace {
 
 constexpr const char* kWhere = "distributed_optimizer";
 
-/// Each group's number of parameters.
+/// The number of parameters in each group.
 std::vector<std::size_t> group_sizes(const ::torch::optim::Optimizer& optimizer) {
   std::vector<std::size_t> sizes;
   for (const auto& group : optimizer.param_groups()) sizes.push_back(group.params().size());
   return sizes;
 }
 
-/// That `parameters` names the optimizer's parameters, each of them and no others. A tensor with two names may be in
-/// the optimizer twice.
+/// Checks that `parameters` has all parameters of the optimizer and no others. A tensor with two names may be in the
+/// optimizer twice.
 void check_names(const ::torch::optim::Optimizer& optimizer, const NamedTensors& parameters) {
   std::unordered_set<const void*> named, updated;
   for (const auto& [name, tensor] : parameters.pairs()) named.insert(tensor.unsafeGetTensorImpl());
@@ -32,27 +32,27 @@ void check_names(const ::torch::optim::Optimizer& optimizer, const NamedTensors&
   for (const auto& group : optimizer.param_groups())
     for (const at::Tensor& parameter : group.params()) {
       if (!named.contains(parameter.unsafeGetTensorImpl()))
-        throw Error(ErrorCategory::input, kWhere, "needed a name for each parameter of the optimizer",
-                    fmt::format("its parameter {} of shape {} is not among the named ones", number,
+        throw Error(ErrorCategory::input, kWhere, "expected a name for each parameter of the optimizer",
+                    fmt::format("its parameter {} of shape {} is not among the named parameters", number,
                                 fmt::join(parameter.sizes().vec(), " x ")));
       updated.insert(parameter.unsafeGetTensorImpl());
       ++number;
     }
   for (const auto& [name, tensor] : parameters.pairs())
     if (tensor.requires_grad() && !updated.contains(tensor.unsafeGetTensorImpl()))
-      throw Error(ErrorCategory::input, kWhere, "needed parameters of the optimizer",
-                  fmt::format("{} is none of its parameters", name));
+      throw Error(ErrorCategory::input, kWhere, "expected only parameters of the optimizer",
+                  fmt::format("{} is not one of them", name));
 }
 
 void check_kind(const ::torch::optim::Optimizer& optimizer) {
   if (dynamic_cast<const ::torch::optim::LBFGS*>(&optimizer) != nullptr)
-    throw Error(ErrorCategory::input, kWhere, "needed an optimizer that only updates in step()",
-                "LBFGS computes losses within it, where ranks cannot follow each other");
+    throw Error(ErrorCategory::input, kWhere, "expected an optimizer whose step() only updates",
+                "LBFGS evaluates losses in step(), where ranks cannot stay synchronized");
 }
 
 std::string options_key(std::size_t group) { return fmt::format("options_{}", group); }
 
-/// What an optimizer keeps, and the options of its groups, which its own load() leaves alone in some versions.
+/// The state of an optimizer and the options of its groups, which its own load() ignores in some versions.
 std::string serialize(const ::torch::optim::Optimizer& optimizer) {
   ::torch::serialize::OutputArchive archive;
   ::torch::serialize::OutputArchive state(archive.compilation_unit());
@@ -68,7 +68,7 @@ std::string serialize(const ::torch::optim::Optimizer& optimizer) {
   return stream.str();
 }
 
-// What it had kept so far goes, also of parameters of which the archive has nothing.
+// Removes all previous state, including that of parameters that are not in the archive.
 void deserialize(const std::string& bytes, ::torch::optim::Optimizer& optimizer, c10::Device device) {
   std::istringstream stream(bytes);
   ::torch::serialize::InputArchive archive;
@@ -79,8 +79,8 @@ void deserialize(const std::string& bytes, ::torch::optim::Optimizer& optimizer,
   optimizer.load(state);
   for (const auto& [parameter, kept] : optimizer.state())
     if (kept == nullptr)
-      throw Error(ErrorCategory::input, kWhere, "needed an optimizer that has each parameter once",
-                  "LibTorch loads what it keeps of a parameter only for the first of two places");
+      throw Error(ErrorCategory::input, kWhere, "expected each parameter only once in the optimizer",
+                  "LibTorch restores the state of a repeated parameter only for its first occurrence");
   for (std::size_t group = 0; group < optimizer.param_groups().size(); ++group) {
     ::torch::serialize::InputArchive options;
     archive.read(options_key(group), options);
@@ -104,7 +104,8 @@ OptimizerExchange::OptimizerExchange(job::Workers& workers, ::torch::optim::Opti
     : optimizer_(optimizer),
       gradients_(workers, checked(workers, optimizer, parameters), options,
                  {.where = kWhere,
-                  .unchanged = "until step(): synchronize() comes before they are changed, zero_grad() after step()",
+                  .unchanged = "from backward() to step(): call synchronize() before changing them and "
+                               "zero_grad() after step()",
                   .plan = [this] { return PassPlan{samples_}; }}),
       group_sizes_(group_sizes(optimizer)) {}
 
@@ -124,12 +125,12 @@ void OptimizerExchange::broadcast_optimizer_state(int root) {
       [&](const std::string& bytes) { deserialize(bytes, optimizer_, device); });
 }
 
-// What a group got later has no hooks, and would be updated by each rank's own gradient.
+// A parameter added later has no hooks, so each rank would update it with its own gradient.
 void OptimizerExchange::require_same_groups() {
   if (const std::vector<std::size_t> sizes = group_sizes(optimizer_); sizes != group_sizes_)
-    gradients_.misused(
-        "needed the parameters that the optimizer had when it was wrapped",
-        fmt::format("it had groups of {} and has groups of {}", fmt::join(group_sizes_, ", "), fmt::join(sizes, ", ")));
+    gradients_.usage_error("expected the parameters that the optimizer had when it was wrapped",
+                           fmt::format("it had groups of {} and now has groups of {}", fmt::join(group_sizes_, ", "),
+                                       fmt::join(sizes, ", ")));
 }
 
 bool OptimizerExchange::step() {

@@ -1,4 +1,4 @@
-// Data parallelism around an optimizer of LibTorch, in a training loop that exists.
+// Adds data parallelism to a LibTorch optimizer in an existing training loop.
 #pragma once
 
 #include <torch/optim/lbfgs.h>
@@ -15,19 +15,19 @@
 
 namespace lockstep::torch {
 
-/// What DistributedOptimizer does that does not depend on the type of the optimizer.
+/// The part of DistributedOptimizer that does not depend on the type of the optimizer.
 class OptimizerExchange {
  public:
-  /// Over `workers`, which outlive it. Collective.
+  /// `workers` must outlive this object. Collective.
   OptimizerExchange(job::Workers& workers, ::torch::optim::Optimizer& optimizer, const NamedTensors& parameters,
                     const interop::ReducerOptions& options);
 
-  void set_samples(double samples) { samples_ = samples; }  ///< see DistributedOptimizer, as all that follows
+  void set_samples(double samples) { samples_ = samples; }  ///< for this and the next four, see DistributedOptimizer
   void broadcast_parameters(int root);                      ///< collective
   void broadcast_optimizer_state(int root);                 ///< collective
   bool step();                                              ///< collective
   bool flush();                                             ///< collective
-  ParameterGradients& gradients() { return gradients_; }    ///< where gradients lie, and how they travel
+  ParameterGradients& gradients() { return gradients_; }    ///< the gradients and their reduction
 
  private:
   void require_same_groups();
@@ -36,10 +36,10 @@ class OptimizerExchange {
   ::torch::optim::Optimizer& optimizer_;
   double samples_ = 1;
   ParameterGradients gradients_;
-  std::vector<std::size_t> group_sizes_;  // when it was wrapped
+  std::vector<std::size_t> group_sizes_;  // when the optimizer was wrapped
 };
 
-/// Around any optimizer of torch::optim but LBFGS, under mpirun or alone:
+/// Wraps any optimizer of torch::optim except LBFGS, in one process or under mpirun:
 ///
 ///     lockstep::Session session(argc, argv);
 ///     ::torch::optim::Adam adam(net->parameters(), 1e-3);
@@ -48,67 +48,66 @@ class OptimizerExchange {
 ///     for (auto& batch : *loader) {
 ///       optimizer.zero_grad();
 ///       optimizer.set_samples(batch.data.size(0));
-///       loss_of(net, batch).backward();           // buckets are filled, and reduced where a wire lies between ranks
-///       optimizer.step();                         // averages what is left over all ranks, then adam.step()
+///       loss_of(net, batch).backward();           // reductions overlap when ranks are on different nodes
+///       optimizer.step();                         // averages the remaining buckets, then calls adam.step()
 ///     }
 ///
-/// Each rank computes the gradient of the mean loss of its own samples; step() makes it that of all samples of the
-/// step, each weighing the same, so that N ranks train as one process does at the same global batch, to float rounding.
-/// Parameters without a gradient on a rank count as zero there; those without any on all ranks keep none, and the inner
-/// optimizer leaves them alone as it would in one process.
+/// Each rank computes the gradient of the mean loss of its own samples. step() replaces it by the gradient of all
+/// samples of the step, with equal weights, so N ranks train like one process with the same global batch, up to float
+/// rounding. A parameter without a gradient on a rank counts as zero there. A parameter without a gradient on all ranks
+/// keeps none, and the inner optimizer skips it as in one process.
 ///
-/// All ranks call the same functions in the same order. Calls in another order are an Error (input) that says which
-/// comes when; it reaches all ranks. So are parameters that change after they are wrapped: in type or device, in
-/// whether they require gradients, by add_param_group; and a backward pass that ended with an exception, whose
-/// gradients are on their way in part.
+/// All ranks call the same functions in the same order. A call out of order throws an Error (input) that states the
+/// expected order, on all ranks. So does a change of the parameters after wrapping (type, device, requires_grad or
+/// add_param_group), and a backward pass that ended with an exception, because some of its gradients are already
+/// being reduced.
 template <typename Optimizer>
 class DistributedOptimizer {
-  static_assert(std::is_base_of_v<::torch::optim::Optimizer, Optimizer>, "needed an optimizer of torch::optim");
+  static_assert(std::is_base_of_v<::torch::optim::Optimizer, Optimizer>, "expected an optimizer of torch::optim");
   static_assert(!std::is_base_of_v<::torch::optim::LBFGS, Optimizer>,
-                "LBFGS computes losses within step(), where ranks cannot follow each other");
+                "LBFGS evaluates losses in step(), where ranks cannot stay synchronized");
 
  public:
-  /// Collective: names, shapes and order of the parameters are compared over all ranks. `parameters`: what
-  /// net->named_parameters() gives; all of the optimizer's and no others, but for those that require no gradients.
-  /// Session and optimizer outlive this object. Throws Error (input) for options and parameters that cannot be, Error
-  /// (communication) for ranks that have other parameters, naming the first; all ranks throw.
+  /// Collective: names, shapes and order of the parameters are compared across ranks. `parameters`: the result of
+  /// net->named_parameters(), which has all parameters of the optimizer and no others except those that require no
+  /// gradients. Session and optimizer must outlive this object. Throws, on all ranks, Error (input) for invalid options
+  /// or parameters, and Error (communication) with the name of the first parameter that differs between ranks.
   DistributedOptimizer(job::Session& session, Optimizer& optimizer, const NamedTensors& parameters,
                        const interop::ReducerOptions& options = {})
       : DistributedOptimizer(session.workers(), optimizer, parameters, options) {}
-  /// The same over a group of one's own making.
+  /// The same with the caller's own Workers.
   DistributedOptimizer(job::Workers& workers, Optimizer& optimizer, const NamedTensors& parameters,
                        const interop::ReducerOptions& options = {})
       : inner_(optimizer), exchange_(workers, optimizer, parameters, options) {}
 
-  Optimizer& inner() { return inner_; }  ///< what was wrapped
+  Optimizer& inner() { return inner_; }  ///< the wrapped optimizer
 
-  /// All ranks' parameters become those of rank `root`. Collective, between steps.
+  /// Copies the parameters of rank `root` to all ranks. Collective, between steps.
   void broadcast_parameters(int root = 0) { exchange_.broadcast_parameters(root); }
-  /// The same for what the optimizer keeps between steps, and its options such as the learning rate. What rank `root`
-  /// keeps nothing of, such as the momentum of a new optimizer, no rank does.
+  /// The same for the optimizer's state and its options such as the learning rate. State that rank `root` does not
+  /// have, such as the momentum of a new optimizer, is removed on all ranks.
   void broadcast_optimizer_state(int root = 0) { exchange_.broadcast_optimizer_state(root); }
 
-  /// This rank's samples in each backward pass from now on, over which its loss is a mean: 0 for a rank that takes part
-  /// without any. Without it ranks weigh the same.
+  /// Sets this rank's number of samples in each following backward pass, over which its loss is a mean; 0 for a rank
+  /// without samples. Without this call ranks have equal weights.
   void set_samples(std::int64_t samples) { exchange_.set_samples(static_cast<double>(samples)); }
 
-  /// Removes gradients, or sets those that there are to zero: then parameters that get none are still updated with
-  /// zeros, as in one process. An error between a backward pass and the step.
+  /// Removes gradients, or sets existing ones to zero: parameters without a new gradient are then updated with zeros,
+  /// as in one process. An error between a backward pass and the step.
   void zero_grad(bool set_to_none = true) { exchange_.gradients().clear(set_to_none); }
-  /// Replaces gradients by those of all ranks, for code that looks at them or changes them before step(), which then
-  /// only updates.
+  /// Reduces the gradients in place, for code that reads or changes them before step(); step() then only updates.
   void synchronize() { exchange_.gradients().reduce(); }
-  /// Reduces unless synchronize() has, then calls the inner optimizer's step(); not where no rank had a sample. Whether
-  /// it did.
+  /// Reduces the gradients unless synchronize() has done so, then calls the inner optimizer's step() if any rank had a
+  /// sample. Returns whether it did.
   bool step() { return exchange_.step(); }
-  /// At the end of an epoch: a step from the backward passes that are left over, where backward_passes_per_step does
-  /// not divide their number. Whether there was anything. Called by all ranks, which may have different numbers of
-  /// passes.
+  /// Makes a step of the remaining backward passes at the end of an epoch whose number of passes is not a multiple of
+  /// backward_passes_per_step. Returns whether there were any. Called by all ranks; the number of remaining passes may
+  /// differ.
   bool flush() { return exchange_.flush(); }
 
   double gradient_norm() { return reducer().gradient_norm(); }  ///< of the last step, before clipping
   double samples() { return reducer().samples(); }              ///< of the last step, over all ranks
-  /// What its buckets did, and numbers of the last step.
+  /// The reducer, with its buckets and statistics of the last step.
   interop::GradientReducer& reducer() { return exchange_.gradients().reducer(); }
 
  private:

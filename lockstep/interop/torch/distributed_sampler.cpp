@@ -11,8 +11,8 @@
 namespace lockstep::torch {
 namespace {
 
-void require(bool fits, const char* needed, const std::string& given) {
-  if (!fits) throw Error(ErrorCategory::input, "distributed_sampler", needed, given);
+void require(bool fits, const char* expected, const std::string& actual) {
+  if (!fits) throw Error(ErrorCategory::input, "distributed_sampler", expected, actual);
 }
 
 ::torch::Tensor number(std::int64_t value) { return ::torch::tensor(value, ::torch::kInt64); }
@@ -31,17 +31,17 @@ DistributedSampler::DistributedSampler(int rank, int ranks, std::int64_t size, c
 }
 
 void DistributedSampler::check() const {
-  require(options_.global_batch >= 1, "needed a global_batch of at least 1 sample",
+  require(options_.global_batch >= 1, "expected a global_batch of at least 1 sample",
           fmt::format("got {}", options_.global_batch));
-  require(size_ >= 1, "needed a data set with samples", fmt::format("it has {}", size_));
-  require(!options_.drop_last || size_ >= options_.global_batch, "needed a full batch where the last one is dropped",
+  require(size_ >= 1, "expected a data set with samples", fmt::format("it has {}", size_));
+  require(!options_.drop_last || size_ >= options_.global_batch, "expected at least one full batch with drop_last",
           fmt::format("got {} samples in batches of {}", size_, options_.global_batch));
   if (options_.empty_parts) return;
   const std::int64_t smallest = std::min(global_samples(0), global_samples(steps_per_epoch() - 1));
   require(smallest >= ranks_,
-          "needed a sample for each rank in every batch, because LibTorch's loader makes none of nothing",
-          fmt::format("{} samples in batches of {} on {} ranks leave one of {}: choose another batch, drop_last, or "
-                      "lockstep::torch::make_data_loader, which makes empty parts",
+          "expected a sample for each rank in every batch, because LibTorch's loader cannot make an empty batch",
+          fmt::format("{} samples in batches of {} on {} ranks leave one of {}: choose another batch size, drop_last, "
+                      "or lockstep::torch::make_data_loader, which makes empty batches",
                       size_, options_.global_batch, ranks_, smallest));
 }
 
@@ -54,10 +54,10 @@ void DistributedSampler::reset(OptionalSize new_size) {
 }
 
 void DistributedSampler::set_position(const EpochPosition& position) {
-  require(
-      position.epoch >= 0 && position.step >= 0 && position.step <= steps_per_epoch(),
-      "needed an epoch, and a step within it",
-      fmt::format("got epoch {} and step {}, of epochs of {} steps", position.epoch, position.step, steps_per_epoch()));
+  require(position.epoch >= 0 && position.step >= 0 && position.step <= steps_per_epoch(),
+          "expected an epoch of at least 0 and a step within it",
+          fmt::format("got epoch {} and step {} with {} steps per epoch", position.epoch, position.step,
+                      steps_per_epoch()));
   epoch_ = position.epoch;
   step_ = position.step;
   is_placed_ = true;
@@ -80,8 +80,8 @@ data::Range DistributedSampler::part(std::int64_t step) const {
 
 DistributedSampler::OptionalIndices DistributedSampler::next(std::size_t batch_size) {
   require(static_cast<std::int64_t>(batch_size) == options_.global_batch,
-          "needed the loader's batch size to be the global batch, which the sampler cuts into parts",
-          fmt::format("the loader asks for {}, the sampler was made for {}", batch_size, options_.global_batch));
+          "expected the loader's batch size to be the global batch, which the sampler cuts into parts",
+          fmt::format("the loader requests {}, the sampler was created for {}", batch_size, options_.global_batch));
   is_placed_ = false;
   if (step_ >= steps_per_epoch()) return {};
   if (options_.shuffle && !order_) order_.emplace(options_.seed, epoch_, data::OrderShape{.records = size_});

@@ -48,7 +48,7 @@ void broadcast_archive(job::Workers& workers, std::string_view where, int root,
       try {
         work();
       } catch (const c10::Error& error) {
-        throw Error(ErrorCategory::input, where, "needed what LibTorch can save and load",
+        throw Error(ErrorCategory::input, where, "expected an object that LibTorch can save and load",
                     error.what_without_backtrace());
       }
       return std::string();

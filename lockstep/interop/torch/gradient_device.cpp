@@ -7,7 +7,7 @@ namespace lockstep::torch {
 device::Device place_of(const at::Tensor& tensor) {
   if (tensor.device().is_cpu()) return {};
   if (tensor.device().is_cuda()) return {device::DeviceKind::gpu, tensor.device().index()};
-  throw Error(ErrorCategory::device, "torch", "needed tensors on the CPU or on a GPU of CUDA",
+  throw Error(ErrorCategory::device, "torch", "expected tensors on the CPU or on a CUDA GPU",
               "one is on " + tensor.device().str());
 }
 

@@ -1,4 +1,4 @@
-// What gradients need of the device that they lie on: the CPU needs nothing.
+// The stream and arithmetic for gradients on a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,16 +11,16 @@
 
 namespace lockstep::torch {
 
-/// For GradientReducer, both null on the CPU.
+/// Arguments of GradientReducer; both null on the CPU.
 struct GradientDevice {
-  std::unique_ptr<device::Stream> stream = nullptr;       ///< in order with LibTorch's current one by `math`
-  std::unique_ptr<interop::GradientMath> math = nullptr;  ///< by operations of LibTorch on that stream
+  std::unique_ptr<device::Stream> stream = nullptr;       ///< `math` orders it with LibTorch's current stream
+  std::unique_ptr<interop::GradientMath> math = nullptr;  ///< runs LibTorch operations on that stream
 };
 
-/// Throws Error (device) for a GPU where LibTorch or Lockstep was built without CUDA.
+/// Throws Error (device) for a GPU if LibTorch or Lockstep was built without CUDA.
 GradientDevice make_gradient_device(device::Device device);
 
-/// Where a tensor lies. Throws Error (device) for a device that is neither CPU nor GPU.
+/// The device of a tensor. Throws Error (device) unless it is a CPU or a CUDA GPU.
 device::Device place_of(const at::Tensor& tensor);
 
 }  // namespace lockstep::torch

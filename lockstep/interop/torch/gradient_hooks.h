@@ -1,4 +1,4 @@
-// Watches autograd: when a backward pass begins, when a parameter's gradient is complete, when the pass ends.
+// Autograd hooks for the start of a backward pass, each complete gradient, and the end of the pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,37 +15,37 @@
 
 namespace lockstep::torch {
 
-/// Who is told. What it throws leaves backward().
+/// Receives the events. Exceptions that it throws propagate out of backward().
 class BackwardListener {
  public:
   virtual ~BackwardListener() = default;
-  /// Before the first gradient of the pass is added to where gradients lie. Whether any is: false leaves every grad()
-  /// as it is.
+  /// Called before the first gradient of the pass is accumulated. Returns whether to accumulate: false leaves every
+  /// grad() unchanged.
   virtual bool backward_begins() = 0;
-  /// The gradient of a parameter, by number, is in its grad(), if the pass gave it one.
+  /// Called when the gradient of a parameter, by index, is in its grad(), if the pass computed one.
   virtual void gradient_ready(std::size_t parameter) = 0;
-  /// Before backward() returns.
+  /// Called before backward() returns.
   virtual void backward_ends() = 0;
 };
 
-/// Hooks on the nodes of the graph that add gradients to parameters, removed with this object. A backward pass that
-/// reaches none of the parameters is not seen; of one that an exception ends, the end is not.
+/// Hooks on the graph nodes that accumulate gradients in parameters; the destructor removes them. A backward pass that
+/// reaches none of the parameters causes no event. A pass that ends with an exception has no end event.
 class GradientHooks {
  public:
-  /// `parameters` are leaves that require gradients; `listener` outlives this object.
+  /// `parameters` are leaves that require gradients. `listener` must outlive this object.
   GradientHooks(const std::vector<at::Tensor>& parameters, BackwardListener& listener);
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;
   ~GradientHooks();
 
-  /// The number of a parameter to which autograd adds gradients without these hooks, if there is one: a change of its
-  /// type or device has made it another node.
+  /// The index of the first parameter whose hooks were lost, if any: a change of its type or device gives it a new
+  /// node.
   std::optional<std::size_t> first_lost() const;
 
  private:
   class Before;
   class After;
-  /// A shared pointer of one kind or another, as the version of LibTorch has it.
+  /// The type of shared pointer depends on the version of LibTorch.
   using NodePointer = decltype(::torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
   void before();
@@ -53,10 +53,10 @@ class GradientHooks {
 
   BackwardListener& listener_;
   bool in_pass_ = false;
-  bool adds_ = true;  // gradients of the pass, to those that are there
+  bool adds_ = true;  // whether the pass accumulates gradients
   struct Hook {
     at::Tensor parameter = {};
-    NodePointer node = {};  // autograd itself keeps it only while a graph needs it
+    NodePointer node = {};  // keeps the node alive: autograd holds it only while a graph needs it
     ::torch::autograd::FunctionPreHook* before = nullptr;
     std::uintptr_t after = 0;
   };

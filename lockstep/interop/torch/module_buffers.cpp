@@ -11,12 +11,12 @@
 namespace lockstep::torch {
 namespace {
 
-// Views begin where every type may lie.
+// Alignment of views, sufficient for every type.
 constexpr std::size_t kAlignment = 16;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// A view of the next `buffer.numel()` of `values`, shaped like `buffer`.
+/// A view of the next `buffer.numel()` elements of `values` with the shape of `buffer`.
 template <typename T>
 at::Tensor next_view(std::vector<T>& values, std::size_t& position, const at::Tensor& buffer) {
   at::Tensor view =
@@ -54,8 +54,8 @@ void ModuleBuffers::check() {
   for (const Kept& kept : buffers_) {
     if (kept.buffer.sizes() == kept.sizes && kept.buffer.scalar_type() == kept.type) continue;
     const Error error(ErrorCategory::input, "distributed_data_parallel",
-                      "needed buffers to keep the shape and type with which they were wrapped",
-                      fmt::format("{} was resized or converted since", kept.name));
+                      "expected buffers to keep the shape and type with which they were wrapped",
+                      fmt::format("{} was resized or converted later", kept.name));
     workers_.group().abort(error.what());
     throw error;
   }
@@ -81,7 +81,7 @@ void ModuleBuffers::broadcast(double samples) {
   if (!is_root) each([](const at::Tensor& view, const at::Tensor& buffer) { buffer.copy_(view); });
 }
 
-// What a rank without samples has may be no number, so it is left out rather than multiplied by zero.
+// Values of a rank without samples may be NaN, so they are skipped, not multiplied by zero.
 void ModuleBuffers::average(double samples) {
   std::size_t position = 0;
   for (const Kept& kept : buffers_) {

@@ -1,4 +1,4 @@
-// The buffers of a module that learn from data, such as running statistics of batch normalization.
+// Synchronizes module buffers that depend on data, such as the running statistics of batch normalization.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,28 +13,28 @@
 
 namespace lockstep::torch {
 
-/// What becomes of buffers after each step, in which every rank's saw other samples.
+/// How buffers are made equal after each step, in which each rank has processed other samples.
 enum class BufferSync {
-  broadcast,  ///< those of the first rank that had samples in the step
-  average,    ///< the average over ranks, weighted by their samples, computed in double; of whole numbers the largest
+  broadcast,  ///< use the buffers of the first rank that had samples in the step
+  average,    ///< average over ranks in double, weighted by samples; maximum for integers
   none,       ///< each rank keeps its own
 };
 
-/// Makes the buffers of all ranks equal, once a step.
+/// Makes the buffers of all ranks equal, once per step.
 class ModuleBuffers {
  public:
-  /// `workers` outlives this object. Ranks have the same buffers.
+  /// `workers` must outlive this object. All ranks have the same names, shapes and types of buffers.
   ModuleBuffers(job::Workers& workers, const NamedTensors& buffers, BufferSync sync);
 
-  /// Collective. `samples`: what this rank's buffers have learned from since the last call. Throws Error (input) on all
-  /// ranks where a buffer was resized or converted.
+  /// Collective. `samples`: number of samples that this rank has processed since the last call. Throws Error (input) on
+  /// all ranks if a buffer was resized or converted.
   void synchronize(double samples);
 
  private:
   struct Kept {
     std::string name;
     at::Tensor buffer;
-    std::vector<std::int64_t> sizes;  // as of the beginning, of which all ranks know
+    std::vector<std::int64_t> sizes;  // at construction, the same on all ranks
     at::ScalarType type;
   };
 
@@ -46,9 +46,9 @@ class ModuleBuffers {
   job::Workers& workers_;
   std::vector<Kept> buffers_;
   BufferSync sync_;
-  std::vector<std::byte> bytes_;     // of all of them, to broadcast
-  std::vector<double> values_;       // of all that are floating-point, one after the other, and the samples
-  std::vector<std::int64_t> whole_;  // of the others
+  std::vector<std::byte> bytes_;     // all buffers, to broadcast
+  std::vector<double> values_;       // all floating-point buffers, then the number of samples
+  std::vector<std::int64_t> whole_;  // all integer buffers
 };
 
 }  // namespace lockstep::torch

@@ -1,4 +1,4 @@
-// Parameters of a module as the wrappers take them.
+// Named tensors, the parameter type of the wrappers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,20 +10,20 @@
 
 namespace lockstep::torch {
 
-/// Tensors with names, in the order of the forward pass: what Module::named_parameters() gives, or pairs put together
-/// from several modules.
+/// Tensors with names, in the order of the forward pass: the result of Module::named_parameters(), or pairs from
+/// several modules.
 class NamedTensors {
  public:
   using Pairs = std::vector<std::pair<std::string, at::Tensor>>;  ///< Names and tensors, in order.
 
-  /// As they are.
+  /// From a list of pairs.
   NamedTensors(Pairs pairs) : pairs_(std::move(pairs)) {}  // NOLINT(google-explicit-constructor)
-  /// Of what named_parameters() and named_buffers() give.
+  /// From the result of named_parameters() or named_buffers().
   NamedTensors(const ::torch::OrderedDict<std::string, at::Tensor>& tensors) {  // NOLINT(google-explicit-constructor)
     for (const auto& item : tensors) pairs_.emplace_back(item.key(), item.value());
   }
 
-  /// In order.
+  /// The pairs, in order.
   const Pairs& pairs() const { return pairs_; }
 
  private:

@@ -1,4 +1,4 @@
-// Stands in for cuda.cpp where LibTorch or Lockstep was built without CUDA.
+// Replaces cuda.cpp if LibTorch or Lockstep was built without CUDA.
 #include "lockstep/base/error.h"
 #include "lockstep/interop/torch/gradient_device.h"
 
@@ -6,7 +6,7 @@ namespace lockstep::torch {
 
 GradientDevice make_gradient_device(device::Device device) {
   if (device.kind == device::DeviceKind::cpu) return {};
-  throw Error(ErrorCategory::device, "torch", "needed LibTorch and Lockstep built with CUDA for gradients on a GPU",
+  throw Error(ErrorCategory::device, "torch", "expected LibTorch and Lockstep built with CUDA for gradients on a GPU",
               "got " + to_string(device));
 }
 

@@ -17,16 +17,16 @@ namespace {
 
 void check_parameter(const std::string& where, const std::string& name, const at::Tensor& tensor,
                      device::Device device) {
-  const auto refuse = [&](const std::string& needed, const std::string& given) {
-    throw Error(ErrorCategory::input, where, needed, given);
+  const auto refuse = [&](const std::string& expected, const std::string& actual) {
+    throw Error(ErrorCategory::input, where, expected, actual);
   };
-  if (!tensor.defined()) refuse("needed parameters with values", fmt::format("{} is an undefined tensor", name));
+  if (!tensor.defined()) refuse("expected parameters with values", fmt::format("{} is an undefined tensor", name));
   if (!tensor.requires_grad()) return;
-  if (!tensor.is_leaf()) refuse("needed leaves of the graph", fmt::format("{} is computed from others", name));
+  if (!tensor.is_leaf()) refuse("expected leaf tensors", fmt::format("{} is computed from other tensors", name));
   if (tensor.scalar_type() != at::kFloat)
-    refuse("needed parameters of float32", fmt::format("{} is {}", name, c10::toString(tensor.scalar_type())));
+    refuse("expected float32 parameters", fmt::format("{} is {}", name, c10::toString(tensor.scalar_type())));
   if (place_of(tensor) != device)
-    refuse(fmt::format("needed parameters on {} (SessionOptions::workers)", to_string(device)),
+    refuse(fmt::format("expected parameters on {} (SessionOptions::workers)", to_string(device)),
            fmt::format("{} is on {}", name, tensor.device().str()));
 }
 
@@ -55,7 +55,7 @@ ParameterGradients::ParameterGradients(job::Workers& workers, const NamedTensors
       }
     }
     if (watched_.empty())
-      throw Error(ErrorCategory::input, owner_.where, "needed a parameter that requires gradients", "there is none");
+      throw Error(ErrorCategory::input, owner_.where, "expected a parameter that requires gradients", "there is none");
     return std::string();
   });
   device_ = make_gradient_device(workers.device());
@@ -66,7 +66,7 @@ ParameterGradients::ParameterGradients(job::Workers& workers, const NamedTensors
   hooks_ = std::make_unique<GradientHooks>(watched_, static_cast<BackwardListener&>(*this));
 }
 
-// Autograd lays out gradients as their parameters lie, if those fill their memory, and in rows else.
+// Autograd gives a gradient the strides of its parameter if that is dense and non-overlapping, else row-major strides.
 at::Tensor ParameterGradients::view_of(std::size_t parameter) const {
   const at::Tensor& tensor = watched_[parameter];
   float* values = reducer_->gradient(parameter).data();
@@ -83,24 +83,25 @@ ParameterGradients::Mark ParameterGradients::mark_of(std::size_t parameter) cons
   return {gradient.unsafeGetTensorImpl(), static_cast<std::uint32_t>(gradient._version())};
 }
 
-void ParameterGradients::misused(const std::string& needed, const std::string& given) {
-  reducer_->misused(needed, given);
+void ParameterGradients::usage_error(const std::string& expected, const std::string& actual) {
+  reducer_->usage_error(expected, actual);
 }
 
 void ParameterGradients::check() {
   if (reducer_->is_in_pass())
-    misused("needed backward passes that come to their end", "the last one ended with an exception");
+    usage_error("expected backward passes to complete", "the last one ended with an exception");
   require_same_parameters();
 }
 
 void ParameterGradients::require_same_parameters() {
   if (const auto lost = hooks_->first_lost())
-    misused("needed parameters to keep the type and device with which they were wrapped: wrap a module after its to()",
-            fmt::format("{} was converted or moved since", names_[*lost]));
+    usage_error(
+        "expected parameters to keep the type and device with which they were wrapped: wrap a module after its to()",
+        fmt::format("{} was converted or moved later", names_[*lost]));
   for (const auto& [name, tensor] : frozen_)
     if (tensor.requires_grad())
-      misused("needed parameters to require gradients when they are wrapped, if they ever do",
-              fmt::format("{} requires them only since", name));
+      usage_error("expected parameters that require gradients to do so when they are wrapped",
+                  fmt::format("{} started to require them later", name));
 }
 
 bool ParameterGradients::backward_begins() {
@@ -114,7 +115,7 @@ bool ParameterGradients::backward_begins() {
   return pass_has_samples_;
 }
 
-// As GradientReducer does it in its memory: what earlier passes left becomes a share of a mean over this one's samples.
+// Like GradientReducer::weigh: rescales the gradients of earlier passes to the number of samples of this pass.
 void ParameterGradients::weigh_alone(double samples) {
   if (unit_ > 0) scale_alone(unit_ / samples);
   unit_ = samples;
@@ -131,7 +132,7 @@ void ParameterGradients::scale_alone(double factor) {
 void ParameterGradients::gradient_ready(std::size_t parameter) {
   if (!pass_has_samples_ || !watched_[parameter].grad().defined()) return;
   if (views_.empty()) {
-    reducer_->take(parameter, reducer_->gradient(parameter));  // noted only
+    reducer_->take(parameter, reducer_->gradient(parameter));  // only marks it: the values are already there
     return;
   }
   if (watched_[parameter].grad().is_same(views_[parameter]))
@@ -144,7 +145,8 @@ void ParameterGradients::move_to_view(std::size_t parameter) {
   at::Tensor& gradient = watched_[parameter].mutable_grad();
   const at::Tensor& view = views_[parameter];
   at::Tensor values = gradient.is_sparse() ? gradient.to_dense() : gradient;
-  if (reducer_->has_gradient_so_far(parameter)) {  // a sum with earlier passes, in a tensor of its own (create_graph)
+  if (reducer_->has_gradient_so_far(parameter)) {
+    // With create_graph, autograd has summed it with earlier passes in a separate tensor.
     view.copy_(values.detach());
     reducer_->written(parameter);
   } else {
@@ -156,14 +158,14 @@ void ParameterGradients::move_to_view(std::size_t parameter) {
 }
 
 void ParameterGradients::backward_ends() {
-  if (pass_has_samples_ && !views_.empty()) take_those_there();
+  if (pass_has_samples_ && !views_.empty()) drain_ready();
   reducer_->end_pass();
   for (std::size_t i = 0; i < watched_.size(); ++i) marks_.push_back(mark_of(i));
   if (owner_.ended) owner_.ended();
 }
 
-// A gradient that was there before, such as zeros, stays where this step has none.
-void ParameterGradients::take_those_there() {
+// An existing gradient, such as zeros, stays if this step has none.
+void ParameterGradients::drain_ready() {
   for (std::size_t i = watched_.size(); i-- > 0;)
     if (!reducer_->has_gradient_so_far(i)) gradient_ready(i);
 }
@@ -172,8 +174,8 @@ void ParameterGradients::require_untouched() {
   for (std::size_t i = 0; i < marks_.size(); ++i) {
     const Mark mark = mark_of(i);
     if (mark == marks_[i]) continue;
-    misused("needed gradients to stay as the backward pass left them " + owner_.unchanged,
-            fmt::format("that of {} was {}", names_[i], mark.tensor == nullptr ? "removed" : "changed"));
+    usage_error("expected gradients to stay unchanged " + owner_.unchanged,
+                fmt::format("the gradient of {} was {}", names_[i], mark.tensor == nullptr ? "removed" : "changed"));
   }
 }
 
@@ -196,7 +198,7 @@ void ParameterGradients::show_results() {
   marks_.clear();
   if (views_.empty() && weight_ > 0) scale_alone(reducer_->passes() * unit_ / weight_);
   unit_ = weight_ = 0;
-  if (reducer_->samples() == 0) return;  // there is no average
+  if (reducer_->samples() == 0) return;  // no samples, so no average
   for (std::size_t i = 0; i < views_.size(); ++i)
     watched_[i].mutable_grad() = reducer_->has_gradient(i) ? views_[i] : at::Tensor();
 }

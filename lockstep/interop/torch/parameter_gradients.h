@@ -1,4 +1,4 @@
-// What both wrappers do: gradients of LibTorch's parameters on their way through a GradientReducer.
+// Shared by both wrappers: reduces the gradients of LibTorch parameters with a GradientReducer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,58 +19,58 @@
 
 namespace lockstep::torch {
 
-/// How the next backward pass counts.
+/// Weight and role of the next backward pass.
 struct PassPlan {
-  double samples = 1;                ///< of this rank in the pass
+  double samples = 1;                ///< samples of this rank in the pass
   std::optional<bool> is_last = {};  ///< see GradientReducer::begin_pass
 };
 
-/// Whose gradients they are.
+/// The wrapper that owns the gradients.
 struct GradientOwner {
-  std::string where;                 ///< what errors name: "distributed_optimizer"
-  std::string unchanged;             ///< how long gradients stay as the backward pass left them, by its calls
-  std::function<PassPlan()> plan;    ///< asked at the start of each backward pass
-  std::function<void()> ended = {};  ///< called at its end, before backward() returns
+  std::string where;                 ///< location in error messages, such as "distributed_optimizer"
+  std::string unchanged;             ///< when gradients must not be changed, for error messages
+  std::function<PassPlan()> plan;    ///< called at the start of each backward pass
+  std::function<void()> ended = {};  ///< called at the end of the pass, before backward() returns
 };
 
-/// Gradients of the parameters that require them, float32 and all on one device. Autograd hands each over as a tensor
-/// of its own, which is copied into the reducer's memory and replaced by a view of it; a gradient that is there
-/// already, from an earlier pass, is added to in place. While backward goes on, buckets that are complete are reduced
-/// where a wire lies between ranks. Sparse gradients become dense.
+/// Gradients of the parameters that require them, float32 and all on one device. Autograd creates each gradient as a
+/// separate tensor, which is copied into the reducer's memory and replaced by a view of it. Later
+/// passes are accumulated in place. When ranks are on different nodes, complete buckets are reduced during the backward
+/// pass. Sparse gradients become dense.
 ///
-/// With one rank and nothing to clip, gradients stay where autograd puts them; only passes over different numbers of
-/// samples are put in proportion there.
+/// With one rank and no clipping, gradients stay in autograd's tensors and are only scaled if passes have different
+/// numbers of samples.
 ///
-/// A pass without samples adds nothing to gradients, whatever its loss is. Gradients outlive this object: they keep the
-/// memory that they are views of.
+/// A pass without samples adds nothing to the gradients, whatever its loss is. Gradients may outlive this object: each
+/// view keeps the memory alive.
 class ParameterGradients final : private BackwardListener {
  public:
-  /// Collective. A tensor with two names counts once, by the first. `workers` outlives this object. Throws Error
-  /// (input) for parameters that are none of autograd's, not float32 or on several devices, and like GradientReducer;
-  /// the same on all ranks.
+  /// Collective. A tensor with two names counts once, under its first name. `workers` must outlive this object. Throws,
+  /// on all ranks, Error (input) for parameters that are undefined, not leaves, not float32 or on several devices, and
+  /// like GradientReducer.
   ParameterGradients(job::Workers& workers, const NamedTensors& parameters, const interop::ReducerOptions& options,
                      GradientOwner owner);
 
-  /// All parameters, those without gradients as well.
+  /// All parameters, including those that require no gradients.
   const NamedTensors::Pairs& parameters() const { return all_; }
 
-  /// Throws Error (input), on all ranks, where parameters are not as they were when this object was made: moved,
-  /// converted, or requiring gradients only now; and where the last backward pass has not come to its end.
+  /// Throws Error (input), on all ranks, if parameters have been moved, converted or made to require gradients since
+  /// construction, or if the last backward pass did not complete.
   void check();
-  /// Reduces: afterwards grad() of each parameter is the same on all ranks, and that of a parameter for which no rank
-  /// had a gradient is as one process would have it: none, or zeros where there were zeros before.
+  /// Reduces the gradients: grad() of each parameter is then the same on all ranks. If no rank had a gradient of a
+  /// parameter, its grad() is as in one process: undefined, or zeros if it was zeros before.
   void reduce();
-  /// The same for the passes there are; false where no rank has any.
+  /// The same for an incomplete step; false if no rank has a gradient.
   bool reduce_rest();
-  /// Removes gradients (`set_to_none`) or sets those that there are to zero. Throws Error (input) between backward and
-  /// step.
+  /// Removes gradients (`set_to_none`) or sets existing ones to zero. Throws Error (input) between a backward pass and
+  /// the step.
   void clear(bool set_to_none);
-  /// Ends the group and throws Error (input) "[where] needed; given", where by the owner.
-  [[noreturn]] void misused(const std::string& needed, const std::string& given);
-  interop::GradientReducer& reducer() { return *reducer_; }  ///< what reduces the gradients
+  /// Ends the group and throws Error (input) "[where] expected …, got …" with the `where` of the owner.
+  [[noreturn]] void usage_error(const std::string& expected, const std::string& actual);
+  interop::GradientReducer& reducer() { return *reducer_; }  ///< the reducer of the gradients
 
  private:
-  /// Which tensor was a gradient, and how often it had been changed.
+  /// Identity and version of a gradient tensor.
   struct Mark {
     const void* tensor = nullptr;
     std::uint32_t version = 0;
@@ -84,7 +84,7 @@ class ParameterGradients final : private BackwardListener {
   at::Tensor view_of(std::size_t parameter) const;
   void require_same_parameters();
   void require_untouched();
-  void take_those_there();
+  void drain_ready();
   void move_to_view(std::size_t parameter);
   Mark mark_of(std::size_t parameter) const;
   void show_results();
@@ -94,15 +94,15 @@ class ParameterGradients final : private BackwardListener {
   NamedTensors::Pairs all_;
   std::vector<std::string> names_;
   std::vector<at::Tensor> watched_;
-  NamedTensors::Pairs frozen_;  // require no gradients
+  NamedTensors::Pairs frozen_;  // parameters that require no gradients
   GradientOwner owner_;
   GradientDevice device_;
   std::unique_ptr<interop::GradientReducer> reducer_;
-  std::vector<at::Tensor> views_;  // of the reducer's memory, as the parameters are laid out; none for one rank alone
-  std::vector<Mark> marks_;        // since the last backward pass; empty where anything may happen to gradients
+  std::vector<at::Tensor> views_;  // of the reducer's memory, with the layout of the parameters; empty for one rank
+  std::vector<Mark> marks_;        // after the last backward pass; empty when gradients may be changed
   bool pass_has_samples_ = false;
-  double unit_ = 0;    // for one rank alone: samples of the latest pass with any in this step
-  double weight_ = 0;  // and of all its passes
+  double unit_ = 0;    // for one rank: samples of the latest pass of this step that had any
+  double weight_ = 0;  // for one rank: samples of all passes of this step
   std::unique_ptr<GradientHooks> hooks_;
 };
 

@@ -1,4 +1,4 @@
-// One file for all ranks.
+// Saves one file for all ranks.
 #pragma once
 
 #include <torch/serialize.h>
@@ -12,9 +12,8 @@
 
 namespace lockstep::torch {
 
-/// torch::save(value, path) on the chief alone, and so that `path` is the old file or the whole new one at any moment.
-/// Called by all ranks, which may go on before the file is there. Throws Error (data) on the chief where the file
-/// cannot be written.
+/// Calls torch::save(value, path) on the chief only. The file is replaced atomically. May be called by all ranks, which
+/// do not wait for the file. Throws Error (data) on the chief if the file cannot be written.
 template <typename Value>
 void save(const job::Session& session, const Value& value, const std::filesystem::path& path) {
   if (!session.is_chief()) return;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Saved from forward to backward: batch mean, batch variance, and which outputs a fused ReLU let pass.
+// Saved from forward to backward: batch mean, batch variance, and the mask of a fused ReLU.
 class BatchNormalizationOperation final : public Operation {
  public:
   BatchNormalizationOperation(OneDnn& dnn, const BatchNormalizationSpec& spec)
@@ -41,7 +41,8 @@ class BatchNormalizationOperation final : public Operation {
   }
 
   Needs needs() const override {
-    // Gradients of gamma and beta always need the gradient of the input computed, wanted or not: it may go to scratch.
+    // The gradients of gamma and beta always require the gradient of the input to be computed; if it is not needed, it
+    // goes to scratch.
     return {.inputs_in_backward = true,
             .output_in_backward = false,
             .saved_bytes = spec_.training ? 2 * statistic_bytes() + workspace_bytes_ : 0,

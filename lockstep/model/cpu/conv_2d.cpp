@@ -6,7 +6,7 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// Our kernels are [filters, height, width, channels / groups]; oneDNN wants to be told in logical [g,] o, i, h, w.
+// Lockstep's kernels are [filters, height, width, channels / groups]; oneDNN uses the logical order [g,] o, i, h, w.
 memory::desc kernel_as_kept(const Conv2DSpec& spec, memory::data_type type) {
   const WindowGeometry& w = spec.window;
   const std::int64_t inputs = w.channels / spec.groups;
@@ -20,7 +20,7 @@ memory::desc kernel_as_kept(const Conv2DSpec& spec, memory::data_type type) {
           memory::dims{outputs * filter, filter, 1, row, inputs}};
 }
 
-// The same for oneDNN to choose the layout.
+// The same, with a layout chosen by oneDNN.
 memory::desc kernel_of_any_layout(const Conv2DSpec& spec, memory::data_type type) {
   const WindowGeometry& w = spec.window;
   const std::int64_t inputs = w.channels / spec.groups;
@@ -36,7 +36,7 @@ class Conv2DOperation final : public Operation {
     const memory::desc source = image(dnn.type, spec.batch, w.channels, w.height, w.width);
     const memory::desc target = image(dnn.type, spec.batch, spec.filters, w.output_height, w.output_width);
     const memory::desc kept = kernel_as_kept(spec, dnn.type);
-    // Gradients of parameters are float32, and so is the bias, which is no operand of a product.
+    // Parameter gradients are float32, and so is the bias, which is not an operand of a product.
     const memory::desc kept_gradient = kernel_as_kept(spec, memory::data_type::f32);
     const memory::desc bias = spec.bias ? vector(memory::data_type::f32, spec.filters) : memory::desc();
     const ConvolutionArrays arrays = {source,
@@ -59,7 +59,7 @@ class Conv2DOperation final : public Operation {
     if (!spec.training) return;
 
     if (spec.relu) relu_ = Relu(dnn, spec.batch * spec.filters * w.output_height * w.output_width, true);
-    // The hint for backward must be a convolution alone.
+    // The hint for backward must be a plain convolution.
     const auto hint = describe_forward(dnn.engine, kind, arrays, user_scratchpad());
     ConvolutionArrays gradients = arrays;
     gradients.weights = kernel_of_any_layout(spec, memory::data_type::f32);

@@ -14,7 +14,7 @@
 namespace lockstep::model {
 namespace {
 
-// What the backend keeps, 16-bit or not, as float32.
+// Values of the backend's precision as float32.
 std::span<const float> widened(const TensorView& values, std::vector<float>& room) {
   if (values.type() == Precision::float32) return values.as<float>();
   room.resize(values.size());
@@ -125,7 +125,7 @@ class CpuBackend final : public Backend {
   std::vector<float> wide_gradient_;
 };
 
-// oneDNN says so for a convolution that needs it; asked once here, so that the message is ours.
+// oneDNN reports this only for the first convolution that needs it. Checking here gives a better message.
 void require_bfloat16(const device::Device& device) {
   try {
     const cpu::OneDnn dnn;
@@ -134,8 +134,8 @@ void require_bfloat16(const device::Device& device) {
                           cpu::BatchNormalizationArrays{array, 1e-5f, dnnl::normalization_flags::none}, {});
   } catch (const dnnl::error&) {
     throw Error(ErrorCategory::input, "precision",
-                fmt::format("bfloat16 on {} needs a processor with AVX-512", to_string(device)),
-                "this one has no such units; use float32");
+                fmt::format("expected a processor with AVX-512 for bfloat16 on {}", to_string(device)),
+                "this processor does not have it; use float32");
   }
 }
 
@@ -144,8 +144,8 @@ void require_bfloat16(const device::Device& device) {
 std::unique_ptr<Backend> make_cpu_backend(device::Device device, const ComputeOptions& options) {
   const Precision precision = options.precision;
   if (precision == Precision::float16)
-    throw Error(ErrorCategory::input, "precision", "float16 needs a GPU",
-                fmt::format("got {}; use bfloat16 or float32 there", to_string(device)));
+    throw Error(ErrorCategory::input, "precision", "expected a GPU for float16",
+                fmt::format("got {}; use bfloat16 or float32", to_string(device)));
   if (precision == Precision::bfloat16) require_bfloat16(device);
   return std::make_unique<CpuBackend>(precision, options.statistics);
 }

@@ -6,8 +6,8 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// Weights stay as they are kept, [units, inputs]: what a blocked layout gains in the products it loses in copying 4
-// bytes per multiplication at the batches of one replica.
+// Weights keep their layout [units, inputs]: at the batch sizes of one replica, a blocked layout loses as much time in
+// copying 4 bytes per multiplication as it gains in the products.
 class DenseOperation final : public Operation {
  public:
   DenseOperation(OneDnn& dnn, const DenseSpec& spec) : spec_(spec) {

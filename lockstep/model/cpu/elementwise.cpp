@@ -9,7 +9,7 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// Elements of a 16-bit type are widened as they are read and rounded once as they are written.
+// 16-bit elements are widened when they are read and rounded once when they are written.
 template <typename T>
 auto array(const TensorView& view) {
   using Values = Eigen::Array<T, Eigen::Dynamic, 1>;
@@ -43,7 +43,7 @@ class AddOperation final : public Operation {
   void forward(const Operands& t, const PassContext& /*pass*/) override {
     auto output = array<T>(t.output);
     const std::size_t last = t.inputs.size() - 1;
-    // Input 0 may be the output's memory: it is read before, or as, each element is written.
+    // Input 0 may be the output's memory: each element is read before it is written.
     for (std::size_t k = 1; k < last; ++k)
       output = (widened<T>(k == 1 ? t.inputs[0] : t.output) + widened<T>(t.inputs[k])).template cast<T>();
     const auto sum = widened<T>(last == 1 ? t.inputs[0] : t.output) + widened<T>(t.inputs[last]);
@@ -65,8 +65,8 @@ class AddOperation final : public Operation {
   bool relu_;
 };
 
-// The mask is kept as one byte an element. Each sample's numbers come from its index in the global batch, four elements
-// a block.
+// The mask is stored as one byte per element. Each sample's random numbers depend on its index in the global batch,
+// with four elements per block.
 template <typename T>
 class DropoutOperation final : public Operation {
  public:

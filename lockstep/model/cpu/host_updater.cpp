@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
-#include "lockstep/model/metric.h"
+#include "lockstep/model/loss.h"
 #include "lockstep/model/optimizer.h"
 
 namespace lockstep::model::cpu {

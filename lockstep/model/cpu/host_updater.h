@@ -1,4 +1,4 @@
-// Updates on the host.
+// The optimizer of a CPU replica.
 #pragma once
 
 #include <memory>

@@ -32,7 +32,7 @@ Primitive::Primitive(OneDnn& dnn, dnnl::primitive primitive, const std::vector<s
 
 void Primitive::place(int argument, const void* data) {
   memory& target = arguments_.at(argument);
-  // oneDNN has one type for arrays it reads and arrays it writes.
+  // oneDNN has one type for arrays that it reads and arrays that it writes.
   if (target.get_data_handle() != data) cpu::place(target, const_cast<void*>(data), dnn_->stream);
 }
 

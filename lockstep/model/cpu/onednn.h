@@ -1,4 +1,4 @@
-// What the oneDNN operations share: an engine, arguments whose memory moves, and reorders of weights.
+// Shared by the oneDNN operations: the engine, primitives whose arguments change address, and reorders of weights.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -13,34 +13,34 @@ namespace lockstep::model::cpu {
 
 using dnnl::memory;
 
-/// One replica's oneDNN: used by one thread.
+/// The oneDNN engine and stream of one replica. Used by one thread.
 struct OneDnn {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  memory::data_type type = memory::data_type::f32;  ///< of samples and of the weights that products read
+  memory::data_type type = memory::data_type::f32;  ///< type of activations and of the weights that products read
 };
 
-/// Scratch memory comes from the plan's arena, not from the library.
+/// Attributes for scratch memory from the plan's arena instead of the library.
 dnnl::primitive_attr user_scratchpad();
 
-/// An image array [batch, height, width, channels] as oneDNN sees it: logical NCHW, channels innermost.
+/// The descriptor of an image array [batch, height, width, channels]: logical NCHW, channels last.
 memory::desc image(memory::data_type type, std::int64_t batch, std::int64_t channels, std::int64_t height,
                    std::int64_t width);
 memory::desc matrix(memory::data_type type, std::int64_t rows, std::int64_t columns);
 memory::desc vector(memory::data_type type, std::int64_t elements);
 
-/// A primitive with its arguments. Memory objects are made once; run() only moves their pointers.
+/// A primitive and its arguments. Memory objects are created once; run() only changes their addresses.
 class Primitive {
  public:
   Primitive() = default;
-  /// `arguments` are pairs of DNNL_ARG_… and what lies there; `scratchpad` is the primitive descriptor's.
+  /// `arguments` are pairs of DNNL_ARG_… and descriptor; `scratchpad` is the descriptor from the primitive descriptor.
   Primitive(OneDnn& dnn, dnnl::primitive primitive, const std::vector<std::pair<int, memory::desc>>& arguments,
             const memory::desc& scratchpad = {});
 
   explicit operator bool() const { return dnn_ != nullptr; }
   std::size_t scratch_bytes() const { return scratch_bytes_; }
 
-  /// Places one argument. Arrays that oneDNN only reads may be const.
+  /// Sets the address of one argument. Arrays that oneDNN only reads may be const.
   void place(int argument, const void* data);
   void place(int argument, std::span<float> data) { place(argument, data.data()); }
   void place(int argument, const TensorView& view) { place(argument, view.data()); }
@@ -53,22 +53,22 @@ class Primitive {
   std::size_t scratch_bytes_ = 0;
 };
 
-/// A copy of an array in the layout that a primitive prefers, made afresh before each use. Where the layouts are equal
-/// there is no copy.
+/// A copy of an array in the layout that a primitive prefers, refreshed before each use. No copy is made if the layouts
+/// are equal.
 class Reorder {
  public:
   Reorder() = default;
   Reorder(OneDnn& dnn, const memory::desc& from, const memory::desc& to);
 
   bool needed() const { return needed_; }
-  /// The source in the target's layout: `source` itself, or the copy.
+  /// Returns the source in the target's layout: `source` itself, or the copy.
   const void* read(const void* source);
-  /// For the other direction, from a primitive's output to ours: where the primitive is to write.
+  /// For the opposite direction, from a primitive's output to our layout: the address to which the primitive writes.
   void* target_of(float* destination) { return needed_ ? memory_from_.get_data_handle() : destination; }
-  /// Brings what was written at target_of(destination) to `destination`.
+  /// Copies the data written at target_of(destination) to `destination`.
   void write(float* destination);
 
-  /// A reorder whose source is a buffer of its own: the primitive's output.
+  /// A reorder that owns its source buffer, the primitive's output.
   static Reorder from_own(OneDnn& dnn, const memory::desc& from, const memory::desc& to);
 
  private:
@@ -79,14 +79,14 @@ class Reorder {
   dnnl::reorder reorder_;
 };
 
-/// max(x, 0) over `elements`, and its derivative from its output.
+/// max(x, 0) over `elements`; the derivative is computed from the output.
 class Relu {
  public:
   Relu() = default;
   Relu(OneDnn& dnn, std::int64_t elements, bool training);
 
   void forward(const TensorView& input, const TensorView& output);
-  /// input_gradient = output_gradient where output > 0, else 0; in place or not.
+  /// input_gradient = output_gradient where output > 0, otherwise 0; optionally in place.
   void backward(const TensorView& output, const TensorView& output_gradient, const TensorView& input_gradient);
 
  private:

@@ -1,4 +1,4 @@
-// The CPU's operations, one maker per layer kind; cpu_backend.cpp calls them.
+// Factories of the CPU operations, one per layer kind, called by cpu_backend.cpp.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ std::unique_ptr<Operation> make_conv_2d(OneDnn& dnn, const Conv2DSpec& spec);
 std::unique_ptr<Operation> make_dense(OneDnn& dnn, const DenseSpec& spec);
 std::unique_ptr<Operation> make_pool_2d(OneDnn& dnn, const Pool2DSpec& spec);
 std::unique_ptr<Operation> make_batch_normalization(OneDnn& dnn, const BatchNormalizationSpec& spec);
-/// In training, with the statistics of all members of `exchange`, which must outlive it.
+/// For training, with the statistics of all members of `exchange`, which must outlive the operation.
 std::unique_ptr<Operation> make_synchronized_batch_normalization(const BatchNormalizationSpec& spec,
                                                                  StatisticsExchange& exchange);
 std::unique_ptr<Operation> make_relu(OneDnn& dnn, std::int64_t elements, bool training);

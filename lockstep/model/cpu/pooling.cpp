@@ -22,7 +22,7 @@ class Pool2DOperation final : public Operation {
                                   {w.pad_top, w.pad_left},
                                   {w.pad_bottom, w.pad_right}};
     const auto forward = describe_forward(dnn.engine, kind, arrays, user_scratchpad());
-    // Where a maximum came from; absent for averages.
+    // Positions of the maxima; absent for averages.
     const memory::desc workspace = forward.workspace_desc();
     saved_bytes_ = workspace.get_size();
     std::vector<std::pair<int, memory::desc>> arguments = {{DNNL_ARG_SRC, source}, {DNNL_ARG_DST, target}};

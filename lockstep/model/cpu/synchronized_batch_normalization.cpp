@@ -1,4 +1,4 @@
-// Batch normalization in training whose statistics are those of several replicas.
+// Batch normalization in training with statistics synchronized across replicas.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,10 +11,10 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// Rows that are summed up before they join the rest: rounding grows with these, not with all rows.
+// Rows that are summed before they are merged: rounding errors grow with this number, not with the number of rows.
 constexpr std::size_t kRowsAtOnce = 128;
 
-// Some rows of an array as float32: where they lie, or a copy.
+// Some rows of an array as float32: in place, or a copy.
 std::span<const float> read_rows(const TensorView& array, std::size_t begin, std::size_t count,
                                  std::vector<float>& room) {
   if (array.type() == Precision::float32) return array.as<float>().subspan(begin, count);
@@ -22,7 +22,7 @@ std::span<const float> read_rows(const TensorView& array, std::size_t begin, std
   return std::span(room).first(count);
 }
 
-// Saved from forward to backward: mean and inverse deviation of each channel, and the count of them all.
+// Saved from forward to backward: mean and inverse deviation of each channel, and the total count.
 class SynchronizedBatchNormalization final : public Operation {
  public:
   SynchronizedBatchNormalization(const BatchNormalizationSpec& spec, StatisticsExchange& exchange)
@@ -67,7 +67,7 @@ class SynchronizedBatchNormalization final : public Operation {
  private:
   struct Channels {
     const float* mean;
-    const float* inverse;  // of the deviation
+    const float* inverse;  // 1 / standard deviation
     const float* gamma;
     const float* beta;
   };
@@ -107,7 +107,7 @@ class SynchronizedBatchNormalization final : public Operation {
     });
   }
 
-  // Means of some rows, then their squared distances from these, go to sums_.
+  // Adds the means of some rows, then the squared distances from them, to sums_.
   void sum_up(std::span<const float> values, std::size_t rows) {
     std::ranges::fill(sums_, 0.0F);
     float* const means = sums_.data();
@@ -145,14 +145,14 @@ class SynchronizedBatchNormalization final : public Operation {
       for (std::size_t c = 0; c < channels_; ++c) {
         const float result =
             scaled(normalized(values[r * channels_ + c], of.mean[c], of.inverse[c]), of.gamma[c], of.beta[c]);
-        // Written so that a NaN stays one.
+        // Written so that NaN propagates.
         results_[r * channels_ + c] = result < least ? least : result;
       }
     }
     write_rows(t.output, begin, elements);
   }
 
-  // What of the output's gradient passes a fused ReLU goes to gradients_, normalized values to values_.
+  // Writes the part of the output's gradient that passes a fused ReLU to gradients_, and normalized values to values_.
   void read_gradients(const Operands& t, std::size_t begin, std::size_t rows) {
     const std::size_t elements = rows * channels_;
     const std::span<const float> values = read_rows(t.inputs[0], begin, elements, values_);
@@ -209,7 +209,7 @@ class SynchronizedBatchNormalization final : public Operation {
   std::size_t rows_;
   std::size_t channels_;
   MomentsLayout layout_;
-  // Of the rows at hand.
+  // Of the current rows.
   std::vector<float> values_;
   std::vector<float> gradients_;
   std::vector<float> results_;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{16} << 20;  // a line of a hundred bytes for each convolution
 
-/// Null where the file is no JSON: the cache is made again then.
+/// Null if the file is not JSON: the cache is then rebuilt.
 nlohmann::json read_json(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   std::error_code failed;
@@ -45,7 +45,7 @@ std::optional<ConvolutionAlgorithm> AlgorithmCache::find(const std::string& conv
 void AlgorithmCache::add(const std::string& convolution, const ConvolutionAlgorithm& algorithm) {
   known_[convolution] = algorithm;
   const auto mine = known_;
-  read();  // what others have found meanwhile
+  read();  // merge entries that other processes have written
   for (const auto& [name, found] : mine) known_[name] = found;
   write();
 }
@@ -68,11 +68,11 @@ void AlgorithmCache::write() const {
   nlohmann::json all = nlohmann::json::object();
   for (const auto& [name, one] : known_) all[name] = {one.number, one.math, one.workspace_bytes};
   std::error_code failed;
-  // A link or a special file under the name is not replaced.
+  // A link or a special file with this name is not replaced.
   const fs::file_status there = fs::symlink_status(file_, failed);
   if (fs::exists(there) && !fs::is_regular_file(there)) return;
   fs::create_directories(file_.parent_path(), failed);
-  // Threads have their process's number in common, and hosts that share a file system may have the same numbers.
+  // Threads share their process id, and hosts that share a file system may have equal process ids.
   std::random_device random;
   const fs::path mine = fmt::format("{}.{:08x}{:08x}", file_.string(), random(), random());
   std::ofstream stream(mine);

@@ -1,4 +1,4 @@
-// Which algorithm was the fastest for a convolution on a GPU, kept from run to run.
+// A persistent cache of the fastest algorithms for convolutions on a GPU.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace lockstep::model::cuda {
 
-/// How one pass of a convolution is computed.
+/// The algorithm of one pass of a convolution.
 struct ConvolutionAlgorithm {
   int number = 0;  ///< of cudnnConvolutionFwdAlgo_t, …BwdDataAlgo_t or …BwdFilterAlgo_t
   int math = 0;    ///< cudnnMathType_t
@@ -18,19 +18,19 @@ struct ConvolutionAlgorithm {
   bool operator==(const ConvolutionAlgorithm&) const = default;
 };
 
-/// A JSON file that several threads and processes may use at once: each writes what the file holds and what it has
-/// found itself, under a name of its own that is then renamed. A file that is missing, damaged or cannot be written
-/// costs time, not results.
+/// A JSON file that several threads and processes may use concurrently. Each merges its results with the file's
+/// contents, writes them to a separate temporary file, and renames that. A missing, damaged or unwritable file costs
+/// time but does not change results.
 class AlgorithmCache {
  public:
-  /// No file where `file` is empty.
+  /// No file is used if `file` is empty.
   explicit AlgorithmCache(std::filesystem::path file);
 
   std::optional<ConvolutionAlgorithm> find(const std::string& convolution) const;
   void add(const std::string& convolution, const ConvolutionAlgorithm& algorithm);
 
-  /// $LOCKSTEP_CACHE_DIR, $XDG_CACHE_HOME/lockstep or ~/.cache/lockstep, and convolutions.json in it; empty where none
-  /// of the variables is set.
+  /// convolutions.json in $LOCKSTEP_CACHE_DIR, $XDG_CACHE_HOME/lockstep or ~/.cache/lockstep; empty if none of the
+  /// variables is set.
   static std::filesystem::path default_file();
 
  private:

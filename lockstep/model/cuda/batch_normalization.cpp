@@ -7,8 +7,8 @@
 namespace lockstep::model::cuda {
 namespace {
 
-// In training the statistics are those of all members of the exchange; without one this replica is the only member.
-// Saved from forward to backward: means, 1 / standard deviations, and the count of the samples that they are of.
+// In training, the statistics cover all members of the exchange; without one, only this replica. Saved from forward to
+// backward: means, 1 / standard deviations, and the number of samples.
 class BatchNormalizationOperation final : public Operation {
  public:
   BatchNormalizationOperation(Context& context, const BatchNormalizationSpec& spec)
@@ -30,7 +30,7 @@ class BatchNormalizationOperation final : public Operation {
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
     if (!spec_.training) return infer(o);
-    if (exchange_ != nullptr) clear(o, moments_.size());  // the others' rows
+    if (exchange_ != nullptr) clear(o, moments_.size());  // the rows of other members
     const std::size_t me = exchange_ == nullptr ? 0 : static_cast<std::size_t>(exchange_->member());
     if (spec_.statistics)
       moments_of_sums(channel_sums(o.statistics.data(), spec_.channels), spec_.rows, moments_, me, shared(o),
@@ -95,7 +95,7 @@ class BatchNormalizationOperation final : public Operation {
   float* means(const Operands& o) const { return floats(o.saved.data()); }
   float* inverse_deviations(const Operands& o) const { return means(o) + spec_.channels; }
   float* count(const Operands& o) const { return inverse_deviations(o) + spec_.channels; }
-  /// Moments, sums of gradients, or, in inference, what moving variances come to.
+  /// Moments, sums of gradients or, in inference, inverse deviations from the moving variances.
   float* shared(const Operands& o) const { return floats(part_of(o.scratch, shared_at_)); }
 
   ChannelScale scale(const Operands& o, const float* means, const float* inverse_deviations) const {
@@ -116,7 +116,7 @@ class BatchNormalizationOperation final : public Operation {
 
   Context& context_;
   BatchNormalizationSpec spec_;
-  StatisticsExchange* exchange_;  // null for this replica's samples alone
+  StatisticsExchange* exchange_;  // null: only this replica's samples
   ChannelLayout rows_;
   MomentsLayout moments_;
   ScratchPlan scratch_;

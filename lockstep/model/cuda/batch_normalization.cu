@@ -8,7 +8,8 @@ namespace {
 
 using device::cuda::launch;
 
-// Sums of x - k and of its square, where k is the channel's first value: what cancels in the variance is then small.
+// Sums of x - k and of its square, where k is the channel's first value. This keeps the cancellation in the variance
+// small.
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     statistics_of_rows(const T* input, std::int64_t rows, std::int64_t channels, Pair* partials) {
@@ -45,11 +46,10 @@ __global__ void __launch_bounds__(kSumThreads)
   if (channel == 0) *count = static_cast<float>(rows);
 }
 
-// Unlike above nothing was taken off before the squares were summed, in float32. With r = |mean| / deviation the
-// variance is then wrong by a share of about r^2 / 2^24, times what the sums have lost. The values are of 16 bits,
-// convolutions of what is normalized mostly: r is a few, not hundreds, and where it is large the rounding of each
-// value, a noise of variance r^2 / 2^24 in float16 and 64 times that in bfloat16, has blurred the variance by as much
-// already.
+// Unlike above, the squares were summed in float32 without subtracting a value first. With r = |mean| / deviation, the
+// relative error of the variance is about r^2 / 2^24, times the error of the sums. The values are 16-bit, mostly
+// convolutions of normalized inputs, so r is small, not in the hundreds. If r is large, the rounding of each value
+// already blurs the variance by as much: it is noise of variance r^2 / 2^24 in float16 and 64 times that in bfloat16.
 __global__ void divide_sums(ChannelSums sums, std::int64_t rows, std::size_t channels, float* means, float* squares,
                             float* count) {
   const std::size_t c = first_index();
@@ -79,7 +79,7 @@ __global__ void invert(const float* variances, std::int64_t channels, float epsi
   if (c < channels) inverse_deviations[c] = 1 / sqrtf(variances[c] + epsilon);
 }
 
-// The scale of the channels that one thread takes in every step of its walk.
+// The scale of the channels that one thread processes in every step of its loop.
 template <int kWidth>
 struct ScaleOf {
   float mean[kWidth], factor[kWidth], inverse_deviation[kWidth], beta[kWidth];
@@ -102,7 +102,7 @@ __global__ void normalize_rows(const T* input, const T* residual, ChannelScale s
   const auto first = static_cast<std::int64_t>(first_index());
   const auto stride = static_cast<std::int64_t>(index_stride());
   if (first >= rows * packs) return;
-  const bool stays = stride % packs == 0;  // then all that a thread takes is of the same channels
+  const bool stays = stride % packs == 0;  // then a thread always processes the same channels
   ScaleOf<kWidth> s(scale, first % packs * kWidth);
   for (std::int64_t index = first; index < rows * packs; index += stride) {
     if (!stays) s = ScaleOf<kWidth>(scale, index % packs * kWidth);
@@ -118,7 +118,7 @@ __global__ void normalize_rows(const T* input, const T* residual, ChannelScale s
   }
 }
 
-// What the gradient of an input takes away, of the channels of one thread.
+// The terms subtracted from the gradient of an input, for the channels of one thread.
 template <int kWidth>
 struct ShareOf {
   float gradient[kWidth], product[kWidth];
@@ -132,7 +132,7 @@ struct ShareOf {
   }
 };
 
-// The gradient behind the ReLU.
+// The gradient after the ReLU mask.
 template <typename T, int kWidth>
 __device__ Values<T, kWidth> masked(const T* output, const T* gradient, bool relu, std::int64_t at) {
   Values<T, kWidth> g = load<T, kWidth>(gradient + at);

@@ -1,5 +1,5 @@
-// Kernels of batch normalization over images with the channels innermost: [rows, channels]. All return when the work is
-// on `stream`. Sums are taken in an order that the shape alone decides: the same bits in every run.
+// Kernels of batch normalization over images with channels last: [rows, channels]. All functions return when the work
+// is enqueued on `stream`. The order of summation depends only on the shape: the same bits in every run.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,19 +13,18 @@
 
 namespace lockstep::model::cuda {
 
-/// What this replica knows of its samples of each channel, written into its row `member` of `moments`, an array of
-/// layout.size() that has the replicas' rows one behind the other. `partials` is scratch of partial_bytes(rows), here
-/// and below.
+/// Writes this replica's moments of each channel to row `member` of `moments`, an array of layout.size() with one row
+/// per replica. Here and below, `partials` is scratch of partial_bytes(rows).
 void batch_statistics(const TensorView& input, const ChannelLayout& rows, void* partials, const MomentsLayout& layout,
                       std::size_t member, float* moments, cudaStream_t stream);
 
-/// The same of sums that somebody else has taken over `rows` rows.
+/// The same from existing sums over `rows` rows.
 void moments_of_sums(const ChannelSums& sums, std::int64_t rows, const MomentsLayout& layout, std::size_t member,
                      float* moments, cudaStream_t stream);
 
-/// Per channel: mean and 1 / sqrt(variance + epsilon) of all rows of `moments`, and their count; the moving statistics
-/// are brought forward by 1 - momentum towards the batch's, the variance with Bessel's correction. Nothing changes but
-/// the count where there is no sample.
+/// Computes per channel the mean and 1 / sqrt(variance + epsilon) over all rows of `moments`, and their count. Moves
+/// the moving statistics by 1 - momentum towards the batch statistics, the variance with Bessel's correction. Without
+/// samples, only the count is written.
 struct StatisticsArguments {
   MomentsLayout layout;
   const float* moments = nullptr;
@@ -51,20 +50,20 @@ struct ChannelScale {
   const float* beta = nullptr;
 };
 
-/// output = (input - mean) * inverse_deviation * gamma + beta, plus `residual` where it is not empty, then max(., 0)
-/// where `relu`.
+/// output = (input - mean) * inverse_deviation * gamma + beta, plus `residual` if it is not empty, then max(., 0) if
+/// `relu`.
 void normalize(const TensorView& input, const TensorView& residual, const ChannelScale& scale, bool relu,
                std::int64_t channels, const TensorView& output, cudaStream_t stream);
 
-/// sums[0 .. channels) = sum of g, sums[channels .. 2 channels) = sum of g * normalized input, where g is the gradient
-/// of the output, or with `relu` that where the output is above 0. `output` is read with `relu` alone.
+/// sums[0 .. channels) = sum of g, sums[channels .. 2 channels) = sum of g * normalized input. g is the gradient of the
+/// output; with `relu`, it is 0 where the output is not above 0. `output` is read only with `relu`.
 void gradient_sums(const TensorView& input, const TensorView& output, const TensorView& output_gradient, bool relu,
                    const ChannelScale& scale, const ChannelLayout& layout, void* partials, float* sums,
                    cudaStream_t stream);
 
-/// input_gradient = gamma * inverse_deviation * (g - (sums[c] + normalized input * sums[channels + c]) / count); `sums`
-/// and `count`, one float on the GPU, are of all samples that the statistics are of. `residual_gradient`, where it is
-/// not empty, becomes g. Either may be the output's gradient.
+/// input_gradient = gamma * inverse_deviation * (g - (sums[c] + normalized input * sums[channels + c]) / count). `sums`
+/// and `count` (one float on the GPU) cover all samples of the statistics. If `residual_gradient` is not empty, it
+/// receives g. Either output may alias the output's gradient.
 void input_gradient(const TensorView& input, const TensorView& output, const TensorView& output_gradient, bool relu,
                     const ChannelScale& scale, const float* sums, const float* count, std::int64_t channels,
                     const TensorView& input_gradient, const TensorView& residual_gradient, cudaStream_t stream);

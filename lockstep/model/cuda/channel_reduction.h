@@ -1,5 +1,5 @@
-// Sums over the rows of [rows, channels], for kernels: each block sums some rows of some channels, then one kernel adds
-// the blocks. The order depends on the shape alone.
+// Sums over the rows of [rows, channels] inside kernels: each block sums some rows of some channels, then one kernel
+// adds the results of the blocks. The order depends only on the shape.
 #pragma once
 
 #include "lockstep/model/cuda/channels.h"
@@ -7,16 +7,16 @@
 
 namespace lockstep::model::cuda {
 
-// A block of kThreads as columns x lanes: neighbouring threads take neighbouring channels, lanes take rows.
+// A block of kThreads as columns x lanes: adjacent threads process adjacent channels; lanes process rows.
 struct Tile {
   int columns;
   int lanes;
 };
 
 __host__ __device__ inline Tile tile_of(std::int64_t packs) {
-  constexpr int kMostColumns = 32;
+  constexpr int kMaxColumns = 32;
   int columns = 1;
-  while (columns < kMostColumns && columns < packs) columns *= 2;
+  while (columns < kMaxColumns && columns < packs) columns *= 2;
   return {columns, static_cast<int>(kThreads) / columns};
 }
 
@@ -26,13 +26,13 @@ inline dim3 grid_of(const ChannelLayout& layout, int width) {
   return {static_cast<unsigned>((packs + columns - 1) / columns), static_cast<unsigned>(layout.row_blocks)};
 }
 
-// The two sums that are taken at once, of one channel.
+// Two sums of one channel, computed together.
 struct Pair {
   float first = 0;
   float second = 0;
 };
 
-// The channel that this thread's first element belongs to, and its rows.
+// The channel of this thread's first element, and its rows.
 template <int kWidth>
 struct Walk {
   Tile tile;
@@ -46,7 +46,7 @@ struct Walk {
         row_stride(static_cast<std::int64_t>(gridDim.y) * tile.lanes) {}
 };
 
-// Adds what the lanes of a column have found, in their order, and writes it to partials[block][channel].
+// Adds the sums of a column's lanes in lane order and writes the result to partials[block][channel].
 template <int kWidth>
 __device__ void add_lanes(const Pair (&mine)[kWidth], const Walk<kWidth>& walk, std::int64_t channels, Pair* partials) {
   __shared__ Pair found[kThreads];
@@ -66,7 +66,7 @@ __device__ void add_lanes(const Pair (&mine)[kWidth], const Walk<kWidth>& walk, 
   }
 }
 
-// The second kernel: a warp's worth of channels a block, each summed by kSumLanes threads.
+// The second kernel: each block handles a warp's width of channels, each summed by kSumLanes threads.
 constexpr int kSumColumns = 32;
 constexpr int kSumLanes = 32;
 constexpr unsigned kSumThreads = kSumColumns * kSumLanes;
@@ -84,12 +84,12 @@ __device__ inline std::int64_t summed_channel() {
   return static_cast<std::int64_t>(blockIdx.x) * kSumColumns + threadIdx.x % kSumColumns;
 }
 
-// Whether this thread has the sum of its channel after sum_partials.
+// Whether this thread holds the sum of its channel after sum_partials.
 __device__ inline bool has_sum(std::int64_t channels) {
   return threadIdx.x < kSumColumns && summed_channel() < channels;
 }
 
-// All threads call it.
+// Must be called by all threads.
 __device__ inline WidePair sum_partials(const Pair* partials, int row_blocks, std::int64_t channels) {
   __shared__ WidePair found[kSumThreads];
   const std::int64_t channel = summed_channel();

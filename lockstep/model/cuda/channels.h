@@ -1,4 +1,4 @@
-// How sums over the rows of [rows, channels] are shared out to blocks of threads.
+// Distribution of sums over the rows of [rows, channels] to thread blocks.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ struct ChannelLayout {
 };
 
 constexpr ChannelLayout channel_layout(std::int64_t rows, std::int64_t channels) {
-  constexpr std::int64_t kRowsOfABlock = 128;    // with fewer the second sum would be as long as the first
-  constexpr std::int64_t kMostRowBlocks = 1024;  // about what a large GPU runs at once
+  constexpr std::int64_t kRowsOfABlock = 128;   // with fewer, the second sum would be as long as the first
+  constexpr std::int64_t kMaxRowBlocks = 1024;  // roughly the number of blocks that a large GPU runs concurrently
   const std::int64_t blocks = (rows + kRowsOfABlock - 1) / kRowsOfABlock;
-  return {rows, channels, static_cast<int>(blocks < 1 ? 1 : blocks > kMostRowBlocks ? kMostRowBlocks : blocks)};
+  return {rows, channels, static_cast<int>(blocks < 1 ? 1 : blocks > kMaxRowBlocks ? kMaxRowBlocks : blocks)};
 }
 
 /// Bytes of scratch for the sums of all blocks.
@@ -25,7 +25,7 @@ constexpr std::size_t partial_bytes(const ChannelLayout& layout) {
   return static_cast<std::size_t>(layout.row_blocks) * static_cast<std::size_t>(layout.channels) * 2 * sizeof(float);
 }
 
-// What a convolution that finds statistics hands to the normalization behind it.
+// Statistics that a convolution passes to the following normalization.
 
 /// Sums of each channel over all rows, [channels] each, in the GPU's memory.
 struct ChannelSums {
@@ -33,7 +33,7 @@ struct ChannelSums {
   float* squares = nullptr;
 };
 
-// Each array begins at a multiple of 16 bytes, which cuDNN asks of all it writes.
+// Each array starts at a multiple of 16 bytes, as cuDNN requires for all outputs.
 constexpr std::size_t channel_sums_stride(std::int64_t channels) {
   return (static_cast<std::size_t>(channels) + 3) / 4 * 4;
 }

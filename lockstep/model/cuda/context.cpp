@@ -8,14 +8,14 @@ namespace lockstep::model::cuda {
 
 void check(cudnnStatus_t status, std::string_view what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
-  throw Error(ErrorCategory::device, "cudnn", fmt::format("needed {}", what),
-              fmt::format("cuDNN {} answered {}", cudnnGetVersion(), cudnnGetErrorString(status)));
+  throw Error(ErrorCategory::device, "cudnn", fmt::format("expected {}", what),
+              fmt::format("cuDNN {} returned {}", cudnnGetVersion(), cudnnGetErrorString(status)));
 }
 
 void check(cublasStatus_t status, std::string_view what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error(ErrorCategory::device, "cublas", fmt::format("needed {}", what),
-              fmt::format("cuBLASLt {} answered {}", cublasLtGetVersion(), cublasLtGetStatusString(status)));
+  throw Error(ErrorCategory::device, "cublas", fmt::format("expected {}", what),
+              fmt::format("cuBLASLt {} returned {}", cublasLtGetVersion(), cublasLtGetStatusString(status)));
 }
 
 Context::Context(int gpu, const ComputeOptions& options)
@@ -27,7 +27,7 @@ Context::Context(int gpu, const ComputeOptions& options)
       allocator_(device::make_gpu_allocator(gpu)),
       algorithms_(AlgorithmCache::default_file()) {
   const device::cuda::DeviceScope scope(gpu);
-  // First, since cuDNN uses it too, and may not find it by itself.
+  // First, because cuDNN also uses it and may not find it.
   cublasLtHandle_t cublas = nullptr;
   check(cublasLtCreate(&cublas), "cuBLASLt");
   cublas_.reset(cublas);

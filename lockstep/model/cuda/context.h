@@ -1,4 +1,4 @@
-// Parts of an operation's scratch memory.
+// State shared by the operations of a GPU replica, and the layout of their scratch memory.
 #pragma once
 
 #include <cublasLt.h>
@@ -18,25 +18,25 @@
 
 namespace lockstep::model::cuda {
 
-/// Adds parts up; each begins at a multiple of 256 bytes of the whole, which libraries ask of a workspace.
+/// Lays out parts of scratch memory; each starts at a multiple of 256 bytes, as libraries require of a workspace.
 class ScratchPlan {
  public:
   static constexpr std::size_t kAlignment = 256;
 
-  /// Where a part of `bytes` begins.
+  /// Adds a part of `bytes` bytes; returns its offset.
   std::size_t add(std::size_t bytes) {
     const std::size_t begin = bytes_;
     bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     return begin;
   }
-  /// What to ask of the plan, whose memory is aligned to less.
+  /// Bytes to request from the plan, whose memory has a smaller alignment.
   std::size_t bytes() const { return bytes_ == 0 ? 0 : bytes_ + kAlignment; }
 
  private:
   std::size_t bytes_ = 0;
 };
 
-/// The part of `scratch` that begins at `offset` of its plan.
+/// The part of `scratch` at `offset` of its ScratchPlan.
 inline std::byte* part_of(std::span<std::byte> scratch, std::size_t offset) {
   const auto address = reinterpret_cast<std::size_t>(scratch.data());
   const std::size_t aligned =
@@ -44,9 +44,9 @@ inline std::byte* part_of(std::span<std::byte> scratch, std::size_t offset) {
   return scratch.data() + (aligned - address) + offset;
 }
 
-// What the operations of one GPU replica share: its stream, the libraries' handles, and how exact they are to be.
+// Shared by the operations of one GPU replica: its stream, library handles and precision options.
 
-/// Throw Error (device) unless `status` is success. `what` says what was tried, such as "a convolution".
+/// Throw Error (device) unless `status` is success. `what` names the attempted operation, such as "a convolution".
 void check(cudnnStatus_t status, std::string_view what);
 void check(cublasStatus_t status, std::string_view what);
 
@@ -56,20 +56,20 @@ using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, device::cuda::Destr
 using CudnnHandle = Owned<cudnnHandle_t, cudnnDestroy>;
 using CublasLtHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
 
-/// Used by one thread, while the stream's GPU is its current one.
+/// Used by one thread, with the stream's GPU as its current device.
 class Context {
  public:
-  /// Throws Error (device) where the GPU is not available.
+  /// Throws Error (device) if the GPU is not available.
   Context(int gpu, const ComputeOptions& options);
 
   int gpu() const { return gpu_; }
-  /// For work that takes long and puts nothing on the stream that anybody waits for.
+  /// Reports progress; called during long operations that do not enqueue work for the pass.
   void made_progress() const {
     if (options_.progress) options_.progress();
   }
   const ComputeOptions& options() const { return options_; }
   device::Stream& stream() { return stream_; }
-  /// For what comes from the host, beside the computation.
+  /// The stream for copies from the host, overlapped with computation.
   device::Stream& copies() { return copies_; }
   cudaStream_t native() const { return native_; }
   cudnnHandle_t cudnn() const { return cudnn_.get(); }

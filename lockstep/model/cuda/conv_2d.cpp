@@ -12,7 +12,7 @@ namespace {
 
 bool is_symmetric(const WindowGeometry& w) { return w.pad_top == w.pad_bottom && w.pad_left == w.pad_right; }
 
-// The same window on an image that has its zeros around it already.
+// The same window on an image that already includes its zero padding.
 WindowGeometry padded(WindowGeometry w) {
   w.height += w.pad_top + w.pad_bottom;
   w.width += w.pad_left + w.pad_right;
@@ -72,7 +72,7 @@ class Conv2DOperation final : public Operation {
     if (spec_.bias)
       column_sums(o.output_gradient, outputs_, part_of(o.scratch, partials_at_), o.parameter_gradients[1].data(),
                   context_.native());
-    // Gradients of parameters are float32, and cuDNN writes what it reads: 16 bits.
+    // Parameter gradients are float32, but cuDNN writes the type that it reads: 16 bits.
     const TensorView kernel_gradient = o.parameter_gradients[0];
     const TensorView written = precision() == Precision::float32
                                    ? kernel_gradient
@@ -105,12 +105,12 @@ class Conv2DOperation final : public Operation {
 
   Context& context_;
   Conv2DSpec spec_;
-  bool pads_;  // cuDNN knows zeros on both sides alike
+  bool pads_;  // cuDNN supports only symmetric padding
   Convolution convolution_;
   ChannelLayout outputs_;
   std::size_t padded_elements_ = 0;
   ConvolutionAlgorithm forward_;
-  std::unique_ptr<SummingConvolution> summing_;  // in forward's place
+  std::unique_ptr<SummingConvolution> summing_;  // replaces forward if set
   ConvolutionAlgorithm filter_;
   ConvolutionAlgorithm data_;
   ScratchPlan scratch_;

@@ -30,11 +30,11 @@ TensorDescriptor describe_image(cudnnDataType_t type, std::int64_t batch, std::i
   return descriptor;
 }
 
-constexpr int kMostTried = 16;
+constexpr int kMaxTried = 16;
 
 }  // namespace
 
-// Memory to try algorithms on, for as long as it takes.
+// Temporary memory for trying out algorithms.
 struct Convolution::Tried {
   device::Buffer input;
   device::Buffer kernel;
@@ -94,7 +94,7 @@ std::string Convolution::key(std::string_view work) const {
 
 ConvolutionAlgorithm Convolution::choose(ConvolutionPass pass) {
   context_.made_progress();
-  allow_all_mathematics();  // another algorithm may have been used since
+  allow_all_mathematics();  // another algorithm may have been used in the meantime
   if (context_.options().deterministic) return by_rules(pass);
   AlgorithmCache& cache = context_.algorithms();
   constexpr std::array<std::string_view, 3> kPasses{"forward", "backward data", "backward filter"};
@@ -109,18 +109,18 @@ ConvolutionAlgorithm Convolution::choose(ConvolutionPass pass) {
 
 namespace {
 
-// The first that works, of results that are ordered by time, and gives the same bits in every run where it has to. The
-// results of all passes have the same fields.
+// The first working result, ordered by time, that is deterministic if required. The result types of all passes have the
+// same fields.
 template <typename Results>
 ConvolutionAlgorithm first_of(const Results& results, int count, bool deterministic, const std::string& description) {
   for (int i = 0; i < count; ++i) {
     const auto& result = results[static_cast<std::size_t>(i)];
-    if (result.status != CUDNN_STATUS_SUCCESS || result.memory > kMostWorkspace) continue;
+    if (result.status != CUDNN_STATUS_SUCCESS || result.memory > kMaxWorkspace) continue;
     if (deterministic && result.determinism != CUDNN_DETERMINISTIC) continue;
     return {static_cast<int>(result.algo), static_cast<int>(result.mathType), result.memory};
   }
   throw Error(ErrorCategory::device, "cudnn",
-              fmt::format("needed {}{}", description, deterministic ? ", the same bits in every run" : ""),
+              fmt::format("expected {}{}", description, deterministic ? " with a deterministic algorithm" : ""),
               fmt::format("cuDNN {} has no algorithm for it", cudnnGetVersion()));
 }
 
@@ -131,28 +131,28 @@ bool Convolution::fits_for_trying() const {
   return arrays <= device::gpu_free_bytes(context_.gpu()) / 4 * 3;
 }
 
-// By the library's rules for this shape, which measure nothing and need no memory.
+// By cuDNN's heuristics for this shape, without measurement and without memory.
 ConvolutionAlgorithm Convolution::by_rules(ConvolutionPass pass) {
   const bool deterministic = context_.options().deterministic;
   int count = 0;
   if (pass == ConvolutionPass::forward) {
-    std::array<cudnnConvolutionFwdAlgoPerf_t, kMostTried> results;
+    std::array<cudnnConvolutionFwdAlgoPerf_t, kMaxTried> results;
     check(cudnnGetConvolutionForwardAlgorithm_v7(context_.cudnn(), input_.get(), kernel_.get(), convolution_.get(),
-                                                 output_.get(), kMostTried, &count, results.data()),
+                                                 output_.get(), kMaxTried, &count, results.data()),
           description_);
     return first_of(results, count, deterministic, description_);
   }
   if (pass == ConvolutionPass::backward_data) {
-    std::array<cudnnConvolutionBwdDataAlgoPerf_t, kMostTried> results;
+    std::array<cudnnConvolutionBwdDataAlgoPerf_t, kMaxTried> results;
     check(
         cudnnGetConvolutionBackwardDataAlgorithm_v7(context_.cudnn(), kernel_.get(), output_.get(), convolution_.get(),
-                                                    input_.get(), kMostTried, &count, results.data()),
+                                                    input_.get(), kMaxTried, &count, results.data()),
         description_);
     return first_of(results, count, deterministic, description_);
   }
-  std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kMostTried> results;
+  std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kMaxTried> results;
   check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(context_.cudnn(), input_.get(), output_.get(), convolution_.get(),
-                                                      kernel_.get(), kMostTried, &count, results.data()),
+                                                      kernel_.get(), kMaxTried, &count, results.data()),
         description_);
   return first_of(results, count, deterministic, description_);
 }
@@ -160,11 +160,11 @@ ConvolutionAlgorithm Convolution::by_rules(ConvolutionPass pass) {
 std::optional<Convolution::Tried> Convolution::memory_for_trying() {
   if (!fits_for_trying()) return std::nullopt;
   device::Allocator& allocator = context_.allocator();
-  const std::size_t room = std::min(kMostWorkspace, device::gpu_free_bytes(context_.gpu()) / 4);
+  const std::size_t room = std::min(kMaxWorkspace, device::gpu_free_bytes(context_.gpu()) / 4);
   try {
     return Tried{allocator.allocate(bytes_.input), allocator.allocate(bytes_.kernel), allocator.allocate(bytes_.output),
                  allocator.allocate(room)};
-  } catch (const Error&) {  // another replica on this GPU was quicker
+  } catch (const Error&) {  // another replica on this GPU took the memory first
     return std::nullopt;
   }
 }
@@ -173,31 +173,31 @@ ConvolutionAlgorithm Convolution::try_out(ConvolutionPass pass, const Tried& on)
   const std::size_t room = on.workspace.size();
   int count = 0;
   if (pass == ConvolutionPass::forward) {
-    std::array<cudnnConvolutionFwdAlgoPerf_t, kMostTried> results;
+    std::array<cudnnConvolutionFwdAlgoPerf_t, kMaxTried> results;
     check(cudnnFindConvolutionForwardAlgorithmEx(context_.cudnn(), input_.get(), on.input.data(), kernel_.get(),
                                                  on.kernel.data(), convolution_.get(), output_.get(), on.output.data(),
-                                                 kMostTried, &count, results.data(), on.workspace.data(), room),
+                                                 kMaxTried, &count, results.data(), on.workspace.data(), room),
           description_);
     return first_of(results, count, false, description_);
   }
   if (pass == ConvolutionPass::backward_data) {
-    std::array<cudnnConvolutionBwdDataAlgoPerf_t, kMostTried> results;
+    std::array<cudnnConvolutionBwdDataAlgoPerf_t, kMaxTried> results;
     check(cudnnFindConvolutionBackwardDataAlgorithmEx(
               context_.cudnn(), kernel_.get(), on.kernel.data(), output_.get(), on.output.data(), convolution_.get(),
-              input_.get(), on.input.data(), kMostTried, &count, results.data(), on.workspace.data(), room),
+              input_.get(), on.input.data(), kMaxTried, &count, results.data(), on.workspace.data(), room),
           description_);
     return first_of(results, count, false, description_);
   }
-  std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kMostTried> results;
+  std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kMaxTried> results;
   check(cudnnFindConvolutionBackwardFilterAlgorithmEx(
             context_.cudnn(), input_.get(), on.input.data(), output_.get(), on.output.data(), convolution_.get(),
-            kernel_.get(), on.kernel.data(), kMostTried, &count, results.data(), on.workspace.data(), room),
+            kernel_.get(), on.kernel.data(), kMaxTried, &count, results.data(), on.workspace.data(), room),
         description_);
   return first_of(results, count, false, description_);
 }
 
 void Convolution::use(const ConvolutionAlgorithm& algorithm) {
-  // Whatever the trial called the algorithm's mathematics: any but this may round float32 to 10 bits.
+  // Overrides the math type that the trial reported for the algorithm: any other type may round float32 to 10 bits.
   check(cudnnSetConvolutionMathType(convolution_.get(),
                                     is_exact() ? CUDNN_FMA_MATH : static_cast<cudnnMathType_t>(algorithm.math)),
         description_);

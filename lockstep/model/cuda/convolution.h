@@ -1,4 +1,4 @@
-// cuDNN's descriptions of one convolution, and the algorithms chosen for it.
+// cuDNN descriptors of one convolution, and its algorithms.
 #pragma once
 
 #include <cudnn.h>
@@ -17,23 +17,23 @@ using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescri
 using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
 using ConvolutionDescriptor = Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
 
-/// The workspace that a convolution may ask for: a part of a step's memory, not most of it.
-constexpr std::size_t kMostWorkspace = std::size_t{1} << 30;
+/// The maximum workspace of a convolution: a part of a step's memory, not most of it.
+constexpr std::size_t kMaxWorkspace = std::size_t{1} << 30;
 
 /// The three passes of a convolution.
 enum class ConvolutionPass { forward, backward_data, backward_filter };
 
-/// A convolution of images [batch, height, width, channels] with as many zeros before as behind them.
+/// A convolution of images [batch, height, width, channels] with symmetric zero padding.
 class Convolution {
  public:
-  /// `window` has its zeros already taken off where they differ between the sides.
+  /// `window` must have symmetric padding; asymmetric zeros are part of the image.
   Convolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& window);
 
-  /// The algorithm of `pass`: from the cache, or the fastest of those tried out; by the library's rules where there is
-  /// no memory to try, or where the same bits are wanted in every run. Throws Error (device) where there is none.
+  /// Chooses the algorithm of `pass`: from the cache, or the fastest in a trial. Uses cuDNN's heuristics if there is no
+  /// memory for a trial, or if determinism is required. Throws Error (device) if there is no algorithm.
   ConvolutionAlgorithm choose(ConvolutionPass pass);
 
-  // Each puts its pass on the context's stream. `workspace` has the algorithm's bytes.
+  // Each enqueues its pass on the context's stream. `workspace` has the size that the algorithm needs.
   void forward(const ConvolutionAlgorithm& algorithm, const void* input, const void* kernel, void* workspace,
                void* output);
   void backward_data(const ConvolutionAlgorithm& algorithm, const void* kernel, const void* output_gradient,
@@ -41,16 +41,16 @@ class Convolution {
   void backward_filter(const ConvolutionAlgorithm& algorithm, const void* input, const void* output_gradient,
                        void* workspace, void* kernel_gradient);
 
-  /// Its arrays' sizes in the memory of the GPU.
+  /// Sizes of its arrays in GPU memory.
   struct Bytes {
     std::size_t input = 0;
     std::size_t kernel = 0;
     std::size_t output = 0;
   };
   const Bytes& bytes() const { return bytes_; }
-  /// Whether there is memory for arrays to try on.
+  /// Whether there is enough memory for a trial.
   bool fits_for_trying() const;
-  /// What the cache calls `work` on this convolution, such as "forward".
+  /// The cache key of `work` on this convolution, such as "forward".
   std::string key(std::string_view work) const;
 
  private:

@@ -25,10 +25,10 @@ namespace {
 using cuda::Context;
 using cuda::Staging;
 
-/// Layers with dropout that a network may have.
-constexpr std::size_t kMostDropouts = 1024;
+/// Maximum number of dropout layers in a network.
+constexpr std::size_t kMaxDropouts = 1024;
 
-// What a pass depends on, in the GPU's memory.
+// The parameters of a pass, in GPU memory.
 struct PassNumbers {
   float gradient_factor = 0;  // loss scale / samples of the global batch
 };
@@ -42,7 +42,7 @@ class CudaBackend final : public Backend {
         feed_(context_),
         sums_(context_.allocator().allocate(sizeof(MetricSums))),
         fetched_(device::make_pinned_allocator()->allocate(sizeof(MetricSums))) {
-    dropouts_.reserve(kMostDropouts * sizeof(cuda::DropoutKey));
+    dropouts_.reserve(kMaxDropouts * sizeof(cuda::DropoutKey));
   }
 
   std::string name() const override { return to_string(device::Device{device::DeviceKind::gpu, context_.gpu()}); }
@@ -71,7 +71,7 @@ class CudaBackend final : public Backend {
   }
   std::unique_ptr<Operation> dropout(const DropoutSpec& spec) override {
     const auto place = dropout_places_.try_emplace(spec.layer, dropout_places_.size()).first->second;
-    LOCKSTEP_CHECK_OP(place, <, kMostDropouts);
+    LOCKSTEP_CHECK_OP(place, <, kMaxDropouts);
     return cuda::make_dropout(context_, spec, reinterpret_cast<const cuda::DropoutKey*>(dropouts_.data()) + place);
   }
   std::unique_ptr<Operation> add(bool relu) override { return cuda::make_add(context_, relu); }
@@ -99,10 +99,10 @@ class CudaBackend final : public Backend {
   }
   TensorView load(const TensorView& input, const BatchView& batch, bool staged) override {
     feed_.load(input, batch, staged);
-    // What was recorded for samples of the other kind is of no use.
+    // A recording with mixup cannot be replayed without it, and vice versa.
     if (const bool mixed = feed_.partner_labels() != nullptr; trains_ && mixed != std::exchange(trains_mixed_, mixed))
       ++placement_;
-    // Room for what each sample, or each of its values, comes to.
+    // Space for the result of each sample, or of each of its values.
     const std::size_t width = std::max(batch.targets.labels.size(), batch.targets.values.size());
     if (of_samples_.size() < width * sizeof(cuda::SampleLoss)) {
       context_.stream().synchronize();
@@ -171,7 +171,7 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  // Kernels go to the calling thread's current GPU, and a thread drives one replica at a time.
+  // Kernels run on the calling thread's current GPU; a thread drives one replica at a time.
   void make_current() const { device::cuda::check(cudaSetDevice(context_.gpu()), name()); }
 
   void fill(void* data, std::size_t bytes) {
@@ -187,8 +187,8 @@ class CudaBackend final : public Backend {
   device::Buffer sums_;
   device::Buffer fetched_;  // page-locked
   std::uint64_t placement_ = 0;
-  bool trains_ = false;        // in the pass under way
-  bool trains_mixed_ = false;  // on samples that are mixed, in the training pass before
+  bool trains_ = false;        // in the current pass
+  bool trains_mixed_ = false;  // whether the previous training pass used mixup
 };
 
 }  // namespace

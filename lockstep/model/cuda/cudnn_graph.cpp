@@ -16,7 +16,7 @@ cudnnBackendDescriptor_t create(cudnnBackendDescriptorType_t type) {
   return handle;
 }
 
-// Not what we did wrong: what is described cannot be done, or its kernels could not be built.
+// Not a usage error: the described operation is not supported, or its kernels could not be built.
 bool is_unsupported(cudnnStatus_t status) {
   const auto category = CUDNN_STATUS_CATEGORY(static_cast<int>(status));
   return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_INTERNAL_ERROR;
@@ -46,14 +46,14 @@ GraphDescriptor& GraphDescriptor::refer_to(cudnnBackendAttributeName_t name,
 }
 
 GraphDescriptor& GraphDescriptor::finalize() {
-  check(cudnnBackendFinalize(get()), "what a descriptor of the graph API says");
+  check(cudnnBackendFinalize(get()), "a descriptor of the graph API");
   return *this;
 }
 
 bool GraphDescriptor::try_to_finalize() {
   const cudnnStatus_t status = cudnnBackendFinalize(get());
   if (is_unsupported(status)) return false;
-  check(status, "what a descriptor of the graph API says");
+  check(status, "a descriptor of the graph API");
   return true;
 }
 
@@ -76,7 +76,7 @@ std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph,
   rules.refer_to(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
   if (gpu != nullptr) rules.refer_to(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *gpu);
   if (!rules.try_to_finalize()) return {};
-  constexpr std::string_view kWhat = "ways to run a graph of operations";
+  constexpr std::string_view kWhat = "the engine configurations of a graph of operations";
   std::int64_t count = 0;
   check(cudnnBackendGetAttribute(rules.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
                                  nullptr),
@@ -108,7 +108,7 @@ std::optional<GraphPlan> GraphPlan::of(cudnnHandle_t handle, const GraphDescript
 void GraphPlan::run(cudnnHandle_t handle, std::span<const std::int64_t> ids, std::span<void* const> memory,
                     void* workspace) {
   if (!pack_ || workspace != workspace_ || !std::ranges::equal(memory, memory_)) {
-    // A descriptor that is finalized stays as it is.
+    // A finalized descriptor cannot be changed.
     pack_.emplace(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack_->set_all(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids)
         .set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(memory))

@@ -1,4 +1,4 @@
-// cuDNN's graph API: descriptors, and the plans that run a graph of operations in one go.
+// cuDNN's graph API: descriptors, and plans that execute a graph of operations in one call.
 #pragma once
 
 #include <cudnn.h>
@@ -16,7 +16,7 @@
 
 namespace lockstep::model::cuda {
 
-/// How cuDNN calls the type of an attribute.
+/// The cuDNN constant for the type of an attribute.
 template <typename T>
 constexpr cudnnBackendAttributeType_t attribute_type() {
   if constexpr (std::is_same_v<T, float>) return CUDNN_TYPE_FLOAT;
@@ -29,8 +29,8 @@ constexpr cudnnBackendAttributeType_t attribute_type() {
   if constexpr (std::is_same_v<T, std::int64_t>) return CUDNN_TYPE_INT64;
 }
 
-/// A tensor, an operation, a graph of them, a way to run it: attributes are set, then it is finalized. Outlives those
-/// that it is an attribute of. Members throw Error (device) where cuDNN refuses.
+/// A tensor, an operation, a graph or an engine configuration: attributes are set, then it is finalized. It must
+/// outlive the descriptors that have it as an attribute. Members throw Error (device) if cuDNN refuses.
 class GraphDescriptor {
  public:
   explicit GraphDescriptor(cudnnBackendDescriptorType_t type);
@@ -47,7 +47,7 @@ class GraphDescriptor {
   GraphDescriptor& refer_to(cudnnBackendAttributeName_t name, std::span<const GraphDescriptor* const> others);
 
   GraphDescriptor& finalize();
-  /// Finalizes it; false where cuDNN has no way to do what is described.
+  /// Finalizes it; returns false if cuDNN does not support the described operation.
   [[nodiscard]] bool try_to_finalize();
 
   cudnnBackendDescriptor_t get() const { return handle_.get(); }
@@ -61,25 +61,25 @@ class GraphDescriptor {
 
 using TensorSizes = std::array<std::int64_t, 4>;
 
-/// A dense tensor [n, c, h, w] with the channels innermost, known in its graph as `id`. Its memory is aligned to 16
-/// bytes.
+/// A dense tensor [n, c, h, w] with channels last and the id `id` in its graph. Its memory is 16-byte aligned.
 GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes);
 
-/// How cuDNN's rules `mode` would run `graph`, what they take for the fastest first; none where they know no way. On
-/// the GPU of the graph's handle, or on one of the properties `gpu`.
+/// The engine configurations that cuDNN's heuristic `mode` proposes for `graph`, the presumably fastest first; empty if
+/// it has none. For the GPU of the graph's handle, or for a GPU with the properties `gpu`.
 std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph, cudnnBackendHeurMode_t mode,
                                                    const GraphDescriptor* gpu = nullptr);
 
-/// One way to run a graph.
+/// An execution plan of a graph.
 class GraphPlan {
  public:
-  /// None where this way is none on the handle's GPU. May compile kernels. `configuration` outlives the plan.
+  /// nullopt if the configuration does not work on the handle's GPU. May compile kernels. `configuration` must outlive
+  /// the plan.
   static std::optional<GraphPlan> of(cudnnHandle_t handle, const GraphDescriptor& configuration);
 
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
-  /// Puts the graph on the handle's stream: its tensors `ids` lie at `memory`, one for one. `workspace` has the plan's
-  /// bytes. Nothing is allocated where the addresses are those of the call before.
+  /// Enqueues the graph on the handle's stream: its tensors `ids` are at the addresses `memory`, in the same order.
+  /// `workspace` has the size that the plan needs. Does not allocate if the addresses are those of the previous call.
   void run(cudnnHandle_t handle, std::span<const std::int64_t> ids, std::span<void* const> memory, void* workspace);
 
  private:
@@ -88,7 +88,7 @@ class GraphPlan {
 
   GraphDescriptor plan_;
   std::size_t workspace_bytes_;
-  std::optional<GraphDescriptor> pack_;  // the addresses below, as cuDNN wants them
+  std::optional<GraphDescriptor> pack_;  // the addresses below as a cuDNN variant pack
   std::vector<void*> memory_;
   void* workspace_ = nullptr;
 };

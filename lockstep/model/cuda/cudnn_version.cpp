@@ -19,7 +19,7 @@ std::string cudnn_built_version() { return version_text(CUDNN_VERSION); }
 std::string cudnn_loaded_version() {
   try {
     return version_text(cudnnGetVersion());
-  } catch (const Error&) {  // no such library
+  } catch (const Error&) {  // the library is not installed
     return "absent";
   }
 }

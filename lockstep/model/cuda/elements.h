@@ -1,5 +1,5 @@
-// Elements in kernels: they are loaded as float32, computed with, and rounded once when they are stored; 16 bytes a
-// thread at a time, where memory is aligned so.
+// Element access in kernels: elements are loaded as float32 and rounded once when stored. A thread accesses 16 bytes at
+// a time if the memory is aligned.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -41,7 +41,7 @@ struct alignas(kPackBytes) Pack {
   T elements[kElements];
 };
 
-/// What one thread computes with at once: the elements of a pack, or one where rows are not whole packs.
+/// The elements that one thread processes together: a pack, or one element if rows are not whole packs.
 template <typename T, int kWidth>
 struct Values {
   float elements[kWidth];
@@ -74,19 +74,20 @@ __device__ void store(T* to, const Values<T, kWidth>& values) {
   }
 }
 
-/// The number of this thread among all of the grid, and their number.
+/// The index of this thread in the grid, and the number of threads.
 __device__ inline std::size_t first_index() { return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 __device__ inline std::size_t index_stride() { return static_cast<std::size_t>(gridDim.x) * blockDim.x; }
 
 constexpr unsigned kThreads = 256;
-/// Blocks of kThreads for `items` of work; each thread then walks on, so that a grid never outgrows the GPU by much.
+/// Number of blocks of kThreads for `items` work items. Each thread then loops, so that the grid stays close to the
+/// capacity of the GPU.
 inline unsigned blocks_for(std::size_t items) {
-  constexpr std::size_t kMostBlocks = 2048;
+  constexpr std::size_t kMaxBlocks = 2048;
   const std::size_t blocks = (items + kThreads - 1) / kThreads;
-  return static_cast<unsigned>(blocks < 1 ? 1 : blocks > kMostBlocks ? kMostBlocks : blocks);
+  return static_cast<unsigned>(blocks < 1 ? 1 : blocks > kMaxBlocks ? kMaxBlocks : blocks);
 }
 
-/// function(T{}) with the element type of `precision`.
+/// Calls function(T{}) with the element type of `precision`.
 template <typename Function>
 void with_type(Precision precision, Function&& function) {
   switch (precision) {
@@ -99,7 +100,8 @@ void with_type(Precision precision, Function&& function) {
   }
 }
 
-/// function(T{}, std::integral_constant<int, width>{}) where width is what one thread takes of rows of `row_elements`.
+/// Calls function(T{}, std::integral_constant<int, width>{}), where width is the number of elements per thread for rows
+/// of `row_elements`.
 template <typename Function>
 void with_width(Precision precision, std::int64_t row_elements, Function&& function) {
   with_type(precision, [&]<typename T>(T zero) {
@@ -111,13 +113,13 @@ void with_width(Precision precision, std::int64_t row_elements, Function&& funct
   });
 }
 
-/// The elements of a view whose type is T.
+/// The elements of a view of type T.
 template <typename T>
 T* data(const TensorView& view) {
   return static_cast<T*>(view.data());
 }
 
-/// Sum over a block of up to 1024 threads, in a fixed order; the result is thread 0's. All threads call it.
+/// Sum over a block of up to 1024 threads, in a fixed order. Thread 0 gets the result. Must be called by all threads.
 template <typename T>
 __device__ T block_sum(T value) {
   constexpr unsigned kWarp = 32;
@@ -126,7 +128,7 @@ __device__ T block_sum(T value) {
   for (unsigned offset = kWarp / 2; offset > 0; offset /= 2) value += __shfl_down_sync(kAll, value, offset);
   const unsigned lane = threadIdx.x % kWarp;
   const unsigned warp = threadIdx.x / kWarp;
-  __syncthreads();  // the last call may still be reading
+  __syncthreads();  // the previous call may still be reading
   if (lane == 0) of_warps[warp] = value;
   __syncthreads();
   if (warp != 0) return value;

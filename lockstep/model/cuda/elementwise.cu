@@ -23,7 +23,7 @@ struct SumRelu {
   __device__ float operator()(float a, float b) const { return Relu()(a + b); }
 };
 
-// Whole packs first, what is left by single elements.
+// Whole packs first, then the remaining elements one by one.
 template <typename T, typename Function>
 __global__ void map_one(const T* from, T* to, std::size_t count, Function function) {
   constexpr int kElements = Pack<T>::kElements;
@@ -84,9 +84,9 @@ __global__ void convert_pixel_elements(const std::uint8_t* from, To* to, std::si
   struct alignas(kElements * sizeof(To)) Target {
     To elements[kElements];
   };
-  __shared__ float mean[ChannelNormalization::kMostChannels];
-  __shared__ float deviation[ChannelNormalization::kMostChannels];
-  if (threadIdx.x < ChannelNormalization::kMostChannels) {
+  __shared__ float mean[ChannelNormalization::kMaxChannels];
+  __shared__ float deviation[ChannelNormalization::kMaxChannels];
+  if (threadIdx.x < ChannelNormalization::kMaxChannels) {
     mean[threadIdx.x] = normalization.mean[threadIdx.x];
     deviation[threadIdx.x] = normalization.deviation[threadIdx.x];
   }
@@ -109,7 +109,7 @@ __global__ void convert_pixel_elements(const std::uint8_t* from, To* to, std::si
     to[i] = convert_one(from[i], i);
 }
 
-// Four features of a sample come from one block of random words, as on the CPU.
+// Four features of a sample use one block of random words, as on the CPU.
 template <typename T>
 __global__ void drop(const T* from, T* to, std::size_t samples, std::size_t features, const DropoutKey* drawn_from,
                      float rate) {

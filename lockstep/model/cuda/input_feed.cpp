@@ -19,7 +19,7 @@ Bytes inputs_of(const BatchView& batch) {
   return batch.pixels.empty() ? std::as_bytes(batch.features) : std::as_bytes(batch.pixels);
 }
 
-/// What lies one behind the other.
+/// The arrays that follow the inputs, one after another.
 std::array<Bytes, 3> targets_of(const BatchView& batch) {
   const Targets& targets = batch.targets;
   if (targets.labels.empty()) return {std::as_bytes(targets.values)};
@@ -32,7 +32,7 @@ std::size_t target_bytes_of(const BatchView& batch) {
   return bytes;
 }
 
-/// Where the targets begin behind so many bytes of inputs.
+/// The offset of the targets after `bytes` bytes of inputs.
 std::size_t targets_at(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 std::size_t bytes_of(const BatchView& batch) { return targets_at(inputs_of(batch).size()) + target_bytes_of(batch); }
@@ -48,12 +48,12 @@ InputFeed::InputFeed(Context& context) : context_(context), pinned_allocator_(de
 InputFeed::~InputFeed() {
   try {
     context_.copies().synchronize();
-  } catch (const Error&) {  // the device has failed, and has said so before
+  } catch (const Error&) {  // the device has failed; the error was already reported
   }
 }
 
 void InputFeed::stage(const BatchView& batch) {
-  staged_.reset();  // one that nobody loaded
+  staged_.reset();  // a batch that was not loaded
   const std::size_t slot = std::exchange(next_, 1 - next_);
   bring(batch, slots_[slot]);
   staged_ = slot;
@@ -67,8 +67,8 @@ void InputFeed::load(const TensorView& input, const BatchView& batch, bool stage
   } else {
     which = staged_ ? 1 - *staged_ : std::exchange(next_, 1 - next_);
     bring(batch, slots_[which]);
-    // Room for the next one too: a GPU that is asked for memory may first end all that is under way on it, and what a
-    // step has put there may wait for others.
+    // Also reserves memory for the next batch: a GPU allocation may wait for all work in progress on the GPU, and the
+    // work of a step may wait for other ranks.
     if (!staged_) reserve(bytes_of(batch), slots_[1 - which]);
   }
   Slot& slot = slots_[which];
@@ -108,7 +108,7 @@ void InputFeed::bring(const BatchView& batch, Slot& slot) {
 void InputFeed::reserve(std::size_t bytes, Slot& slot) {
   if (bytes <= slot.pinned.size()) return;
   if (slot.taken) slot.taken->synchronize();
-  slot.on_gpu = {};  // free first: both at once might not fit
+  slot.on_gpu = {};  // free first: both together might not fit
   slot.pinned = {};
   slot.on_gpu = context_.allocator().allocate(bytes);
   slot.pinned = pinned_allocator_->allocate(bytes);

@@ -1,4 +1,4 @@
-// cuBLASLt, loaded when a GPU first computes.
+// Loads cuBLASLt when a GPU is first used.
 #include <cublasLt.h>
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@ const lockstep::LoadedLibrary& cublaslt() {
                                      .file = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
                                      .folder = LOCKSTEP_CUBLASLT_FOLDER,
                                      .use = "layers on GPUs",
-                                     .advice = fmt::format("install cuBLAS of CUDA {}", CUBLAS_VER_MAJOR)});
+                                     .advice = fmt::format("install cuBLAS for CUDA {}", CUBLAS_VER_MAJOR)});
     const auto version = library.function<decltype(cublasLtGetVersion)>("cublasLtGetVersion")();
     library.check_major_version(static_cast<int>(version / 10000), CUBLAS_VER_MAJOR);
     return library;

@@ -1,4 +1,4 @@
-// cuDNN, loaded when a GPU first computes.
+// Loads cuDNN when a GPU is first used.
 #include <cudnn.h>
 #include <fmt/format.h>
 

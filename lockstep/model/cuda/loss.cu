@@ -11,7 +11,7 @@ using device::cuda::launch;
 constexpr unsigned kWarp = 32;
 constexpr unsigned kAll = 0xffffffffU;
 
-// A warp takes a row; the result of a reduction is in every lane.
+// One warp per row; every lane gets the result of a reduction.
 template <typename Value>
 __device__ Value warp_sum(Value value) {
   for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) value += __shfl_xor_sync(kAll, value, mask);
@@ -73,8 +73,8 @@ __global__ void softmax_gradient_rows(const T* output, const T* output_gradient,
     input_gradient[row * width + k] = narrow<T>(widen(y[k]) * (widen(g[k]) - dot));
 }
 
-// Outputs that come before the label's when sorted from the largest, equals in their order; those that are not numbers
-// come first.
+// Number of outputs that precede the label's when sorted in descending order, ties in index order; NaN outputs come
+// first.
 template <typename T>
 __device__ std::int64_t rank_of(const T* row, std::int64_t width, std::int64_t label) {
   const float chosen = widen(row[label]);
@@ -87,7 +87,7 @@ __device__ std::int64_t rank_of(const T* row, std::int64_t width, std::int64_t l
   return warp_sum(before);
 }
 
-// The classes of one sample: `weight` of the first, the rest of the second.
+// The target classes of one sample: the first has `weight`, the second the remainder.
 struct TrueClasses {
   std::int64_t label;
   std::int64_t partner;
@@ -130,7 +130,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   }
   const std::int64_t rank = rank_of(z, a.width, classes.label);
   if (lane() != 0) return;
-  // An output of minus infinity, a class ruled out, must not enter with a weight of 0: 0 times it is not a number.
+  // An output of minus infinity, an excluded class, must not be multiplied by a weight of 0: the product is NaN.
   double of_classes = 0;
   if (classes.weight > 0)
     of_classes = static_cast<double>(classes.weight) * static_cast<double>(widen(z[classes.label]) - largest);
@@ -156,7 +156,7 @@ __global__ void squared_error_rows(LossArguments a, const T* outputs, T* gradien
   if (lane() == 0) a.of_samples[row] = {sum / static_cast<double>(width), 0};
 }
 
-// One block; each thread takes every kThreads-th sample.
+// One block; each thread handles every kThreads-th sample.
 __global__ void add_samples(const SampleLoss* of_samples, std::int64_t samples, bool has_accuracy, MetricSums* sums) {
   double loss = 0;
   int correct = 0;

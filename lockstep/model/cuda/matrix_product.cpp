@@ -7,9 +7,9 @@
 namespace lockstep::model::cuda {
 namespace {
 
-constexpr std::uint64_t kMostWorkspace = std::uint64_t{32}
-                                         << 20;  // what cuBLASLt's fastest algorithms of Hopper ask for
-constexpr std::uint32_t kAlignment = 16;         // bytes, of all arrays
+constexpr std::uint64_t kMaxWorkspace = std::uint64_t{32}
+                                        << 20;  // required by the fastest cuBLASLt algorithms on Hopper
+constexpr std::uint32_t kAlignment = 16;        // bytes, of all arrays
 
 template <typename Value>
 void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const Value& value,
@@ -23,7 +23,7 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
   check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)), description);
 }
 
-// A row-major [rows, columns] is to cuBLASLt, which counts columns first, its transpose.
+// cuBLASLt is column-major, so it sees a row-major [rows, columns] as its transpose.
 cublasLtMatrixLayout_t layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
                               const std::string& description) {
   cublasLtMatrixLayout_t made = nullptr;
@@ -50,7 +50,7 @@ MatrixProduct::MatrixProduct(Context& context, const ProductSpec& spec)
   check(cublasLtMatmulDescCreate(&operation, may_round ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
         description_);
   operation_.reset(operation);
-  // Transposes of both sides: result' = right' x left', where ' is what cuBLASLt sees of a row-major array.
+  // Both sides are transposed: result' = right' x left', where ' is cuBLASLt's view of a row-major array.
   const cublasOperation_t right = spec.right_is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t left = spec.left_is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, right, description_);
@@ -67,14 +67,14 @@ MatrixProduct::MatrixProduct(Context& context, const ProductSpec& spec)
 }
 
 void MatrixProduct::choose() {
-  // Of the bias the choice takes no value, but the alignment of its place.
+  // The algorithm choice depends only on the alignment of the bias pointer, not on its value.
   if (spec_.bias)
     set(operation_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(std::uintptr_t{kAlignment}),
         description_);
   cublasLtMatmulPreference_t raw = nullptr;
   check(cublasLtMatmulPreferenceCreate(&raw), description_);
   const Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(raw);
-  set(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace, description_);
+  set(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace, description_);
   for (const auto side : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(raw, side, kAlignment, description_);
@@ -84,7 +84,7 @@ void MatrixProduct::choose() {
       cublasLtMatmulAlgoGetHeuristic(context_.cublas(), operation_.get(), right_.get(), left_.get(), result_.get(),
                                      result_.get(), raw, 1, &result, &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0))
-    throw Error(ErrorCategory::device, "cublas", fmt::format("needed {}", description_),
+    throw Error(ErrorCategory::device, "cublas", fmt::format("expected {}", description_),
                 fmt::format("cuBLASLt {} has no algorithm for it", cublasLtGetVersion()));
   check(status, description_);
   algorithm_ = result.algo;

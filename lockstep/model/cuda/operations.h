@@ -1,4 +1,4 @@
-// The GPU's operations, one maker per layer kind; cuda_backend.cpp calls them. Their spans are in the GPU's memory.
+// Factories of the GPU operations, one per layer kind, called by cuda_backend.cpp. Their spans are in GPU memory.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ std::unique_ptr<Operation> make_pool_2d(Context& context, const Pool2DSpec& spec
 std::unique_ptr<Operation> make_batch_normalization(Context& context, const BatchNormalizationSpec& spec);
 std::unique_ptr<Operation> make_relu(Context& context);
 std::unique_ptr<Operation> make_softmax(Context& context, std::int64_t width);
-/// `key`, in the GPU's memory, is what each pass draws its mask from.
+/// `key`, in GPU memory, seeds the mask of each pass.
 std::unique_ptr<Operation> make_dropout(Context& context, const DropoutSpec& spec, const DropoutKey* key);
 std::unique_ptr<Operation> make_add(Context& context, bool relu);
 

@@ -10,7 +10,7 @@ namespace {
 
 using device::cuda::launch;
 
-// WindowGeometry in 32 bits, which is what index arithmetic on a GPU is fast in.
+// WindowGeometry in 32 bits, for fast index arithmetic on a GPU.
 struct Window {
   int height, width, channels;
   int kernel_height, kernel_width;
@@ -32,13 +32,13 @@ struct Window {
         pad_left(static_cast<int>(w.pad_left)) {}
 };
 
-// Half-open.
+// A half-open range.
 struct Span {
   int begin, end;
   __device__ int size() const { return end - begin; }
 };
 
-// What window `output` covers of an axis of `extent`.
+// The range that window `output` covers on an axis of `extent`.
 __device__ inline Span covered(int output, int stride, int pad, int kernel, int extent) {
   const int begin = output * stride - pad;
   const int end = begin + kernel;
@@ -47,13 +47,13 @@ __device__ inline Span covered(int output, int stride, int pad, int kernel, int 
 
 // The windows that cover `input`.
 __device__ inline Span covering(int input, int stride, int pad, int kernel, int outputs) {
-  const int reach = input + pad - kernel;  // the last begin that is too early
+  const int reach = input + pad - kernel;  // the last start that is too early
   const int begin = reach < 0 ? 0 : reach / stride + 1;
   const int end = (input + pad) / stride + 1;
   return {begin, end > outputs ? outputs : end};
 }
 
-// A place in an image array and its first channel.
+// A position in an image array and its first channel.
 struct Place {
   std::int64_t image;
   int row, column, channel;
@@ -77,7 +77,7 @@ __device__ inline std::int64_t at(std::int64_t image, int row, int column, int c
   return ((image * height + row) * width + column) * channels + channel;
 }
 
-// body(row, column) for every element of the input that the window of `out` covers, row by row.
+// Calls body(row, column) for every input element that the window of `out` covers, row by row.
 template <typename Body>
 __device__ void each_covered(const Window& w, const Place& out, Body body) {
   const Span rows = covered(out.row, w.stride_height, w.pad_top, w.kernel_height, w.height);
@@ -86,7 +86,7 @@ __device__ void each_covered(const Window& w, const Place& out, Body body) {
     for (int column = columns.begin; column < columns.end; ++column) body(row, column);
 }
 
-// body(row, column) for every window that covers the element `in` of the input.
+// Calls body(row, column) for every window that covers the input element `in`.
 template <typename Body>
 __device__ void each_covering(const Window& w, const Place& in, Body body) {
   const Span rows = covering(in.row, w.stride_height, w.pad_top, w.kernel_height, w.output_height);
@@ -100,7 +100,7 @@ __device__ inline int elements_covered(const Window& w, int row, int column) {
          covered(column, w.stride_width, w.pad_left, w.kernel_width, w.width).size();
 }
 
-// Where the element (row, column) of the input is in the window of (out_row, out_column).
+// The position of the input element (row, column) in the window of (out_row, out_column).
 template <typename Index>
 __device__ Index place_in_window(const Window& w, int row, int column, int out_row, int out_column) {
   const int window_row = row - (out_row * w.stride_height - w.pad_top);
@@ -113,13 +113,13 @@ __device__ Values<T, kWidth> load_input(const T* input, const Window& w, const P
   return load<T, kWidth>(input + at(of.image, row, column, of.channel, w.height, w.width, w.channels));
 }
 
-// Places in windows of what one thread takes, read and written at once.
+// Positions in windows for the elements of one thread, read and written together.
 template <typename Index, int kWidth>
 struct alignas(kWidth * sizeof(Index) < kPackBytes ? kWidth * sizeof(Index) : kPackBytes) Places {
   Index elements[kWidth];
 };
 
-// Every thread walks through packs of channels: body(index of the pack).
+// Every thread loops over packs of channels: body(index of the pack).
 template <typename Body>
 __device__ void each_pack(std::int64_t count, Body body) {
   for (auto index = static_cast<std::int64_t>(first_index()); index < count;
@@ -206,7 +206,7 @@ bool is_small(const WindowGeometry& window) {
   return window.kernel_height * window.kernel_width <= std::numeric_limits<std::uint8_t>::max();
 }
 
-// function(Index{}) with the type that keeps a place in a window.
+// Calls function(Index{}) with the type that stores a position in a window.
 template <typename Function>
 void with_index(const WindowGeometry& window, Function&& function) {
   if (is_small(window))

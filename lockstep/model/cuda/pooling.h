@@ -1,4 +1,5 @@
-// Kernels of pooling over images [batch, height, width, channels]. All return when the work is on `stream`.
+// Kernels of pooling over images [batch, height, width, channels]. All functions return when the work is enqueued on
+// `stream`.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,14 +12,14 @@
 
 namespace lockstep::model::cuda {
 
-/// Bytes that keep, for every output, which element of its window was the largest.
+/// Bytes needed to store, for every output, the position of the maximum in its window.
 std::size_t largest_bytes(const WindowGeometry& window, std::int64_t batch);
 
-/// The largest of each window, the first of equals; `largest`, null where nothing is kept, receives its place in the
-/// window. NaNs in a window win.
+/// Maximum of each window, the first in case of ties. `largest` receives its position in the window, unless it is null.
+/// A NaN in a window wins.
 void max_pool_forward(const TensorView& input, const WindowGeometry& window, std::int64_t batch,
                       const TensorView& output, void* largest, cudaStream_t stream);
-/// Every input gathers from the windows that it was the largest of: no atomic additions, the same bits in every run.
+/// Every input gathers from the windows of which it was the maximum: no atomic additions, the same bits in every run.
 void max_pool_backward(const TensorView& output_gradient, const void* largest, const WindowGeometry& window,
                        std::int64_t batch, const TensorView& input_gradient, cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-// Operations that are a kernel forward and a kernel backward.
+// Operations with one kernel for forward and one for backward.
 #include "lockstep/model/cuda/loss.h"
 #include "lockstep/model/cuda/operations.h"
 #include "lockstep/model/cuda/pooling.h"
@@ -13,11 +13,11 @@ class Pool2DOperation final : public Operation {
   Needs needs() const override {
     return {.inputs_in_backward = false,
             .output_in_backward = false,
-            .saved_bytes = takes_largest() && spec_.training ? largest_bytes(spec_.window, spec_.batch) : 0};
+            .saved_bytes = is_max_pooling() && spec_.training ? largest_bytes(spec_.window, spec_.batch) : 0};
   }
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
-    if (takes_largest())
+    if (is_max_pooling())
       max_pool_forward(o.inputs[0], spec_.window, spec_.batch, o.output, o.saved.data(), context_.native());
     else
       average_pool_forward(o.inputs[0], spec_.window, spec_.batch, o.output, context_.native());
@@ -25,7 +25,7 @@ class Pool2DOperation final : public Operation {
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
     if (o.input_gradients[0].empty()) return;
-    if (takes_largest())
+    if (is_max_pooling())
       max_pool_backward(o.output_gradient, o.saved.data(), spec_.window, spec_.batch, o.input_gradients[0],
                         context_.native());
     else
@@ -33,7 +33,7 @@ class Pool2DOperation final : public Operation {
   }
 
  private:
-  bool takes_largest() const { return spec_.kind == Pool2DSpec::Kind::max; }
+  bool is_max_pooling() const { return spec_.kind == Pool2DSpec::Kind::max; }
 
   Context& context_;
   Pool2DSpec spec_;
@@ -72,7 +72,7 @@ class SoftmaxOperation final : public Operation {
   std::int64_t width_;
 };
 
-// The mask is drawn again in backward instead of kept.
+// Backward recomputes the mask instead of storing it.
 class DropoutOperation final : public Operation {
  public:
   DropoutOperation(Context& context, const DropoutSpec& spec, const DropoutKey* key)
@@ -99,7 +99,7 @@ class AddOperation final : public Operation {
   Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = relu_, .in_place = true}; }
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
-    // Input 0 may be the output's memory: it is read as each element is written.
+    // Input 0 may be the output's memory: each element is read before it is written.
     const std::size_t last = o.inputs.size() - 1;
     for (std::size_t k = 1; k <= last; ++k)
       add(k == 1 ? o.inputs[0] : o.output, o.inputs[k], relu_ && k == last, o.output, context_.native());

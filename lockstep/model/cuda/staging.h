@@ -1,4 +1,4 @@
-// Small blocks of numbers on their way to a GPU.
+// Repeated transfers of small blocks to a GPU.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,19 @@
 
 namespace lockstep::model::cuda {
 
-/// Memory of the GPU that the host gives new values again and again: they are copied into page-locked memory, two
-/// copies of which take turns, and from there on a stream of their own, beside the computation. Who reads them on the
-/// context's stream comes after them, and who writes the next ones after the reading.
+/// GPU memory that the host updates repeatedly. Values are copied to one of two alternating page-locked buffers, and
+/// from there on a separate stream, overlapped with computation. Readers on the context's stream are ordered after the
+/// copy, and the next copy is ordered after the readers.
 class Staging {
  public:
   explicit Staging(Context& context);
 
-  /// Makes room for `bytes`; what was there is lost, and data() moves.
+  /// Resizes to `bytes`; the contents are lost, and data() changes.
   void reserve(std::size_t bytes);
   std::byte* data() const { return static_cast<std::byte*>(device_.data()); }  ///< on the GPU
 
-  /// Brings the bytes to data(). Everything put on the context's stream later reads them; everything put there before
-  /// read what was there. Does not wait for the GPU, but for the copy before the last.
+  /// Copies the bytes to data(). Work enqueued on the context's stream later reads them; work enqueued before reads the
+  /// old contents. Does not wait for the GPU, except for the copy before the previous one.
   void bring(std::span<const std::byte> bytes);
 
  private:
@@ -41,7 +41,7 @@ class Staging {
   std::size_t turn_ = 0;
 };
 
-/// One value of a trivial type in the GPU's memory, to be set from the host.
+/// One value of a trivial type in GPU memory, set by the host.
 template <typename T>
 class StagedValue {
  public:

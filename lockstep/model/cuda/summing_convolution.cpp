@@ -12,14 +12,14 @@ namespace {
 
 using device::cuda::EventHandle;
 
-// Tensors of the graph.
+// Tensor ids of the graph.
 enum Id : std::int64_t { kInput = 1, kKernel, kOutput, kSums, kSquares };
 constexpr std::array<std::int64_t, 5> kIds{kInput, kKernel, kOutput, kSums, kSquares};
 
-// The algorithm's number in the cache where the convolution and its statistics are better off apart.
+// The algorithm number in the cache if a separate convolution and statistics pass is faster.
 constexpr int kApart = -1;
 
-constexpr int kMostWays = 16;
+constexpr int kMaxWays = 16;
 
 GraphDescriptor describe_window(const WindowGeometry& w) {
   const std::array<std::int64_t, 2> strides{w.stride_height, w.stride_width};
@@ -90,7 +90,7 @@ SummingGraph::SummingGraph(cudnnHandle_t handle, cudnnDataType_t type, const Con
 
 SummingConvolution::SummingConvolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& window)
     : context_(context), graph_(context.cudnn(), context.cudnn_type(), spec, window) {
-  // The second are those that promise to work rather than to be fast.
+  // The second mode lists configurations that are likely to work rather than fast.
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
     for (GraphDescriptor& one : engine_configurations(graph_.whole(), mode)) configurations_.push_back(std::move(one));
 }
@@ -109,44 +109,44 @@ void SummingConvolution::forward(const void* input, const void* kernel, void* wo
 
 namespace {
 
-// What cuDNN refuses is no error here, whatever it has against it: the same can be computed in two passes.
+// A refusal by cuDNN for any reason is not an error here: two separate passes compute the same.
 template <typename Try>
 bool succeeds(Try attempt) {
   try {
     return attempt();
   } catch (const Error&) {
-    static_cast<void>(cudaGetLastError());  // or a later call would report this failure as its own
+    static_cast<void>(cudaGetLastError());  // otherwise a later call would report this failure
     return false;
   }
 }
 
-// Milliseconds that what `put` puts on the stream takes there.
+// Duration in milliseconds of the work that `put` enqueues on the stream.
 template <typename Put>
 float time_of(const Context& context, Put put) {
   constexpr int kRounds = 3;
   constexpr int kRuns = 5;
   const auto event = [] {
     cudaEvent_t handle = nullptr;
-    device::cuda::check(cudaEventCreate(&handle), "an event with a time");
+    device::cuda::check(cudaEventCreate(&handle), "a timing event");
     return EventHandle(handle);
   };
   const EventHandle begin = event();
   const EventHandle end = event();
-  put();  // the first one also loads kernels
+  put();  // the first run also loads kernels
   float best = std::numeric_limits<float>::max();
   for (int round = 0; round < kRounds; ++round) {
-    device::cuda::check(cudaEventRecord(begin.get(), context.native()), "the time of a convolution");
+    device::cuda::check(cudaEventRecord(begin.get(), context.native()), "the timing of a convolution");
     for (int run = 0; run < kRuns; ++run) put();
-    device::cuda::check(cudaEventRecord(end.get(), context.native()), "the time of a convolution");
-    device::cuda::check(cudaEventSynchronize(end.get()), "the time of a convolution");
+    device::cuda::check(cudaEventRecord(end.get(), context.native()), "the timing of a convolution");
+    device::cuda::check(cudaEventSynchronize(end.get()), "the timing of a convolution");
     float milliseconds = 0;
-    device::cuda::check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "the time of a convolution");
+    device::cuda::check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "the timing of a convolution");
     best = std::min(best, milliseconds);
   }
   return best;
 }
 
-// Finds out what the cache keeps: the number of a way, or kApart.
+// Measures the result that the cache stores: the number of a configuration, or kApart.
 class Trial {
  public:
   Trial(Context& context, const Conv2DSpec& spec, const WindowGeometry& window, Convolution& apart)
@@ -164,11 +164,11 @@ class Trial {
   ConvolutionAlgorithm run(SummingConvolution& summing, const ConvolutionAlgorithm& algorithm) {
     ConvolutionAlgorithm best{.number = kApart};
     float shortest = time_apart(algorithm);
-    for (int number = 0; number < std::min(summing.ways(), kMostWays); ++number) {
+    for (int number = 0; number < std::min(summing.ways(), kMaxWays); ++number) {
       context_.made_progress();
       float time = shortest;
       const bool works = succeeds([&] {
-        if (!summing.take(number) || summing.workspace_bytes() > kMostWorkspace) return false;
+        if (!summing.take(number) || summing.workspace_bytes() > kMaxWorkspace) return false;
         time = time_together(summing);
         return true;
       });
@@ -216,11 +216,11 @@ class Trial {
 
 bool take_first(SummingConvolution& summing) {
   for (int number = 0; number < summing.ways(); ++number)
-    if (summing.take(number) && summing.workspace_bytes() <= kMostWorkspace) return true;
+    if (summing.take(number) && summing.workspace_bytes() <= kMaxWorkspace) return true;
   return false;
 }
 
-// Takes way `number` of those that the cache may name.
+// Selects configuration `number`, which comes from the cache.
 bool take_known(SummingConvolution& summing, int number) {
   return number >= 0 && number < summing.ways() && summing.take(number);
 }

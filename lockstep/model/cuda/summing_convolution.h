@@ -1,4 +1,4 @@
-// A convolution that sums its output up, channel by channel, while it writes it.
+// A convolution that computes per-channel sums of its output while writing it.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@
 
 namespace lockstep::model::cuda {
 
-/// Whether convolutions may be of this kind at all: in 16 bits, and not where the same bits are wanted in every run.
+/// Whether such convolutions are allowed: only in 16 bits, and not if determinism is required.
 bool may_sum_channels(const ComputeOptions& options);
 
-/// The forward pass as a graph of cuDNN's: a convolution whose output is also read by what sums it up (GenStats). The
-/// sums are taken in float32, in cuDNN's order, of what is written, whether before or after its rounding to 16 bits.
-/// cuDNN's guide has this as the pattern ConvBNfprop.
+/// The forward pass as a cuDNN graph: a convolution whose output also feeds a statistics operation (GenStats). The sums
+/// are in float32, in cuDNN's order, over the output either before or after its rounding to 16 bits. cuDNN's guide
+/// calls this pattern ConvBNfprop.
 class SummingGraph {
  public:
-  /// Without bias, ReLU and groups; `window` pads both sides alike. `handle` is of the GPU that is to run it, or null
-  /// to describe it without one. Throws Error (device) where cuDNN refuses the description.
+  /// Without bias, ReLU and groups; `window` must have symmetric padding. `handle` belongs to the GPU that executes the
+  /// graph; null only describes the graph. Throws Error (device) if cuDNN refuses the description.
   SummingGraph(cudnnHandle_t handle, cudnnDataType_t type, const Conv2DSpec& spec, const WindowGeometry& window);
 
   const GraphDescriptor& whole() const { return whole_; }
@@ -39,20 +39,20 @@ class SummingGraph {
   GraphDescriptor whole_;
 };
 
-/// That graph, and ways to run it.
+/// The graph, and its engine configurations.
 class SummingConvolution {
  public:
   /// As SummingGraph, on the context's GPU.
   SummingConvolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& window);
 
-  /// Ways to compute it that cuDNN's rules propose, what they take for the fastest first. Not all need work.
+  /// Number of engine configurations that cuDNN's heuristics propose, the presumably fastest first. Some may not work.
   int ways() const { return static_cast<int>(configurations_.size()); }
-  /// Takes way `number`, 0 .. ways() - 1, from now on; false where it does not work, and none is taken then.
+  /// Selects configuration `number`, 0 .. ways() - 1. Returns false if it does not work; none is selected then.
   bool take(int number);
 
-  // Of the way that was taken.
+  // Of the selected configuration.
   std::size_t workspace_bytes() const { return plan_->workspace_bytes(); }
-  /// Puts it on the context's stream.
+  /// Enqueues the pass on the context's stream.
   void forward(const void* input, const void* kernel, void* workspace, void* output, const ChannelSums& sums);
 
  private:
@@ -62,8 +62,9 @@ class SummingConvolution {
   std::optional<GraphPlan> plan_;
 };
 
-/// The fastest way for this shape, where it is faster than `apart` by `algorithm` and a pass that reads the output for
-/// its sums: from the cache, or by measurement. Null where it is not, and where cuDNN or the options have none.
+/// The fastest configuration for this shape, from the cache or by measurement, if it is faster than `apart` with
+/// `algorithm` plus a separate pass over the output for the sums. Null if it is not, or if cuDNN or the options do not
+/// allow it.
 std::unique_ptr<SummingConvolution> choose_summing_convolution(Context& context, const Conv2DSpec& spec,
                                                                const WindowGeometry& window, Convolution& apart,
                                                                const ConvolutionAlgorithm& algorithm);

@@ -12,13 +12,13 @@
 namespace lockstep::model::cuda {
 namespace {
 
-// Elements that one block of threads sums for a norm.
+// Number of elements that one thread block sums for a norm.
 constexpr std::size_t kChunkElements = std::size_t{1} << 16;
 
 template <typename Options>
 using UpdateOf = decltype(update_of(std::declval<Options>(), UpdateContext{}));
 
-// What layer-wise optimizers know of the flat arrays, as the host makes it.
+// The layout of the flat arrays for layer-wise optimizers, built on the host.
 struct LayerTable {
   std::vector<Chunk> chunks;
   std::vector<std::uint32_t> first_chunks;  // of each parameter, and the end

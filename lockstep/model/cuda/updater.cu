@@ -4,7 +4,7 @@
 
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/elements.h"
-#include "lockstep/model/metric.h"
+#include "lockstep/model/loss.h"
 #include "lockstep/model/optimizer_options.h"
 
 namespace lockstep::model::cuda {
@@ -12,7 +12,7 @@ namespace {
 
 using device::cuda::launch;
 
-constexpr int kTake = 4;  // float32 elements of a pack; whole ones, since arrays are whole flat blocks
+constexpr int kTake = 4;  // float32 elements per pack; all packs are whole, since arrays consist of whole flat blocks
 
 __global__ void square(const float* values, std::size_t count, double* partials) {
   double sum = 0;
@@ -34,7 +34,7 @@ __global__ void decide_at_once(const float* summable, const double* partials, un
   Decision made;
   made.scale = 1 / numbers->loss_scale;
   const double norm = sqrt(sum) / static_cast<double>(numbers->loss_scale);
-  made.applied = SummableMetrics::is_finite(summable) && norm - norm == 0;  // neither infinite nor not a number
+  made.applied = SummableMetrics::is_finite(summable) && norm - norm == 0;  // finite
   if (numbers->clip_norm > 0 && made.applied != 0) {
     made.norm = norm;
     if (norm > numbers->clip_norm) made.scale *= static_cast<float>(numbers->clip_norm / norm);
@@ -47,7 +47,7 @@ __global__ void restore(const Decision* decision, const float* kept, float* valu
   for (std::size_t i = first_index(); i < count; i += index_stride()) values[i] = kept[i];
 }
 
-// Writes four parameters, and their copy of 16 bits where there is one.
+// Writes four parameters, and their 16-bit copy if there is one.
 template <typename Weight>
 __device__ void store_parameters(const Values<float, kTake>& w, std::size_t at, float* parameters, Weight* weights) {
   store<float, kTake>(parameters + at, w);
@@ -61,8 +61,8 @@ __device__ void store_parameters(const Values<float, kTake>& w, std::size_t at, 
   }
 }
 
-// A formula over the arrays of FlatArrays: function(w, first, second, g, numbers, rate), where what the optimizer has
-// no slot for is a zero that nobody keeps.
+// Applies a formula to FlatArrays: function(w, first, second, g, numbers, rate). A slot that the optimizer does not
+// have is passed as a temporary zero.
 template <typename Weight, typename Update, int kSlots, typename Formula>
 __global__ void __launch_bounds__(kThreads)
     descend_all(FlatArrays a, Weight* weights, const Numbers<Update>* numbers, const Decision* decision,
@@ -135,7 +135,7 @@ void descend_by(const FlatArrays& arrays, const Numbers<Update>* numbers, const 
   });
 }
 
-// Sums of the squares of two quantities over a chunk: norms(i) gives both.
+// Sums of squares of two quantities over a chunk: norms(i) returns both.
 template <typename Norms>
 __device__ void sum_chunk(const Chunk& chunk, double* partials, Norms norms) {
   double first = 0;
@@ -164,7 +164,7 @@ __global__ void norms_for_lars(FlatArrays a, Layers layers, const Numbers<LarsUp
   });
 }
 
-// Brings m and v forward as well: the direction is made of the new ones.
+// Also updates m and v: the direction uses the new values.
 __global__ void norms_for_lamb(FlatArrays a, Layers layers, const Numbers<LambUpdate>* numbers,
                                const Decision* decision) {
   if (decision->applied == 0) return;
@@ -196,8 +196,8 @@ __global__ void rates_of_layers(FlatArrays a, Layers layers, const Numbers<Updat
 }  // namespace
 
 unsigned square_sum_parts(std::size_t count) {
-  constexpr unsigned kMostParts = 1024;
-  return std::min(blocks_for(count / kTake), kMostParts);
+  constexpr unsigned kMaxParts = 1024;
+  return std::min(blocks_for(count / kTake), kMaxParts);
 }
 
 void square_sums(const float* values, std::size_t count, double* partials, cudaStream_t stream) {

@@ -9,7 +9,7 @@ namespace lockstep::model {
 Shape BatchNormalization::build(BuildContext& context) const {
   const Shape& input = context.input();
   if (options_.momentum < 0 || options_.momentum > 1 || options_.epsilon <= 0)
-    context.refuse("needed a momentum in [0, 1] and a positive epsilon",
+    context.refuse("expected a momentum in [0, 1] and a positive epsilon",
                    fmt::format("got {} and {}", options_.momentum, options_.epsilon));
   const std::int64_t channels = input.back();
   context.parameter("gamma", {channels}, {.kind = Initializer::Kind::constant, .value = options_.initial_gamma}, false);

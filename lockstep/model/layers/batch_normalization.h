@@ -4,20 +4,20 @@
 
 namespace lockstep::model {
 
-/// Normalizes each channel over the batch of this replica, or of several (StatisticsExchange), then scales and shifts
-/// (Ioffe and Szegedy, ICML 2015). [..., C] to the same. Parameters gamma, beta [C]; buffers moving_mean,
+/// Normalizes each channel over the batch of this replica, or of several replicas (StatisticsExchange), then scales and
+/// shifts (Ioffe and Szegedy, ICML 2015). [..., C] to [..., C]. Parameters gamma, beta [C]; buffers moving_mean,
 /// moving_variance [C]: moving = momentum*moving + (1-momentum)*batch, the variance with Bessel's correction. Inference
 /// uses the moving statistics.
 class BatchNormalization final : public Layer {
  public:
-  /// How it follows the batches.
+  /// Options, as in Keras.
   struct Options {
-    float momentum = 0.99f;   ///< part of the old moving statistics that is kept in each step
-    float epsilon = 1e-3f;    ///< added to the variance before its root
-    float initial_gamma = 1;  ///< initial scale of each channel
+    float momentum = 0.99f;   ///< fraction of the old moving statistics that is kept in each step
+    float epsilon = 1e-3f;    ///< added to the variance before the square root
+    float initial_gamma = 1;  ///< initial value of gamma
   };
   BatchNormalization() : options_() {}
-  /// With a scale and an offset for each channel.
+  /// Momentum and epsilon are checked when the layer is added to a network.
   explicit BatchNormalization(const Options& options) : options_(options) {}
 
   std::string kind() const override { return "batch_normalization"; }

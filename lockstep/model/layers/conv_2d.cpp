@@ -9,9 +9,9 @@ namespace lockstep::model {
 Shape Conv2D::build(BuildContext& context) const {
   const Shape& input = context.image_input();
   const auto& [filters, kernel, strides, padding, groups, use_bias, initializer] = options_;
-  if (filters <= 0) context.refuse("needed at least one filter", fmt::format("got {}", filters));
+  if (filters <= 0) context.refuse("expected at least one filter", fmt::format("got {}", filters));
   if (groups <= 0 || input[2] % groups != 0 || filters % groups != 0)
-    context.refuse("needed groups that divide channels and filters",
+    context.refuse("expected groups that divide channels and filters",
                    fmt::format("got {} groups, {} channels, {} filters", groups, input[2], filters));
   const WindowGeometry window = window_geometry(context, input, kernel, strides, padding);
   const std::int64_t receptive = kernel.height * kernel.width;

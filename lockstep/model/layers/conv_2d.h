@@ -11,17 +11,17 @@ namespace lockstep::model {
 /// [filters].
 class Conv2D final : public Layer {
  public:
-  /// Sizes, as in Keras.
+  /// Options, as in Keras.
   struct Options {
-    std::int64_t filters = 0;          ///< output channels; must be given
-    Extent2D kernel = 3;               ///< of the window, in pixels
-    Extent2D strides = 1;              ///< from one window to the next, in pixels
-    Padding padding = Padding::valid;  ///< valid: windows within the image; same: zeros at its edges
-    std::int64_t groups = 1;  ///< of channels, each with filters of its own; divides input channels and filters
-    bool use_bias = true;     ///< whether one is added to each output channel
-    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;  ///< of the kernel; biases begin with 0
+    std::int64_t filters = 0;          ///< output channels; required
+    Extent2D kernel = 3;               ///< window size in pixels
+    Extent2D strides = 1;              ///< distance between windows in pixels
+    Padding padding = Padding::valid;  ///< valid: windows inside the image; same: zeros at its edges
+    std::int64_t groups = 1;  ///< channel groups, each with its own filters; must divide input channels and filters
+    bool use_bias = true;     ///< whether to add a bias to each output channel
+    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;  ///< of the kernel; biases start at 0
   };
-  /// Refuses impossible sizes when it is added to a network.
+  /// Sizes are checked when the layer is added to a network.
   explicit Conv2D(const Options& options) : options_(options) {}
 
   std::string kind() const override { return "conv2d"; }

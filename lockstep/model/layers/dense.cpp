@@ -9,9 +9,9 @@ namespace lockstep::model {
 Shape Dense::build(BuildContext& context) const {
   const Shape& input = context.input();
   if (input.size() != 1)
-    context.refuse("needed an input [features]",
-                   fmt::format("got {}; put a flatten layer before it", to_string(input)));
-  if (options_.units <= 0) context.refuse("needed at least one unit", fmt::format("got {}", options_.units));
+    context.refuse("expected an input [features]",
+                   fmt::format("got {}; add a flatten layer before it", to_string(input)));
+  if (options_.units <= 0) context.refuse("expected at least one unit", fmt::format("got {}", options_.units));
   context.parameter("kernel", {options_.units, input[0]},
                     {.kind = options_.initializer, .fan_in = input[0], .fan_out = options_.units});
   if (options_.use_bias) context.parameter("bias", {options_.units}, {}, false);

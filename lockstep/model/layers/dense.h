@@ -7,13 +7,13 @@ namespace lockstep::model {
 /// Fully connected: [F] to [units], y = x W^T + b. Kernel [units, F], bias [units].
 class Dense final : public Layer {
  public:
-  /// Sizes, as in Keras.
+  /// Options, as in Keras.
   struct Options {
-    std::int64_t units = 0;                                             ///< outputs of one sample; must be given
-    bool use_bias = true;                                               ///< whether one is added to each unit
-    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;  ///< of the kernel; biases begin with 0
+    std::int64_t units = 0;                                             ///< outputs per sample; required
+    bool use_bias = true;                                               ///< whether to add a bias to each unit
+    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;  ///< of the kernel; biases start at 0
   };
-  /// Refuses impossible sizes when it is added to a network.
+  /// Sizes are checked when the layer is added to a network.
   explicit Dense(const Options& options) : options_(options) {}
 
   std::string kind() const override { return "dense"; }

@@ -14,7 +14,7 @@ std::unique_ptr<Operation> ReLU::compile(const CompileContext& context, Backend&
 
 Shape Dropout::build(BuildContext& context) const {
   if (!(options_.rate >= 0 && options_.rate < 1))
-    context.refuse("needed a rate in [0, 1)", fmt::format("got {}", options_.rate));
+    context.refuse("expected a rate in [0, 1)", fmt::format("got {}", options_.rate));
   return context.input();
 }
 
@@ -34,10 +34,10 @@ std::unique_ptr<Operation> Flatten::compile(const CompileContext& /*context*/, B
 
 Shape Add::build(BuildContext& context) const {
   if (context.inputs().size() < 2)
-    context.refuse("needed two inputs or more", fmt::format("got {}", context.inputs().size()));
+    context.refuse("expected two inputs or more", fmt::format("got {}", context.inputs().size()));
   for (const Shape& shape : context.inputs())
     if (shape != context.inputs().front())
-      context.refuse("needed inputs of one shape",
+      context.refuse("expected inputs of one shape",
                      fmt::format("got {} and {}", to_string(context.inputs().front()), to_string(shape)));
   return context.inputs().front();
 }

@@ -1,4 +1,4 @@
-// Layers that work element by element, or only rename a shape.
+// Layers that work element by element, or only change the shape.
 #pragma once
 
 #include "lockstep/model/layer.h"
@@ -14,15 +14,15 @@ class ReLU final : public Layer {
   bool is_relu() const override { return true; }
 };
 
-/// In training sets a fraction `rate` of the elements to 0 and divides the others by 1 - rate (Srivastava et al., JMLR
-/// 2014). The mask depends on (seed, step, layer, index of the sample in the global batch) alone. Nothing in inference.
+/// In training, sets a fraction `rate` of the elements to 0 and divides the others by 1 - rate (Srivastava et al., JMLR
+/// 2014). The mask depends only on (seed, step, layer, index of the sample in the global batch). Identity in inference.
 class Dropout final : public Layer {
  public:
-  /// How much is dropped.
+  /// Options, as in Keras.
   struct Options {
-    float rate = 0.5f;  ///< part of the elements that becomes 0 in training, from 0 to less than 1
+    float rate = 0.5f;  ///< fraction of the elements set to 0 in training, from 0 to less than 1
   };
-  /// Refuses other rates when it is added to a network.
+  /// The rate is checked when the layer is added to a network.
   explicit Dropout(const Options& options) : options_(options) {}
   std::string kind() const override { return "dropout"; }
   Shape build(BuildContext& context) const override;
@@ -32,7 +32,7 @@ class Dropout final : public Layer {
   Options options_;
 };
 
-/// [H, W, C] to [H*W*C]; the same memory.
+/// [H, W, C] to [H*W*C], in the same memory.
 class Flatten final : public Layer {
  public:
   std::string kind() const override { return "flatten"; }
@@ -40,7 +40,7 @@ class Flatten final : public Layer {
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
 };
 
-/// Sum of two or more inputs of one shape (a residual connection).
+/// Sum of two or more inputs of the same shape (a residual connection).
 class Add final : public Layer {
  public:
   std::string kind() const override { return "add"; }
@@ -50,8 +50,8 @@ class Add final : public Layer {
   bool is_addition() const override { return true; }
 };
 
-/// exp(x) / sum of exp over the last axis. For outputs that are to be probabilities; the cross-entropy loss takes
-/// logits and needs none.
+/// exp(x) / sum of exp(x) over the last axis. For outputs used as probabilities; the cross-entropy loss takes logits
+/// and does not need it.
 class Softmax final : public Layer {
  public:
   std::string kind() const override { return "softmax"; }

@@ -7,17 +7,17 @@
 
 namespace lockstep::model {
 
-/// Sizes, as in Keras.
+/// Options, as in Keras.
 struct PoolOptions {
-  Extent2D pool = 2;                               ///< of the window, in pixels
-  std::optional<Extent2D> strides = std::nullopt;  ///< as large as the pool where not given
-  Padding padding = Padding::valid;  ///< valid: windows within the image; same: also those that reach over its edges
+  Extent2D pool = 2;                               ///< window size in pixels
+  std::optional<Extent2D> strides = std::nullopt;  ///< distance between windows; default: the pool size
+  Padding padding = Padding::valid;  ///< valid: windows inside the image; same: also windows that overlap its edges
 };
 
-/// Largest value of each window: [H, W, C] to [H', W', C].
+/// Maximum of each window: [H, W, C] to [H', W', C].
 class MaxPool2D final : public Layer {
  public:
-  /// Windows of 2 x 2 pixels, one beside the other, unless said otherwise.
+  /// Default: adjacent windows of 2 x 2 pixels.
   explicit MaxPool2D(const PoolOptions& options = {}) : options_(options) {}
   std::string kind() const override { return "max_pool2d"; }
   Shape build(BuildContext& context) const override;
@@ -28,10 +28,10 @@ class MaxPool2D final : public Layer {
   PoolOptions options_;
 };
 
-/// Mean of each window, over the elements that are inside the input: [H, W, C] to [H', W', C].
+/// Mean of each window over its elements inside the input: [H, W, C] to [H', W', C].
 class AveragePool2D final : public Layer {
  public:
-  /// Windows of 2 x 2 pixels, one beside the other, unless said otherwise.
+  /// Default: adjacent windows of 2 x 2 pixels.
   explicit AveragePool2D(const PoolOptions& options = {}) : options_(options) {}
   std::string kind() const override { return "average_pool2d"; }
   Shape build(BuildContext& context) const override;

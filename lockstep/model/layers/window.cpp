@@ -42,7 +42,7 @@ Padding parse_padding(std::string_view name) {
   if (name == "valid") return Padding::valid;
   if (name == "same") return Padding::same;
   if (name == "symmetric") return Padding::symmetric;
-  throw Error(ErrorCategory::input, "padding", "needed valid, same or symmetric", fmt::format("got \"{}\"", name));
+  throw Error(ErrorCategory::input, "padding", "expected valid, same or symmetric", fmt::format("got \"{}\"", name));
 }
 
 WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D strides, Padding padding) {
@@ -66,12 +66,12 @@ WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D str
 WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel, Extent2D strides,
                                Padding padding) {
   if (std::min({kernel.height, kernel.width, strides.height, strides.width}) <= 0)
-    context.refuse("needed a positive window and stride",
+    context.refuse("expected a positive window and stride",
                    fmt::format("got a window of {}x{} and strides of {}x{}", kernel.height, kernel.width,
                                strides.height, strides.width));
   const WindowGeometry geometry = window_geometry(input, kernel, strides, padding);
   if (geometry.output_height <= 0 || geometry.output_width <= 0)
-    context.refuse(fmt::format("needed an image of at least {}x{}", kernel.height, kernel.width),
+    context.refuse(fmt::format("expected an image of at least {}x{}", kernel.height, kernel.width),
                    fmt::format("got {}", to_string(input)));
   return geometry;
 }

@@ -1,4 +1,4 @@
-// What convolution and pooling share: a window that slides over height and width.
+// Shared by convolution and pooling: a window that slides over height and width.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ struct Extent2D {
   /// The same in both directions: `.kernel = 3`.
   Extent2D(std::int64_t both)
       : height(both), width(both) {}  // NOLINT(google-explicit-constructor): `.kernel = 3` is the point
-  Extent2D(std::int64_t h, std::int64_t w) : height(h), width(w) {}  ///< of `h` rows and `w` columns
+  Extent2D(std::int64_t h, std::int64_t w) : height(h), width(w) {}  ///< `h` rows and `w` columns
   std::int64_t height;                                               ///< rows
   std::int64_t width;                                                ///< columns
 };
 
-/// valid: windows inside the input only. same: ceil(input / stride) outputs, zeros around, the odd one at the end (as
-/// in TensorFlow). symmetric: the same number of zeros on both sides, (kernel - 1) / 2 rounded up (as in PyTorch's
+/// valid: windows inside the input only. same: ceil(input / stride) outputs, padded with zeros, an odd zero at the end
+/// (as in TensorFlow). symmetric: the same number of zeros on both sides, (kernel - 1) / 2 rounded up (as in PyTorch's
 /// ResNet).
 enum class Padding { valid, same, symmetric };
 
@@ -27,22 +27,22 @@ Padding parse_padding(std::string_view name);  ///< throws Error (input) that li
 
 /// A window applied to an image: output extents and the zeros around the input.
 struct WindowGeometry {
-  std::int64_t height = 0;         ///< of an input sample, in pixels
-  std::int64_t width = 0;          ///< of an input sample, in pixels
-  std::int64_t channels = 0;       ///< of an input sample
-  std::int64_t kernel_height = 0;  ///< of a window, in pixels
-  std::int64_t kernel_width = 0;   ///< of a window, in pixels
-  std::int64_t stride_height = 0;  ///< from one window to the one below, in pixels
-  std::int64_t stride_width = 0;   ///< from one window to the next, in pixels
-  std::int64_t output_height = 0;  ///< of an output sample, in windows
-  std::int64_t output_width = 0;   ///< of an output sample, in windows
+  std::int64_t height = 0;         ///< input height in pixels
+  std::int64_t width = 0;          ///< input width in pixels
+  std::int64_t channels = 0;       ///< input channels
+  std::int64_t kernel_height = 0;  ///< window height in pixels
+  std::int64_t kernel_width = 0;   ///< window width in pixels
+  std::int64_t stride_height = 0;  ///< vertical distance between windows in pixels
+  std::int64_t stride_width = 0;   ///< horizontal distance between windows in pixels
+  std::int64_t output_height = 0;  ///< output height in windows
+  std::int64_t output_width = 0;   ///< output width in windows
   std::int64_t pad_top = 0;        ///< rows of zeros above
   std::int64_t pad_bottom = 0;     ///< rows of zeros below
-  std::int64_t pad_left = 0;       ///< columns of zeros before
-  std::int64_t pad_right = 0;      ///< columns of zeros behind
+  std::int64_t pad_left = 0;       ///< columns of zeros on the left
+  std::int64_t pad_right = 0;      ///< columns of zeros on the right
 };
 
-/// Refuses through `context` non-positive extents and windows larger than the padded input.
+/// Refuses, through `context`, extents that are not positive and windows larger than the padded input.
 WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel, Extent2D strides,
                                Padding padding);
 

@@ -29,7 +29,7 @@ struct Design {
   std::array<int, 4> blocks_per_stage;
 };
 
-// Adds layers of one residual network; each function returns the node it ends in.
+// Adds the layers of a residual network; each function returns its last node.
 class Builder {
  public:
   Builder(Network& network, const ResNetOptions& options) : network_(network), options_(options) {}
@@ -81,7 +81,7 @@ class Builder {
         {network_.last()}, std::move(name));
   }
 
-  // The block's input itself, or where extents or channels change its projection.
+  // The block's input, or its projection if extents or channels change.
   NodeId shortcut(NodeId input, const std::string& name, std::int64_t filters, std::int64_t stride) {
     if (stride == 1 && network_.shape(input).back() == filters) return input;
     convolve(input, name + ".downsample.0", filters, 1, stride);
@@ -103,7 +103,7 @@ Stem stem_for(const Shape& input) {
 
 Network build(const Design& design, Shape input, std::int64_t classes, const ResNetOptions& options) {
   if (input.size() != 3)
-    throw Error(ErrorCategory::input, design.name, "needed an input [height, width, channels]",
+    throw Error(ErrorCategory::input, design.name, "expected an input [height, width, channels]",
                 fmt::format("got {}", model::to_string(input)));
   const Stem stem = options.stem.value_or(stem_for(input));
   Network network(std::move(input), design.name);
@@ -150,7 +150,7 @@ using model::Network;
 using model::Shape;
 
 constexpr std::int64_t kFirstFilters =
-    24;  // twice the values of a patch of 2x2x3: as many as whitening and its negative
+    24;  // twice the number of values in a 2x2x3 patch, as for whitening filters and their negatives
 
 void convolve(Network& network, std::int64_t filters) {
   network.add(model::Conv2D({.filters = filters,
@@ -210,7 +210,7 @@ const std::array<Recipe, 9> kRecipes = {{
 
 constexpr std::string_view kSizedMlp = "mlp:";
 
-/// Of "mlp:10,10".
+/// Parses the sizes in "mlp:10,10".
 std::vector<std::int64_t> hidden_sizes(std::string_view name) {
   std::vector<std::int64_t> sizes;
   const char* const end = name.data() + name.size();
@@ -219,7 +219,7 @@ std::vector<std::int64_t> hidden_sizes(std::string_view name) {
     const auto [stop, error] = std::from_chars(begin, end, size);
     const bool ends_here = stop == end || *stop == ',';
     if (error != std::errc() || !ends_here || size < 1)
-      throw Error(ErrorCategory::input, "model", "needed the sizes of hidden layers, such as mlp:128,128",
+      throw Error(ErrorCategory::input, "model", "expected the sizes of hidden layers, such as mlp:128,128",
                   fmt::format("got \"{}\"", name));
     sizes.push_back(size);
     if (stop == end) return sizes;
@@ -240,7 +240,7 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
   const auto* const recipe = std::ranges::find(kRecipes, name, &Recipe::name);
   if (recipe != kRecipes.end()) return recipe->make(std::move(input), classes);
   const std::vector<std::string_view> known = names();
-  throw Error(ErrorCategory::input, "model", fmt::format("needed one of {}, or a FILE.json", list_names(known)),
+  throw Error(ErrorCategory::input, "model", fmt::format("expected one of {}, or a FILE.json", list_names(known)),
               got_name(name, known));
 }
 

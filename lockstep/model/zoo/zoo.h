@@ -1,4 +1,5 @@
-// Residual networks (He et al., "Deep residual learning for image recognition", CVPR 2016).
+// Ready-made networks, including residual networks (He et al., "Deep residual learning for image recognition", CVPR
+// 2016).
 #pragma once
 
 #include <cstdint>
@@ -10,23 +11,24 @@
 
 namespace lockstep::zoo {
 
-/// How the network begins.
+/// The first layers of a residual network.
 enum class Stem {
-  cifar,     ///< a 3x3 convolution of stride 1: for inputs up to 64x64
+  cifar,     ///< a 3x3 convolution of stride 1, for inputs up to 64x64
   imagenet,  ///< a 7x7 convolution of stride 2, then 3x3 max pooling of stride 2
 };
 
-/// Which of the residual networks, and for which images.
+/// Options of the residual networks.
 struct ResNetOptions {
-  std::int64_t width = 64;                  ///< filters of the first stage; each of the three later ones doubles them
-  std::optional<Stem> stem = std::nullopt;  ///< by the input's size where not given: cifar up to 64x64
+  /// filters of the first stage; each of the three following stages doubles them
+  std::int64_t width = 64;
+  std::optional<Stem> stem = std::nullopt;  ///< default: cifar for inputs up to 64x64, otherwise imagenet
   bool zero_last_gamma = false;  ///< start every block as the identity (Goyal et al., arXiv 1706.02677, section 5.1)
 };
 
-/// Structure and names are torchvision's ("layer1.0.conv1"), so weights of either convert by renaming and transposing.
-/// In blocks of three convolutions the 3x3 one carries the stride (the "v1.5" form). Convolutions have no bias and
-/// begin He-normal over their inputs (torchvision: over their outputs; for most layers the two are equal). Batch
-/// normalization: momentum 0.9, epsilon 1e-5. `input` is [height, width, channels]; for [224, 224, 3] and 1000
+/// Structure and names follow torchvision ("layer1.0.conv1"), so weights convert in both directions by renaming and
+/// transposing. In blocks of three convolutions, the 3x3 convolution has the stride (the "v1.5" form). Convolutions
+/// have no bias and use He-normal initialization with fan-in (torchvision: fan-out; for most layers the two are equal).
+/// Batch normalization: momentum 0.9, epsilon 1e-5. `input` is [height, width, channels]. For [224, 224, 3] and 1000
 /// classes they have 11,689,512, 21,797,672, 25,557,032, 44,549,160 and 60,192,808 parameters.
 model::Network resnet18(model::Shape input, std::int64_t classes, const ResNetOptions& options = {});
 model::Network resnet34(model::Shape input, std::int64_t classes, const ResNetOptions& options = {});
@@ -36,40 +38,40 @@ model::Network resnet152(model::Shape input, std::int64_t classes, const ResNetO
 
 // A wide, shallow network that learns CIFAR-10 in few epochs.
 
-/// Its sizes.
+/// Options of fast_cifar().
 struct FastCifarOptions {
-  std::int64_t width = 64;  ///< filters of the first block; the second and the third have four times as many
+  std::int64_t width = 64;  ///< filters of the first block; the second and third blocks have four times as many
 };
 
-/// The shape of the published speed-run networks for CIFAR-10: Page, "How to train your ResNet" (myrtle.ai, 2018),
-/// whose residual connections later ones dropped, and Jordan, "94% on CIFAR-10 in 3.29 seconds on a single GPU" (arXiv
-/// 2404.00498), whose sizes these are. A 2x2 convolution to 24 channels, then three blocks of 64, 256 and 256 filters:
-/// 3x3 convolution, 2x2 max pooling, normalization, activation, 3x3 convolution, normalization, activation; the largest
-/// value of each channel; one dense layer. Unlike there the first convolution is learned as all others (theirs whitens
-/// patches of the data), activations are ReLU (GELU), normalization has a scale, kernels begin He-normal (as partial
-/// identities) and logits are not scaled. The moving statistics follow quickly (momentum 0.6), for trainings of a few
-/// hundred steps.
+/// Based on the published speed-run networks for CIFAR-10: Page, "How to train your ResNet" (myrtle.ai, 2018), whose
+/// residual connections later networks dropped, and Jordan, "94% on CIFAR-10 in 3.29 seconds on a single GPU" (arXiv
+/// 2404.00498), whose sizes are used here. A 2x2 convolution to 24 channels, then three blocks of 64, 256 and 256
+/// filters: 3x3 convolution, 2x2 max pooling, normalization, activation, 3x3 convolution, normalization, activation.
+/// Then the maximum of each channel and one dense layer. Differences from the paper: the first convolution is trained
+/// (there it whitens patches of the data), activations are ReLU (GELU), normalization has a scale, kernels use
+/// He-normal initialization (partial identities) and logits are not scaled. The moving statistics adapt quickly
+/// (momentum 0.6), for trainings of a few hundred steps.
 ///
-/// `input` is [height, width, channels], of at least 16x16; 1,972,802 parameters for [32, 32, 3] and 10 classes.
+/// `input` is [height, width, channels], at least 16x16. It has 1,972,802 parameters for [32, 32, 3] and 10 classes.
 model::Network fast_cifar(model::Shape input, std::int64_t classes, const FastCifarOptions& options = {});
 
-// Ready-made networks. All end in one output per class, logits without a softmax, as the cross-entropy loss wants them.
+// All networks end in one output per class: logits without a softmax, as the cross-entropy loss expects.
 
 /// One dense layer on the flattened input: softmax regression.
 model::Network linear(model::Shape input, std::int64_t classes);
 
-/// Dense layers of these sizes with ReLU behind each, on the flattened input, then one of `classes`.
+/// Dense layers of the sizes `hidden` on the flattened input, each followed by a ReLU, then one of `classes`.
 model::Network mlp(model::Shape input, std::int64_t classes, const std::vector<std::int64_t>& hidden = {128, 128});
 
-/// Two 3x3 convolutions (32 and 64 filters, valid) with ReLU and 2x2 max pooling, a dense layer of 128 with ReLU, one
-/// of `classes`. 225,034 parameters for [28, 28, 1] and 10 classes. Needs an image of at least 10x10.
+/// Two 3x3 convolutions (32 and 64 filters, valid) with ReLU and 2x2 max pooling, a dense layer of 128 with ReLU, and
+/// one of `classes`. It has 225,034 parameters for [28, 28, 1] and 10 classes. The image must be at least 10x10.
 model::Network cnn(model::Shape input, std::int64_t classes);
 
-/// The network called `name`, one of names(), or an mlp with other hidden layers, "mlp:10,10". Throws Error (input) for
-/// another name.
+/// Creates the network `name`: one of names(), or an mlp with other hidden layers, "mlp:10,10". Throws Error (input)
+/// for an unknown name.
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
 
-/// The names that make() knows: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, resnet101, resnet152.
+/// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, resnet101, resnet152.
 std::vector<std::string_view> names();
 
 }  // namespace lockstep::zoo

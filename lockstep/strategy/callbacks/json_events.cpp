@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// As the user wrote it: 0.001, not the nearest double of the nearest float.
+/// The double with the shortest decimal form of `value`: 0.001, not 0.0010000000474974513.
 double shortest(float value) {
   const std::string text = fmt::format("{}", value);
   double number = value;
@@ -30,7 +30,7 @@ void add_metrics(Json& event, const std::string& prefix, const model::MetricSums
   event[prefix + "top5_accuracy"] = metrics.top5_accuracy();
 }
 
-/// Means of a step: for the bytes to move, and for slower replicas to come.
+/// Mean milliseconds per step of exposed communication, and of waiting for slower replicas.
 void add_communication(Json& event, const allreduce::CommunicationTimes& times, std::int64_t steps) {
   const double milliseconds = 1000.0 / static_cast<double>(steps);
   event["exposed_communication_ms"] = (times.exposed - times.waited) * milliseconds;

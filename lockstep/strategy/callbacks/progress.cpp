@@ -39,7 +39,7 @@ std::string shard_table(std::string_view policy, std::int64_t files, std::int64_
   table += '\n';
   if (shares.size() <= 1) return table;
   table += fmt::format("{:>7}  {:>6}  {:>12}  {:>9}\n", "rank", "files", "records", "bytes");
-  if (shares.size() <= kMostRanksShown) {
+  if (shares.size() <= kMaxRanksShown) {
     for (std::size_t rank = 0; rank < shares.size(); ++rank) table += row(std::to_string(rank), shares[rank]);
     return table;
   }
@@ -57,7 +57,7 @@ std::string shard_table(std::string_view policy, std::int64_t files, std::int64_
 
 namespace {
 
-constexpr double kInputBound = 5;  // per cent of an epoch spent waiting for input that is worth a word
+constexpr double kInputBound = 5;  // percentage of an epoch spent waiting for input that is reported
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kRewriteEvery = std::chrono::milliseconds(100);
@@ -83,7 +83,7 @@ std::string signal_name(int signal) {
 
 }  // namespace
 
-// fmt::print would throw in the middle of a training.
+// Not fmt::print(), which would throw in the middle of a training.
 void Progress::write(const std::string& text) {
   if (std::ferror(out_) != 0) return;
   std::fwrite(text.data(), 1, text.size(), out_);
@@ -107,7 +107,7 @@ void Progress::on_train_begin(const TrainBegin& begin) {
                          begin.precision == "float32" ? "" : ", computed in " + begin.precision, begin.data,
                          begin.records));
   print_line(
-      fmt::format("{} on {} replica{}, all-reduce {}{}; global batch {}, at most {} a replica in micro-batches of {}",
+      fmt::format("{} on {} replica{}, all-reduce {}{}; global batch {}, at most {} per replica in micro-batches of {}",
                   begin.strategy, begin.world_size, begin.world_size == 1 ? "" : "s", begin.allreduce,
                   begin.allreduce_reason.empty() ? "" : fmt::format(" ({})", begin.allreduce_reason),
                   begin.global_batch, begin.per_replica_batch, begin.micro_batch));
@@ -123,11 +123,11 @@ void Progress::on_train_begin(const TrainBegin& begin) {
   print_line(shards);
   for (const data::DamagedFile& file : begin.damaged_files) print_line(file.text());
   if (begin.restored_from)
-    print_line(fmt::format("goes on from {}, step {}", begin.restored_from->string(), begin.first_step));
+    print_line(fmt::format("resumed from {}, step {}", begin.restored_from->string(), begin.first_step));
   if (begin.initialized_from)
-    print_line(fmt::format("begins with the weights of {}{}", begin.initialized_from->string(),
-                           begin.kept_head.empty() ? "" : fmt::format(", {} left out", begin.kept_head)));
-  print_line(fmt::format("steps {} to {}, {} an epoch; learning rate {}, seed {}; ready after {:.2f} s",
+    print_line(fmt::format("initialized from {}{}", begin.initialized_from->string(),
+                           begin.kept_head.empty() ? "" : fmt::format(", without {}", begin.kept_head)));
+  print_line(fmt::format("steps {} to {}, {} per epoch; learning rate {}, seed {}; ready after {:.2f} s",
                          begin.first_step, begin.last_step, begin.steps_per_epoch, begin.learning_rate, begin.seed,
                          begin.start_seconds));
 }
@@ -162,7 +162,7 @@ std::string Progress::step_line(const StepLogs& logs) const {
 
 void Progress::on_epoch_end(const EpochLogs& logs) {
   std::string line =
-      fmt::format("epoch {}{}: {}", logs.epoch + 1, logs.complete ? "" : " (in part)", metrics_text(logs.metrics));
+      fmt::format("epoch {}{}: {}", logs.epoch + 1, logs.complete ? "" : " (incomplete)", metrics_text(logs.metrics));
   if (logs.validation) line += ", " + metrics_text(*logs.validation, "validation ");
   line += fmt::format("; {} samples, {:.1f} s, {:.0f} samples/s", logs.samples, logs.seconds, logs.samples_per_second);
   const auto percent = [&](double seconds) { return logs.seconds > 0 ? 100 * seconds / logs.seconds : 0; };
@@ -183,14 +183,14 @@ void Progress::on_epoch_end(const EpochLogs& logs) {
                            bad.first));
   if (percent(logs.input_wait_seconds) > kInputBound)
     print_line(
-        "the training waits for its input: give it more --data-threads where cores are free; lockstep data benchmark "
-        "tells which stage is slow");
+        "the training waits for its input: increase --data-threads if cores are free; lockstep data benchmark reports "
+        "which stage is slow");
 }
 
 void Progress::on_checkpoint(const CheckpointLogs& logs) { print_line(fmt::format("saved {}", logs.path.string())); }
 
 void Progress::on_train_end(const TrainEnd& end) {
-  if (end.signal != 0) print_line(fmt::format("left after step {} on {}", end.steps, signal_name(end.signal)));
+  if (end.signal != 0) print_line(fmt::format("stopped after step {} on {}", end.steps, signal_name(end.signal)));
   print_line(fmt::format("{} steps, {:.1f} s; parameter hash {}", end.steps, end.seconds,
                          checkpoint::hex16(end.parameter_hash)));
 }

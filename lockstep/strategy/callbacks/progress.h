@@ -1,4 +1,4 @@
-// Who reads how much, for people.
+// Progress of a training as text.
 #pragma once
 
 #include <chrono>
@@ -13,37 +13,36 @@
 
 namespace lockstep::strategy {
 
-/// "1.2 MB": in powers of 1000, three digits.
+/// Formats a size in decimal units with three digits: "1.20 MB".
 std::string bytes_text(std::int64_t bytes);
 
-/// Ranks that shard_table() lists one by one.
-inline constexpr std::size_t kMostRanksShown = 16;
-/// The records of an epoch as ranks read them: a line for the whole, and, of several ranks, one for each; of more than
-/// kMostRanksShown the fewest and the most records of a rank. `files` of 0: the records are not in files.
+/// Maximum number of ranks that shard_table() lists individually.
+inline constexpr std::size_t kMaxRanksShown = 16;
+/// A table of the records that each rank reads in an epoch: a line for all records, and one per rank if there are
+/// several. For more than kMaxRanksShown ranks, only the smallest and largest shares. `files`: 0 if the records are not
+/// in files.
 std::string shard_table(std::string_view policy, std::int64_t files, std::int64_t records, std::int64_t bytes,
                         const std::vector<data::WorkerShare>& shares);
 
-// A training as text, for people.
-
-/// On a terminal one line that is rewritten while an epoch runs; elsewhere a plain line every so many steps. A line per
-/// epoch and per checkpoint, and a summary. To be used on the chief alone. Output that is lost (a full disk, a closed
-/// pipe) does not end the training: nothing more is written, and std::ferror(out) tells.
+/// Prints the progress of a training: on a terminal, a line that is updated in place during an epoch; otherwise a line
+/// every `log_every` steps. Also prints a line per epoch and per checkpoint, and a summary. Use only on the chief. Lost
+/// output (a full disk, a closed pipe) does not end the training: nothing more is written, and std::ferror(out) is set.
 class Progress final : public Callback {
  public:
-  /// What is shown, and how often.
+  /// How often, and where to.
   struct Options {
     std::int64_t log_every = 100;  ///< steps between plain lines; 0 for none
-    bool terminal = false;         ///< whether `out` can rewrite its last line
+    bool terminal = false;         ///< whether `out` is a terminal, on which the last line can be overwritten
   };
-  /// `out` must outlive this.
+  /// `out` must outlive this object.
   Progress(std::FILE* out, const Options& options) : out_(out), options_(options) {}
 
-  void on_train_begin(const TrainBegin& begin) override;    ///< shows what runs where
-  void on_train_end(const TrainEnd& end) override;          ///< shows the totals
-  void on_epoch_begin(std::int64_t epoch) override;         ///< notes where the epoch begins
-  void on_epoch_end(const EpochLogs& logs) override;        ///< shows the line of an epoch
-  void on_batch_end(const StepLogs& logs) override;         ///< shows how far the epoch is
-  void on_checkpoint(const CheckpointLogs& logs) override;  ///< shows where the checkpoint lies
+  void on_train_begin(const TrainBegin& begin) override;    ///< prints model, data, replicas and options
+  void on_train_end(const TrainEnd& end) override;          ///< prints the totals
+  void on_epoch_begin(std::int64_t epoch) override;         ///< resets the sums of the epoch
+  void on_epoch_end(const EpochLogs& logs) override;        ///< prints the line of an epoch
+  void on_batch_end(const StepLogs& logs) override;         ///< prints the progress within the epoch
+  void on_checkpoint(const CheckpointLogs& logs) override;  ///< prints the path of the checkpoint
   bool may_stop_at_batches() const override { return false; }
 
  private:
@@ -59,7 +58,7 @@ class Progress final : public Callback {
   std::int64_t samples_ = 0;  // likewise
   std::chrono::steady_clock::time_point epoch_start_;
   std::chrono::steady_clock::time_point last_rewrite_;
-  std::size_t line_width_ = 0;  // of the line that is being rewritten
+  std::size_t line_width_ = 0;  // of the line that is updated in place
 };
 
 }  // namespace lockstep::strategy

@@ -24,7 +24,7 @@ Stragglers::Stragglers(const Strategy& strategy, std::int64_t steps)
 }
 
 void Stragglers::on_batch_end(const StepLogs& logs) {
-  // What plans and memory cost a replica in the first step of a training says nothing of its pace.
+  // The first step of a run is excluded: it includes creating plans and allocating memory.
   if (logs.step != first_step_) report_.add(logs.busy);
   if (logs.step % steps_ != 0) return;
   for (const std::string& sentence : allreduce::to_sentences(report_.stragglers(), names_))

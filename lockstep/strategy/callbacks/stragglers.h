@@ -1,4 +1,4 @@
-// Names the replicas that the others wait for.
+// Warnings about slow replicas.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace lockstep::strategy {
 
-/// Warns at every log interval of who was slow in it, by how much, and with what: input or computation. To be used on
-/// the chief alone.
+/// Logs a warning for each replica that was slow in the last interval: by how much, and whether in input or
+/// computation. Use only on the chief.
 class Stragglers final : public Callback {
  public:
-  /// Looks after every `steps` steps, 1 or more.
+  /// Evaluates the measurements every `steps` steps, at least 1.
   Stragglers(const Strategy& strategy, std::int64_t steps);
 
-  /// Notes where the training begins.
+  /// Stores the first step of the run.
   void on_train_begin(const TrainBegin& begin) override { first_step_ = begin.first_step + 1; }
-  /// Adds the step, and names who was slow at the end of an interval.
+  /// Adds the step, and logs warnings at the end of an interval.
   void on_batch_end(const StepLogs& logs) override;
   bool may_stop_at_batches() const override { return false; }
 

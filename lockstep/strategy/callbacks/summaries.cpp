@@ -31,7 +31,7 @@ constexpr std::size_t kFlushBytes = 64 << 10;
 constexpr std::chrono::seconds kFlushInterval{1};
 
 [[noreturn]] void fail(const std::filesystem::path& path, int error) {
-  throw Error(ErrorCategory::data, path.string(), "needed to write the summary",
+  throw Error(ErrorCategory::data, path.string(), "expected to write the summary",
               std::generic_category().message(error));
 }
 
@@ -48,7 +48,7 @@ std::string version_event(double wall_time) {
   return bytes;
 }
 
-/// SummaryMetadata. Its data_class stays unset: TensorBoard then fills in what belongs to the plugin.
+/// SummaryMetadata. data_class is not set: TensorBoard then derives it from the plugin.
 std::string plugin_metadata(std::string_view plugin) {
   std::string bytes;
   protozero::pbf_builder<Metadata> metadata(bytes);
@@ -64,7 +64,7 @@ SummaryWriter::SummaryWriter(const std::filesystem::path& directory) : last_flus
   std::filesystem::create_directories(directory, error);
   if (error) fail(directory, error.value());
   const double now = seconds_since_1970();
-  // Several writers of one process may begin in the same second; the first free number is ours.
+  // Several writers of one process may start in the same second; use the first free number.
   for (int number = 0; descriptor_ < 0; ++number) {
     path_ = directory / fmt::format("events.out.tfevents.{:010}.{}.{}.{}.v2", static_cast<std::int64_t>(now),
                                     host_name(), ::getpid(), number);
@@ -75,7 +75,7 @@ SummaryWriter::SummaryWriter(const std::filesystem::path& directory) : last_flus
   try {
     flush();
   } catch (const Error&) {
-    // Said in the header: the next flush tries again.
+    // The next flush tries again.
   }
 }
 
@@ -108,7 +108,7 @@ SummaryWriter::~SummaryWriter() {
   try {
     flush();
   } catch (const Error&) {
-    // Said in the header: whoever wants to know calls flush().
+    // Callers that need the error call flush() before.
   }
   ::close(descriptor_);
 }
@@ -158,7 +158,7 @@ void SummaryWriter::flush() {
   } catch (const Error&) {
     lost_events_ += std::exchange(pending_events_, 0);
     pending_.clear();
-    // What later events need of those that are lost.
+    // Later events must repeat the metadata and the version event that may be lost.
     known_tags_.clear();
     if (good_bytes_ == 0) data::append_record(pending_, version_event(seconds_since_1970()));
     throw;
@@ -168,7 +168,7 @@ void SummaryWriter::flush() {
 }
 
 void SummaryWriter::write(std::string_view bytes) {
-  // Half a record would make everything behind it unreadable.
+  // An incomplete record would make all following records unreadable.
   if (torn_ && ::ftruncate(descriptor_, good_bytes_) != 0) fail(path_, errno);
   torn_ = false;
   std::size_t done = 0;
@@ -241,7 +241,6 @@ void Summaries::on_epoch_end(const EpochLogs& logs) {
   flush(*validation_);
 }
 
-// What leads to a checkpoint is on the disk with it.
 void Summaries::on_checkpoint(const CheckpointLogs& /*logs*/) { flush(train_); }
 
 void Summaries::on_train_end(const TrainEnd& /*end*/) {

@@ -33,7 +33,7 @@ TEST(JudgeProgress, NamesTheRankThatTheOthersWaitFor) {
   EXPECT_THAT(verdict->ranks, ElementsAre(2));
   EXPECT_EQ(
       verdict->text,
-      "[watchdog] needed progress within 120 s; rank 2, host H, step 100, waiting before bucket 3 (layers conv4 .. "
+      "[watchdog] expected progress within 120 s; rank 2, host H, step 100, waiting before bucket 3 (layers conv4 .. "
       "fc1) for 121 s in compute; ranks 0,1,3 are in it");
 }
 
@@ -66,7 +66,7 @@ TEST(JudgeProgress, NamesAllThatAreFurthestBehind) {
   EXPECT_THAT(verdict->ranks, ElementsAre(1, 2));
   EXPECT_EQ(
       verdict->text,
-      "[watchdog] needed progress within 120 s; rank 1, host G, step 100, waiting before bucket 2 (layers conv9 .. "
+      "[watchdog] expected progress within 120 s; rank 1, host G, step 100, waiting before bucket 2 (layers conv9 .. "
       "conv5) for 130 s in input; rank 2, host K, step 100, waiting before bucket 2 (layers conv9 .. conv5) for "
       "131 s in compute; rank 0 is in it");
 }
@@ -87,9 +87,10 @@ TEST(JudgeProgress, SpeaksOfCollectivesWithoutABucket) {
   waiting.state.operation = "all_gather";
   const auto verdict = progress({rank_with({outside(2, -1, 130, Phase::starting, -1)}), rank_with({waiting})});
   ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->text,
-            "[watchdog] needed progress within 120 s; rank 0, host H, before the first step, waiting before all_gather "
-            "for 130 s in starting; rank 1 is in it");
+  EXPECT_EQ(
+      verdict->text,
+      "[watchdog] expected progress within 120 s; rank 0, host H, before the first step, waiting before all_gather "
+      "for 130 s in starting; rank 1 is in it");
 }
 
 TEST(JudgeProgress, DerivesTheBucketWhereTheOthersAreFurtherAhead) {
@@ -118,7 +119,7 @@ TEST(JudgeProgress, CallsReplicasByTheirNumberWhereRanksDriveSeveral) {
   ASSERT_TRUE(verdict);
   EXPECT_THAT(verdict->ranks, ElementsAre(1));
   EXPECT_EQ(verdict->text,
-            "[watchdog] needed progress within 120 s; replica 3 (rank 1, host H), step 100, waiting before bucket 3 "
+            "[watchdog] expected progress within 120 s; replica 3 (rank 1, host H), step 100, waiting before bucket 3 "
             "(layers conv4 .. fc1) for 130 s in compute; replicas 0,1,2 are in it");
 }
 
@@ -128,8 +129,9 @@ TEST(JudgeProgress, DoesNotWaitForWhoHasLeft) {
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::stuck);
   EXPECT_EQ(verdict->text,
-            "[watchdog] needed progress within 120 s; rank 1, host H, has left after an error; rank 2, host H, has "
-            "left; nobody else has moved for 130 s: rank 0 is at step 100, in all_reduce of bucket 3 (layers conv4 .. "
+            "[watchdog] expected progress within 120 s; rank 1, host H, has left after an error; rank 2, host H, has "
+            "left; no other rank has made progress for 130 s: rank 0 is at step 100, in all_reduce of bucket 3 (layers "
+            "conv4 .. "
             "fc1)");
 }
 
@@ -154,8 +156,8 @@ TEST(JudgeProgress, SaysSoWhereAllAreInAndNobodyMoves) {
   EXPECT_THAT(verdict->ranks, IsEmpty());
   EXPECT_EQ(
       verdict->text,
-      "[watchdog] needed progress within 120 s; nobody has moved for 121 s: ranks 0,1 are at step 100, in "
-      "all_reduce of bucket 3 (layers conv4 .. fc1); nobody is missing, so a connection between them may be broken");
+      "[watchdog] expected progress within 120 s; no rank has made progress for 121 s: ranks 0,1 are at step 100, in "
+      "all_reduce of bucket 3 (layers conv4 .. fc1); no rank is missing, so a connection between them may be broken");
 }
 
 TEST(JudgeProgress, LeavesALongCollectiveAloneWhileAnyoneTicks) {
@@ -172,8 +174,9 @@ TEST(JudgeProgress, TellsWhereEachIsInABrokenRing) {
   EXPECT_EQ(verdict->kind, Kind::stuck);
   EXPECT_THAT(
       verdict->text,
-      HasSubstr("nobody has moved for 130 s: rank 0 at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1); "
-                "ranks 1,2 at step 101, in all_reduce of bucket 0 (layers fc3); nobody is missing"));
+      HasSubstr(
+          "no rank has made progress for 130 s: rank 0 at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1); "
+          "ranks 1,2 at step 101, in all_reduce of bucket 0 (layers fc3); no rank is missing"));
 }
 
 // Rank 1 has left a collective that rank 0 cannot leave.
@@ -192,7 +195,8 @@ TEST(JudgeProgress, EndsAJobInWhichAllStandStill) {
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::still);
   EXPECT_EQ(verdict->text,
-            "[watchdog] needed progress within 120 s; nobody has moved for 125 s: ranks 0,1 are at step 100, in input, "
+            "[watchdog] expected progress within 120 s; no rank has made progress for 125 s: ranks 0,1 are at step "
+            "100, in input, "
             "before bucket 0 (layers fc3)");
 }
 
@@ -222,7 +226,8 @@ TEST(JudgeSignsOfLife, NamesTheRankThatIsGone) {
   EXPECT_EQ(verdict->kind, Kind::gone);
   EXPECT_THAT(verdict->ranks, ElementsAre(1));
   EXPECT_EQ(verdict->text,
-            "[watchdog] needed every rank to stay; rank 1, host K, is gone (its connection closed); 0.4 s before it "
+            "[watchdog] expected every rank to stay connected; rank 1, host K, is gone (its connection closed); 0.4 s "
+            "before it "
             "was at step 100, in "
             "all_reduce of bucket 3 (layers conv4 .. fc1)");
 }
@@ -247,8 +252,8 @@ TEST(JudgeSignsOfLife, NamesTheRankThatIsSilent) {
   EXPECT_THAT(verdict->ranks, ElementsAre(1));
   EXPECT_EQ(
       verdict->text,
-      "[watchdog] needed a sign of life from every rank within 120 s; rank 1, host K, has not been heard of for 121 "
-      "s (stopped, or its host is out of reach); before that it was at step 100, in compute, before bucket 3 (layers "
+      "[watchdog] expected a heartbeat from every rank within 120 s; rank 1, host K, has not been heard from for 121 "
+      "s (stopped, or its host is unreachable); before that it was at step 100, in compute, before bucket 3 (layers "
       "conv4 .. fc1)");
 }
 

@@ -1,5 +1,6 @@
 // Runs on the ranks of an MPI job.
 #include "lockstep/allreduce/watchdog/rendezvous.h"
+#include "lockstep/allreduce/transport/job_texts.h"
 
 #include <gtest/gtest.h>
 
@@ -32,25 +33,26 @@ TEST(Rendezvous, KeepsToLoopbackWhereAllRanksAreOnOneHost) {
   EXPECT_EQ(addresses, rank_of_job() == 0 ? std::vector<std::string>{"127.0.0.1"} : std::vector<std::string>{});
 }
 
-TEST(Rendezvous, PassesWhereNobodyMetAnError) { EXPECT_NO_THROW(throw_first_error(MPI_COMM_WORLD, "")); }
+TEST(Rendezvous, PassesWhereNobodyMetAnError) { EXPECT_NO_THROW(raise_first(MPI_COMM_WORLD, std::nullopt)); }
 
 TEST(Rendezvous, ThrowsTheSameOnAllRanks) {
-  const Error mine(ErrorCategory::communication, "watchdog", "needed a port", "refused; twice");
+  const ErrorMessage mine{"watchdog", "expected a port", "refused; twice"};
   try {
-    throw_first_error(MPI_COMM_WORLD, rank_of_job() == last_rank() ? mine.what() : "");
+    raise_first(MPI_COMM_WORLD, rank_of_job() == last_rank() ? std::optional(mine) : std::nullopt);
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "[watchdog] needed a port; refused; twice");
+    EXPECT_STREQ(error.what(), "[watchdog] expected a port; refused; twice");
     EXPECT_EQ(error.category(), ErrorCategory::communication);
   }
 }
 
 TEST(Rendezvous, TakesTheErrorOfTheLowestRank) {
   try {
-    throw_first_error(MPI_COMM_WORLD, fmt::format("[watchdog] needed a port; rank {} has none", rank_of_job()));
+    raise_first(MPI_COMM_WORLD,
+                ErrorMessage{"watchdog", "expected a port", fmt::format("rank {} has none", rank_of_job())});
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "[watchdog] needed a port; rank 0 has none");
+    EXPECT_STREQ(error.what(), "[watchdog] expected a port; rank 0 has none");
   }
 }
 

@@ -11,10 +11,9 @@
 #include "apps/lockstep/doctor/data.h"
 #include "apps/lockstep/doctor/devices.h"
 #include "apps/lockstep/doctor/folders.h"
-#include "apps/lockstep/doctor/limits.h"
+#include "apps/lockstep/doctor/host.h"
 #include "apps/lockstep/doctor/memory.h"
 #include "apps/lockstep/doctor/speed.h"
-#include "apps/lockstep/doctor/versions.h"
 #include "tests/apps/doctor/reports.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
@@ -56,7 +55,7 @@ TEST(JudgedVersions, HoldLibrariesAgainstTheirHeaders) {
   old["cuda loaded"] = "12.4";
   const Finding finding = only(judge_versions(on_one_host<VersionFacts>({old})));
   EXPECT_EQ(finding.level, Level::problem);
-  EXPECT_EQ(finding.what, "this program was compiled for cuda 13.0, and finds 12.4");
+  EXPECT_EQ(finding.what, "this program was compiled for cuda 13.0, but loaded 12.4");
 }
 
 TEST(JudgedVersions, TellWhetherTheRanksUnderstandEachOther) {
@@ -122,9 +121,9 @@ TEST(JudgedCores, MayBeLeftIdle) {
 TEST(JudgedCores, HoldThreadsQuotaAndClockAgainstThem) {
   const std::vector<int> two = {0, 1};
   EXPECT_EQ(only(judge_cores(on_one_host<CoreFacts>({{.processors = two, .online = 2, .threads = 8}}))).what,
-            "OMP_NUM_THREADS asks for 8 threads on 2 processors");
+            "OMP_NUM_THREADS requests 8 threads on 2 processors");
   EXPECT_THAT(only(judge_cores(on_one_host<CoreFacts>({{.processors = two, .online = 2, .quota = 0.5}}))).what,
-              HasSubstr("grants the ranks of a the time of 0.5 processors, and they run on 2"));
+              HasSubstr("limits the ranks of a to the time of 0.5 processors, and they run on 2"));
   CoreFacts sleepy{.processors = two, .online = 2, .governor = "powersave", .driver = "acpi-cpufreq"};
   EXPECT_THAT(only(judge_cores(on_one_host<CoreFacts>({sleepy}))).remedy, HasSubstr("cpupower frequency-set"));
   sleepy.driver = "intel_pstate";
@@ -158,7 +157,7 @@ TEST(JudgedSharedMemory, MayBeDoneWithoutUnlessItIsAskedFor) {
   const auto reports = on_one_host<MemoryFacts>({kRoomy, hidden});
   const Finding finding = only(judge_shared_memory(reports, false));
   EXPECT_EQ(finding.level, Level::warning);
-  EXPECT_EQ(finding.what, "cannot map the memory of 1 other of its host: Permission denied");
+  EXPECT_EQ(finding.what, "cannot map the memory of 1 other rank of its host: Permission denied");
   EXPECT_THAT(finding.remedy, HasSubstr("hidepid=0"));
   EXPECT_EQ(judge_shared_memory(reports, true).level(), Level::problem);
 }
@@ -178,7 +177,7 @@ TEST(JudgedSharedMemory, NeedsRoomForNcclWhereThereAreGpus) {
   facts.shm_bytes = facts.shm_free_bytes = std::int64_t{64} << 20;  // as of a container that was not told otherwise
   EXPECT_EQ(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false).level(), Level::ok);
   EXPECT_EQ(only(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false, {0})).what,
-            "/dev/shm of a has 67 of 67 MB free; MPI and NCCL may want 128 MB");
+            "/dev/shm of a has 67 of 67 MB free; MPI and NCCL may need 128 MB");
   EXPECT_EQ(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false, {1}).level(), Level::ok);
 }
 
@@ -186,7 +185,7 @@ TEST(JudgedSharedMemory, SaysWhatTheSystemSaidWhereThereCanBeNone) {
   MemoryFacts facts = kRoomy;
   facts.offer_failure = "Operation not permitted";
   const Finding finding = only(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false));
-  EXPECT_EQ(finding.what, "cannot make shared memory: Operation not permitted");
+  EXPECT_EQ(finding.what, "cannot create shared memory: Operation not permitted");
   EXPECT_EQ(finding.level, Level::warning);
   EXPECT_EQ(judge_shared_memory(on_one_host<MemoryFacts>({facts}), true).level(), Level::problem);
 }
@@ -196,7 +195,7 @@ TEST(JudgedMemory, IsDividedByTheRanksOfAHost) {
   facts.available_bytes = 1'500'000'000;
   EXPECT_EQ(judge_memory(on_one_host<MemoryFacts>({facts})).level(), Level::ok);
   EXPECT_EQ(only(judge_memory(on_one_host<MemoryFacts>({facts, facts}))).what,
-            "a has 750 MB of memory left for each of its ranks");
+            "a has 750 MB of free memory for each of its ranks");
 }
 
 TEST(JudgedDevices, NameSickGpusOncePerHost) {
@@ -241,7 +240,7 @@ TEST(JudgedSpeed, NamesTheSlowRank) {
 TEST(JudgedSpeed, TellsOfBusyHostsAndSlowMemory) {
   const auto reports = on_hosts<SpeedFacts>(
       {{.gigaflops = 100, .copied_gigabytes = 20}, {.gigaflops = 99, .copied_gigabytes = 8, .share_of_cores = 0.52}});
-  EXPECT_EQ(only(judge_product(reports)).what, "got 60 % of the time of its cores on b, or less");
+  EXPECT_EQ(only(judge_product(reports)).what, "got at most 60 % of the time of its cores on b");
   EXPECT_EQ(only(judge_copy(reports)).what, "copies 8 GB/s on b, the fastest rank 20");
 }
 
@@ -255,7 +254,7 @@ TEST(JudgedData, MustBeTheSameOnAllRanks) {
   const DataFacts part{.files = 7, .bytes = 7000, .fingerprint = "y"};
   const Finding finding = only(judge_data(on_hosts<DataFacts>({whole, whole, part}), "d/*.tfrecord"));
   EXPECT_EQ(finding.level, Level::problem);
-  EXPECT_EQ(finding.what, "c has 7 files of 7 kB, and rank 0 other ones: 8 files of 8 kB");
+  EXPECT_EQ(finding.what, "c has 7 files of 7 kB, and rank 0 has different ones: 8 files of 8 kB");
   EXPECT_EQ(judge_data({}, "").level(), Level::skipped);
 }
 
@@ -292,7 +291,7 @@ TEST_F(DataFolder, OfImagesIsLookedInto) {
 TEST_F(DataFolder, OfImagesMayHaveOnesThatCannotBeRead) {
   write("cat/2.png", "two");
   std::filesystem::create_symlink("/nowhere", scratch_.path() / "cat/1.png");
-  EXPECT_THAT(look().failure, HasSubstr("1.png] needed a file that can be read"));
+  EXPECT_THAT(look().failure, HasSubstr("1.png] expected a file that can be read"));
 }
 
 TEST(JudgedCheckpoints, WantRoomAndOneFolder) {
@@ -313,7 +312,7 @@ TEST(JudgedCheckpoints, MayHaveAFolderThatIsYetToBeMade) {
   const FolderFacts facts = try_folder(run, 10);
   EXPECT_EQ(facts.parent, scratch.path().string());
   EXPECT_THAT(judge_checkpoint_folder(on_one_host<FolderFacts>({facts}), run.string()).summary,
-              HasSubstr(run.string() + ": to be made in " + scratch.path().string() + ", "));
+              HasSubstr(run.string() + ": to be created in " + scratch.path().string() + ", "));
   std::filesystem::create_directories(run);
   EXPECT_EQ(try_folder(run, 10).parent, "");
   EXPECT_TRUE(std::filesystem::is_empty(run));

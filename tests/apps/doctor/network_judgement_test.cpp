@@ -2,8 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "apps/lockstep/doctor/clocks.h"
-#include "apps/lockstep/doctor/links.h"
+#include "apps/lockstep/doctor/host.h"
 #include "apps/lockstep/doctor/network.h"
 #include "apps/lockstep/doctor/routes.h"
 #include "tests/apps/doctor/reports.h"
@@ -58,7 +57,7 @@ TEST(JudgedNetwork, NamesTheNetworkWhereHostsCallTheirInterfacesDifferently) {
       {host({attempt(1, "enp3s0", ""), bridge(1)}), host({attempt(0, "eth0", "")}, 1500, "enp3s0")});
   EXPECT_THAT(only(judge_network(reports)).remedy,
               HasSubstr("--mca btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24; for NCCL, "
-                        "NCCL_SOCKET_IFNAME=enp3s0,eth0"));
+                        "set NCCL_SOCKET_IFNAME=enp3s0,eth0"));
 }
 
 TEST(JudgedNetwork, FindsAProblemInAHostThatCannotBeCalled) {
@@ -81,7 +80,7 @@ TEST(JudgedNetwork, WarnsOfPacketsOfDifferentSizes) {
   const Finding finding = only(judge_network(
       on_hosts<NetworkFacts>({host({attempt(1, "eth0", "")}, 9000), host({attempt(0, "eth0", "")}, 1500)})));
   EXPECT_EQ(finding.what, "eth0 of b sends packets of 1500 bytes on 10.0.0.0/24, and a of 9000");
-  EXPECT_EQ(finding.remedy, "give all hosts the same MTU there: ip link set eth0 mtu 1500");
+  EXPECT_EQ(finding.remedy, "set the same MTU on all hosts: ip link set eth0 mtu 1500");
   EXPECT_EQ(judge_network(on_hosts<NetworkFacts>({host({}, 9000), host({}, 1500)})).level(), Level::ok)
       << "nobody goes that way";
 }
@@ -110,7 +109,7 @@ TEST(JudgedClocks, MayBeApart) {
 TEST(JudgedLinks, AreHeldAgainstEachOther) {
   const auto links = on_hosts<LinkFacts>(
       {{.from = 2, .gigabytes = 1.2}, {.from = 0, .gigabytes = 1.1}, {.from = 1, .gigabytes = 0.3}});
-  EXPECT_EQ(only(judge_links(links, {})).what, "c receives 0.3 GB/s from rank 1, where others receive 1.1");
+  EXPECT_EQ(only(judge_links(links, {})).what, "c receives 0.3 GB/s from rank 1, while others receive 1.1");
 }
 
 TEST(JudgedLinks, AreHeldAgainstTheirInterfaces) {
@@ -127,19 +126,20 @@ TEST(JudgedRoutes, AreHeldAgainstWhatCarriesThem) {
   const LinkSpeeds speeds{.copied_gigabytes = 20, .wire_gigabytes = 1};
   const RouteReading memory{.route = "shared-memory", .bytes = 1, .bus_gigabytes = 3, .carried_gigabytes = 2};
   const RouteReading ring{.route = "ring", .bytes = 1, .bus_gigabytes = 0.6, .carried_gigabytes = 0.6};
-  EXPECT_EQ(only(judge_routes({memory}, speeds)).what, "shared-memory moves 2 GB/s, and memory can be copied at 20");
+  EXPECT_EQ(only(judge_routes({memory}, speeds)).what,
+            "shared-memory transfers 2 GB/s, while memory can be copied at 20");
   const Outcome fine = judge_routes({ring}, speeds);
   EXPECT_EQ(fine.level(), Level::ok);
   EXPECT_EQ(fine.summary, "ring 0.6 GB/s (60 % of the link)");
   EXPECT_EQ(only(judge_routes({ring}, {.copied_gigabytes = 20, .wire_gigabytes = 10})).what,
-            "ring moves 0.6 GB/s, and the link carries 10");
+            "ring transfers 0.6 GB/s, while the link carries 10");
   EXPECT_EQ(judge_routes({ring}, {}).level(), Level::ok) << "nothing to hold it against";
 }
 
 TEST(JudgedRoutes, MayFail) {
-  const Finding finding = only(judge_routes({{.route = "hierarchical", .failure = "[x] needed y; z"}}, {}));
+  const Finding finding = only(judge_routes({{.route = "hierarchical", .failure = "[x] expected y; z"}}, {}));
   EXPECT_EQ(finding.level, Level::problem);
-  EXPECT_EQ(finding.what, "hierarchical does not work here: [x] needed y; z");
+  EXPECT_EQ(finding.what, "hierarchical does not work here: [x] expected y; z");
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ class ReportOfTwo : public ::testing::Test {
   ReportOfTwo() {
     report_.add({.check = "clocks", .summary = "0.1 s apart at most"});
     report_.add({.check = "open-files",
-                 .summary = "100 on every rank or more",
+                 .summary = "at least 100 on every rank",
                  .findings = {{.ranks = {1}, .level = Level::problem, .what = "few", .remedy = "more"}}});
   }
 
@@ -52,7 +52,7 @@ TEST_F(ReportOfTwo, IsATableWithALineForEachFinding) {
             "\n"
             "check            result   what was found\n"
             "clocks           ok       0.1 s apart at most\n"
-            "open-files       problem  100 on every rank or more\n"
+            "open-files       problem  at least 100 on every rank\n"
             "  problem  rank 1: few -> more\n"
             "\n"
             "1 problem, 0 warnings; 1.2 s\n");
@@ -84,7 +84,7 @@ TEST(WorkWithin, SaysWhyThereIsNothing) {
             "this check failed: Resource temporarily unavailable");
   auto never = std::make_shared<std::promise<int>>();
   EXPECT_EQ(measured_within<int>(std::chrono::milliseconds(1), [never] { return never->get_future().get(); }).why_none,
-            "this check did not end in its time, 0 s");
+            "this check did not finish within 0 s");
   never->set_value(0);
 }
 

@@ -35,7 +35,7 @@ TEST(Child, NeedsItsProgram) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_STREQ(error.what(), "[launch] needed no-such-program in PATH; No such file or directory");
+    EXPECT_STREQ(error.what(), "[launch] expected no-such-program in PATH; No such file or directory");
   }
 }
 

@@ -6,9 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/lockstep/launch/agent.h"
-#include "apps/lockstep/launch/arrival.h"
 #include "apps/lockstep/launch/daemon.h"
-#include "apps/lockstep/launch/fields.h"
+#include "apps/lockstep/launch/join_request.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::apps::launch {
@@ -31,25 +30,25 @@ std::string refusal_of(const std::function<void()>& action) {
   return "";
 }
 
-const Arrival kArrival{.job = "j",
-                       .rank = 3,
-                       .ranks = 4,
-                       .local_ranks = 2,
-                       .host = "h",
-                       .place = "p q",
-                       .processors = {0, 5},
-                       .gpus = "1,GPU-8932f937",
-                       .interface = "eth0",
-                       .addresses = {"10.0.0.1", "::2"},
-                       .port = 65535};
+const JoinRequest kJoinRequest{.job = "j",
+                               .rank = 3,
+                               .ranks = 4,
+                               .local_ranks = 2,
+                               .host = "h",
+                               .place = "p q",
+                               .processors = {0, 5},
+                               .gpus = "1,GPU-8932f937",
+                               .interface = "eth0",
+                               .addresses = {"10.0.0.1", "::2"},
+                               .port = 65535};
 
-TEST(Arrival, IsReadAsItWasSent) { EXPECT_EQ(parse_arrival(to_text(kArrival)), kArrival); }
+TEST(JoinRequest, IsReadAsItWasSent) { EXPECT_EQ(parse_join_request(to_text(kJoinRequest)), kJoinRequest); }
 
-TEST(Arrival, HasNothingInItThatIsNotAsItIsToBe) {
+TEST(JoinRequest, HasNothingInItThatIsNotAsItIsToBe) {
   const auto with = [](const char* name, const json& value) {
-    json text = json::parse(to_text(kArrival));
+    json text = json::parse(to_text(kJoinRequest));
     text[name] = value;
-    return refusal_of([&] { parse_arrival(text.dump()); });
+    return refusal_of([&] { parse_join_request(text.dump()); });
   };
   EXPECT_EQ(with("rank", 3), "");
   for (const json& rank : {json(4), json(-1), json(1e300), json("3"), json(18446744073709551615U)})
@@ -59,15 +58,15 @@ TEST(Arrival, HasNothingInItThatIsNotAsItIsToBe) {
   EXPECT_THAT(with("gpus", "0 -x LD_PRELOAD=x"), HasSubstr("a list of GPUs"));
   EXPECT_THAT(with("interface", "eth0,eth1"), HasSubstr("the name of an interface"));
   EXPECT_THAT(with("addresses", {"localhost"}), HasSubstr("a numeric address"));
-  EXPECT_THAT(with("place", "a\nb"), HasSubstr("a text without control characters"));
+  EXPECT_THAT(with("place", "a\nb"), HasSubstr("a string without control characters"));
   EXPECT_THAT(with("processors", json::array({-1})), HasSubstr("a number from 0"));
   EXPECT_THAT(with("port", 65536), HasSubstr("a number from 0 to 65535"));
 }
 
-TEST(Arrival, IsNotWhatStrangersSend) {
+TEST(JoinRequest, IsNotWhatStrangersSend) {
   for (const std::string& text : {std::string(), std::string("{}"), std::string("[]"), std::string("[1"),
                                   std::string(200000, '['), "[" + std::string(100000, '0')})
-    EXPECT_NE(refusal_of([&] { parse_arrival(text); }), "");
+    EXPECT_NE(refusal_of([&] { parse_join_request(text); }), "");
 }
 
 // As Open MPI 4.1 calls its agent, quotes for a shell included.
@@ -141,15 +140,15 @@ TEST(Daemon, IsNotStartedOnFactsThatAreNone) {
     return refusal_of([&] { parse_daemon(text.dump(), kOrte); });
   };
   EXPECT_EQ(with("number", 2), "");
-  EXPECT_THAT(with("job", "1; id"), HasSubstr("the name of a job"));
-  EXPECT_THAT(with("nodes", "$(id)"), HasSubstr("a list of nodes"));
+  EXPECT_THAT(with("job", "1; id"), HasSubstr("the name of an mpirun job"));
+  EXPECT_THAT(with("nodes", "$(id)"), HasSubstr("mpirun's list of nodes"));
   for (const char* uri : {"", "1469054976.0", "1469054976.0;tcp://evil.example:1", "1469054976.0;tcp://10.0.0.1",
                           "1469054976.0;tcp://10.0.0.1:0", "1469054976.0;file:///x:1", "1.0;tcp://10.0.0.1:1",
                           "1469054976.0;tcp://10.0.0.1:1\n"})
     EXPECT_NE(with("uri", uri), "") << uri;
   for (const char* name : {"orte_launch_agent", "plm_rsh_agent", "mca_base_component_path", "orte_fork_agent"})
     EXPECT_THAT(with("parameters", json::array({json::array({name, "x"})})),
-                HasSubstr("a parameter of Open MPI that mpirun may send"));
+                HasSubstr("an Open MPI parameter that mpirun may send"));
   EXPECT_NE(with("parameters", json::array({json::array({"pmix", "`id`"})})), "");
 }
 

@@ -1,4 +1,4 @@
-#include "apps/lockstep/launch/frame.h"
+#include "apps/lockstep/launch/link.h"
 
 #include <gtest/gtest.h>
 

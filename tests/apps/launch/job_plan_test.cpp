@@ -13,13 +13,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Arrival task_on(const std::string& host, std::vector<int> processors = {}) {
+JoinRequest task_on(const std::string& host, std::vector<int> processors = {}) {
   return {.host = host, .place = host, .processors = std::move(processors)};
 }
 
 /// A task that has come from another host than that of rank 0.
-Arrival came_by(const std::string& interface, const std::string& host, const std::string& towards = "eth0") {
-  Arrival task = task_on(host);
+JoinRequest came_by(const std::string& interface, const std::string& host, const std::string& towards = "eth0") {
+  JoinRequest task = task_on(host);
   task.rank = 1;
   task.interface = interface;
   task.towards = towards;
@@ -40,7 +40,7 @@ TEST(JobPlan, SpeaksToTheMpirunOfOpenMpi5) {
   EXPECT_EQ(line(plan, {.command = {"c"}, .interface = "lo"}, {}, kPrrte),
             "mpirun --bind-to none --mca btl_tcp_if_include lo -np 2 -H a:1,b:1 c");
 
-  std::vector<Arrival> tasks = {task_on("a"), task_on("b"), task_on("a"), task_on("b")};
+  std::vector<JoinRequest> tasks = {task_on("a"), task_on("b"), task_on("a"), task_on("b")};
   EXPECT_EQ(line(plan_job(tasks), {.command = {"c", "d"}, .interface = "any"}, {}, kPrrte),
             "mpirun --bind-to none -np 4 -H a,b,a,b --map-by seq c d");
   tasks[1].gpus = "0";
@@ -65,7 +65,7 @@ TEST(JobPlan, PutsEveryRankWhereItsTaskIs) {
 }
 
 TEST(JobPlan, TellsHostsOfOneNameApart) {
-  Arrival other = task_on("a");
+  JoinRequest other = task_on("a");
   other.place = "another";
   const JobPlan plan = plan_job({task_on("a"), other});
   ASSERT_EQ(plan.hosts.size(), 2U);
@@ -81,7 +81,7 @@ TEST(JobPlan, GivesAnotherHostNoNameOfThisOne) {
 }
 
 TEST(JobPlan, LetsEveryRankSeeTheGpusOfItsTask) {
-  std::vector<Arrival> tasks = {task_on("a"), task_on("a"), task_on("b"), task_on("b")};
+  std::vector<JoinRequest> tasks = {task_on("a"), task_on("a"), task_on("b"), task_on("b")};
   tasks[0].gpus = "0";
   tasks[1].gpus = "1";
   tasks[2].gpus = tasks[3].gpus = "0,1";
@@ -97,7 +97,7 @@ TEST(JobPlan, GivesAHostTheProcessorsOfAllItsTasks) {
 }
 
 TEST(JobPlan, RefusesAHostWithoutItsTasks) {
-  std::vector<Arrival> tasks = {task_on("a"), task_on("b"), task_on("b")};
+  std::vector<JoinRequest> tasks = {task_on("a"), task_on("b"), task_on("b")};
   tasks[2].rank = 2;
   tasks[2].local_ranks = 3;
   try {
@@ -105,8 +105,7 @@ TEST(JobPlan, RefusesAHostWithoutItsTasks) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_STREQ(error.what(),
-                 "[launch] needed 3 tasks on host b, the LOCAL_WORLD_SIZE of rank 2; from there came ranks 1, 2");
+    EXPECT_STREQ(error.what(), "[launch] expected 3 tasks on host b, the LOCAL_WORLD_SIZE of rank 2, got ranks 1, 2");
   }
 }
 
@@ -157,7 +156,7 @@ TEST(ToShell, QuotesWhatAShellWouldRead) {
 }
 
 TEST(Ending, IsReadAsItWasSent) {
-  const Ending sent{.status = 4, .message = "[launch] needed \"x\"; got y"};
+  const Ending sent{.status = 4, .message = "[launch] expected \"x\", got y"};
   EXPECT_EQ(parse_ending(to_text(sent)), sent);
 }
 

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "apps/lockstep/launch/arrival.h"
+#include "apps/lockstep/launch/join_request.h"
 #include "apps/lockstep/launch/link.h"
 #include "lockstep/net/authentication.h"
 #include "lockstep/net/socket.h"
@@ -74,16 +74,16 @@ class LaunchTest : public ::testing::Test {
     return false;
   }
 
-  /// A connection to the first task, which has told of itself what `arrival` says. Of this user, and no more is asked
-  /// of a job without a secret.
-  launch::Link come(const launch::Arrival& arrival) const {
+  /// A connection to the first task, which has told of itself what `join_request` says. Of this user, and no more is
+  /// asked of a job without a secret.
+  launch::Link come(const launch::JoinRequest& join_request) const {
     is_listening();
     std::string why;
     net::FileDescriptor socket = net::connect_to("127.0.0.1", port_, std::chrono::seconds(1), why);
     EXPECT_TRUE(net::authenticate(socket, net::JobSecret::none(), net::kLaunchPurpose, std::chrono::seconds(20), why))
         << why;
     launch::Link link(std::move(socket), std::chrono::seconds(60));
-    link.send({launch::FrameKind::arrive, to_text(arrival)});
+    link.send({launch::FrameKind::arrive, to_text(join_request)});
     return link;
   }
 

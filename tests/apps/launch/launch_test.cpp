@@ -123,14 +123,15 @@ TEST_F(LaunchTest, MeetsWhereTheCommandLineSaysInPlaceOfAPartOfTheEnvironment) {
   EXPECT_EQ(run(line(0)).status, 0);
   EXPECT_EQ(other.finish().status, 0);
   const Result elsewhere = run(task(1, {"--meet", "127.0.0.2", "--timeout", "1"}, {"true"}));
-  EXPECT_THAT(elsewhere.errors, HasSubstr(fmt::format("needed the task of rank 0 at 127.0.0.2:{} ", port_)));
+  EXPECT_THAT(elsewhere.errors, HasSubstr(fmt::format("expected to connect to rank 0 at 127.0.0.2:{} ", port_)));
 }
 
 TEST_F(LaunchTest, NamesTheTasksThatDoNotCome) {
   Process other(task(2, {"--timeout", "20"}, shell("true"), 3));
   const Result first = run(task(0, {"--timeout", "2"}, shell("true"), 3));
   const std::string message = fmt::format(
-      "lockstep: error: [launch] needed all 3 tasks at port {} of host {} within 2 s; 2 came; no word of rank 1\n",
+      "lockstep: error: [launch] expected all 3 tasks to connect to port {} of host {} within 2 s; 2 connected, "
+      "missing rank 1\n",
       port_, host_name());
   EXPECT_EQ(first.status, 4);
   EXPECT_EQ(first.errors, message);
@@ -143,7 +144,7 @@ TEST_F(LaunchTest, NamesBothHostsAddressAndInterfaceWhereTheFirstTaskIsNotThere)
   const Result result = run(task(1, {"--timeout", "1"}, shell("true")));
   EXPECT_EQ(result.status, 4);
   EXPECT_EQ(result.errors,
-            fmt::format("lockstep: error: [launch] needed the task of rank 0 at 127.0.0.1:{} within 1 s; "
+            fmt::format("lockstep: error: [launch] expected to connect to rank 0 at 127.0.0.1:{} within 1 s; "
                         "from host {} by lo (127.0.0.1) to 127.0.0.1: Connection refused\n",
                         port_, host_name()));
 }
@@ -152,14 +153,15 @@ TEST_F(LaunchTest, ATaskOfSrunTellsWhatItAloneSees) {
   const Result result = run({"env", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM, "launch", "--meet",
                              fmt::format("127.0.0.1:{}", port_), "--timeout", "1", "--", "true"});
   EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(result.errors, HasSubstr("[launch] needed the task of rank 0 at 127.0.0.1:"));
+  EXPECT_THAT(result.errors, HasSubstr("[launch] expected to connect to rank 0 at 127.0.0.1:"));
 }
 
 TEST_F(LaunchTest, RefusesTasksThatContradictEachOther) {
   Process other(task(1, {}, shell("true"), 3));
   const Result first = run(task(0, {}, shell("true"), 2));
   EXPECT_EQ(first.status, 2);
-  EXPECT_THAT(first.errors, HasSubstr("[launch] needed tasks that know the same number of tasks; rank 0 on host "));
+  EXPECT_THAT(first.errors, HasSubstr("[launch] expected the same number of tasks in the environment of every task; "
+                                      "rank 0 on host "));
   const Result second = other.finish();
   EXPECT_EQ(second.status, 2);
   EXPECT_EQ(second.errors, first.errors);
@@ -179,7 +181,7 @@ TEST_F(LaunchTest, NamesATaskThatAnswersOtherwise) {
   stranger.send({launch::FrameKind::probed, "[1"});
   const Result result = first.finish();
   EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(result.errors, HasSubstr("rank 1 on host b is gone: it speaks otherwise"));
+  EXPECT_THAT(result.errors, HasSubstr("lost rank 1 on host b: it sent an invalid message"));
 }
 
 TEST_F(LaunchTest, RefusesTheTaskOfAnotherJob) {
@@ -187,8 +189,8 @@ TEST_F(LaunchTest, RefusesTheTaskOfAnotherJob) {
   const Result stranger = run(task(1, {"--job", "yours"}, shell("true")));
   EXPECT_EQ(stranger.status, 2);
   EXPECT_THAT(stranger.errors,
-              HasSubstr("[launch] needed the job \"mine\" of the first task, at its address; this is a "
-                        "task of the job \"yours\""));
+              HasSubstr("[launch] expected a task of the job \"mine\", to which the task at this address "
+                        "belongs; this task belongs to the job \"yours\""));
   EXPECT_EQ(run(task(1, {"--job", "mine"}, shell("true"))).status, 0);
   EXPECT_EQ(first.finish().status, 0);
 }
@@ -197,23 +199,26 @@ TEST_F(LaunchTest, RefusesAPortThatIsTaken) {
   const net::Listener taken(port_);
   const Result result = run(task(0, {}, shell("true")));
   EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(result.errors, HasSubstr(fmt::format("needed TCP port {} to listen on; Address already in use", port_)));
+  EXPECT_THAT(result.errors,
+              HasSubstr(fmt::format("expected TCP port {} to listen on; Address already in use", port_)));
 }
 
 TEST_F(LaunchTest, RefusesWhatMpirunHasStarted) {
   const Result result = run(mpirun(1, "launch -- true"));
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.errors,
-              HasSubstr("[launch] needed a process that was started without MPI; mpirun has started it as "
-                        "rank 0: leave `lockstep launch --` out"));
+              HasSubstr("[launch] expected a process that was not started by an MPI launcher; mpirun started it as "
+                        "rank 0: remove `lockstep launch --`"));
 }
 
 TEST_F(LaunchTest, NeedsACommandAndAnEnvironment) {
-  EXPECT_THAT(run_lockstep("launch true").errors, HasSubstr("[launch] needed a command behind --"));
-  EXPECT_THAT(run_lockstep("launch -- true").errors, HasSubstr("[launch] needed RANK and WORLD_SIZE, a TF_CONFIG, or"));
+  EXPECT_THAT(run_lockstep("launch true").errors, HasSubstr("[launch] expected a command after --"));
+  EXPECT_THAT(run_lockstep("launch -- true").errors, HasSubstr("[launch] expected RANK and WORLD_SIZE, TF_CONFIG, or "
+                                                               "the variables of a Slurm step"));
   const Result nowhere = run({"env", "RANK=0", "WORLD_SIZE=2", LOCKSTEP_PROGRAM, "launch", "--", "true"});
   EXPECT_EQ(nowhere.status, 2);
-  EXPECT_THAT(nowhere.errors, HasSubstr("[launch] needed a host and a port to meet at: MASTER_ADDR and MASTER_PORT"));
+  EXPECT_THAT(nowhere.errors, HasSubstr("[launch] expected the host and port of the rendezvous: MASTER_ADDR and "
+                                        "MASTER_PORT"));
 }
 
 TEST_F(LaunchTest, PrintsTheRolesAndTheLineOfTfConfig) {
@@ -230,8 +235,8 @@ TEST_F(LaunchTest, PrintsTheRolesAndTheLineOfTfConfig) {
 TEST_F(LaunchTest, PrintsNoLineWithoutKnowingTheHosts) {
   const Result result = run(task(0, {"--print"}, {"true"}));
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("[launch] needed the host of every rank for --print, as TF_CONFIG and srun tell "
-                                       "them; got none from RANK and WORLD_SIZE"));
+  EXPECT_THAT(result.errors, HasSubstr("[launch] expected the host of every rank for --print, as TF_CONFIG and srun "
+                                       "provide it, got none from RANK and WORLD_SIZE"));
 }
 
 TEST_F(LaunchTest, PrintsOneLineForAStepOfSrun) {
@@ -248,19 +253,19 @@ TEST_F(LaunchTest, PrintsNoLineThatMpirunWouldMisread) {
       run({"env", R"(TF_CONFIG={"cluster": {"worker": ["[::1]:1"]}, "task": {"type": "worker", "index": 0}})",
            LOCKSTEP_PROGRAM, "launch", "--print", "--", "true"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("[launch] needed names or IPv4 addresses of hosts for --print; got \"::1\""));
+  EXPECT_THAT(result.errors, HasSubstr("[launch] expected names or IPv4 addresses of hosts for --print, got \"::1\""));
 }
 
 TEST_F(LaunchTest, RefusesWhatIsNoNameOfAHost) {
   for (const char* name : {"a:2", "a,b", "-a", "a\xc3\xa4"}) {
     const Result result = run(task(0, {std::string("--host=") + name}, {"true"}));
     EXPECT_EQ(result.status, 2);
-    EXPECT_THAT(result.errors, HasSubstr(fmt::format("for --host; got \"{}\"", name)));
+    EXPECT_THAT(result.errors, HasSubstr(fmt::format("for --host, got \"{}\"", name)));
   }
   // And what is no text at all, which is shown as such.
   const Result result = run(task(0, {"--host=a\xff"}, {"true"}));
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("for --host; got \"a\xef\xbf\xbd\""));
+  EXPECT_THAT(result.errors, HasSubstr("for --host, got \"a\xef\xbf\xbd\""));
 }
 
 TEST_F(LaunchTest, TakesAnyBytesAsTheNameOfAJob) {
@@ -278,10 +283,10 @@ TEST_F(LaunchTest, ATaskOfSeveralIsNotTrainedAlone) {
   const std::string advice = " in one job: put \"lockstep launch --\" in front of the command";
   const Result plain = alone("RANK=1 WORLD_SIZE=2");
   EXPECT_EQ(plain.status, 2);
-  EXPECT_THAT(plain.errors, HasSubstr("[session] needed the 2 tasks of RANK and WORLD_SIZE" + advice));
+  EXPECT_THAT(plain.errors, HasSubstr("[session] expected the 2 tasks of RANK and WORLD_SIZE" + advice));
   const Result first = alone("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2");
   EXPECT_EQ(first.status, 2);
-  EXPECT_THAT(first.errors, HasSubstr("[session] needed the 2 tasks of srun" + advice));
+  EXPECT_THAT(first.errors, HasSubstr("[session] expected the 2 tasks of srun" + advice));
   const Result other = alone("SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2");
   EXPECT_EQ(other.status, 2);
   EXPECT_EQ(other.errors, "") << "tasks of srun share their output: rank 0 says it for all";
@@ -363,9 +368,8 @@ TEST_F(LaunchTest, SaysWhereMpirunAndADaemonDoNotFindEachOther) {
   Process other(words);
   const Result first = run(task_elsewhere(0, {"--timeout", "2"}, shell("true")));
   EXPECT_EQ(first.status, 4);
-  EXPECT_THAT(first.errors, HasSubstr("[launch] needed mpirun on "));
-  EXPECT_THAT(first.errors,
-              HasSubstr(" and its daemons on host1 to find each other within 2 s; no rank has started; "));
+  EXPECT_THAT(first.errors, HasSubstr("[launch] expected mpirun on "));
+  EXPECT_THAT(first.errors, HasSubstr(" and its daemons on host1 to connect within 2 s; no rank started; "));
   EXPECT_EQ(other.finish().status, 4);
   EXPECT_TRUE(nothing_is_left());
 }
@@ -376,7 +380,7 @@ TEST_F(LaunchTest, NeedsMpirun) {
   Process other(task(1, {}, shell("true")));
   for (const Result& result : {run(words), other.finish()}) {
     EXPECT_EQ(result.status, 2);
-    EXPECT_EQ(result.errors, "lockstep: error: [launch] needed mpirun in PATH; No such file or directory\n");
+    EXPECT_EQ(result.errors, "lockstep: error: [launch] expected mpirun in PATH; No such file or directory\n");
   }
 }
 
@@ -389,7 +393,8 @@ TEST_F(LaunchTest, ALostTaskEndsTheJobAndIsNamed) {
   const Result result = first.finish();
   EXPECT_EQ(result.status, 4);
   EXPECT_THAT(result.errors,
-              HasSubstr("[launch] needed every task until the end of the job; rank 1 on host host1 is gone: "));
+              HasSubstr("[launch] expected every task to stay connected until the end of the job; lost rank 1 on host "
+                        "host1: "));
   EXPECT_TRUE(nothing_is_left());
 }
 
@@ -402,7 +407,7 @@ TEST_F(LaunchTest, ALostFirstTaskEndsTheJob) {
   const Result result = other.finish();
   EXPECT_EQ(result.status, 4);
   EXPECT_THAT(result.errors,
-              HasSubstr("[launch] needed the task of rank 0 until the end of the job; its connection closed"));
+              HasSubstr("[launch] expected rank 0 to stay connected until the end of the job; its connection closed"));
   EXPECT_TRUE(nothing_is_left());
 }
 

@@ -32,7 +32,7 @@ class Silence {
     auto* address = reinterpret_cast<sockaddr*>(&place);
     socklen_t size = sizeof(place);
     if (bind(listener_.get(), address, size) != 0 || listen(listener_.get(), 0) != 0 ||
-        getsockname(listener_.get(), address, &size) != 0 || connect(visitor_.get(), address, size) != 0)
+        getsockname(listener_.get(), address, &size) != 0 || connect(client_.get(), address, size) != 0)
       throw std::runtime_error("no port of 127.0.0.2");
     port_ = ntohs(place.sin_port);
   }
@@ -40,7 +40,7 @@ class Silence {
 
  private:
   net::FileDescriptor listener_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  net::FileDescriptor visitor_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  net::FileDescriptor client_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   std::uint16_t port_ = 0;
 };
 

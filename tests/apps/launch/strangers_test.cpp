@@ -73,7 +73,7 @@ std::string frame(FrameKind kind, const std::string& text) { return launch::enco
 TEST_F(Strangers, EndNoJob) {
   Process first(task(0, {}, {"true"}));
   ASSERT_TRUE(is_listening());
-  const launch::Arrival other{.rank = 1, .ranks = 3, .host = "evil", .place = "p", .port = 1};
+  const launch::JoinRequest other{.rank = 1, .ranks = 3, .host = "evil", .place = "p", .port = 1};
   for (const std::string& words : {frame(FrameKind::arrive, to_text(other)), frame(FrameKind::started, ""),
                                    std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100000, '\xff')})
     send(knock(), words);
@@ -104,13 +104,13 @@ TEST_F(Strangers, TakeNoMemory) {
 
 TEST_F(Strangers, KeepNobodyFromHearing) {
   Process first(task(0, {}, {"true"}));
-  launch::Link visitor = come({.rank = 1, .ranks = 2, .host = "b", .place = "b"});
-  ASSERT_TRUE(hears(visitor, FrameKind::probe)) << "it is of this user, and may say anything";
+  launch::Link client = come({.rank = 1, .ranks = 2, .host = "b", .place = "b"});
+  ASSERT_TRUE(hears(client, FrameKind::probe)) << "it is of this user, and may say anything";
   // Five bytes each, of which many fit into one piece that is read.
-  for (int i = 0; i < 500000; ++i) visitor.send({FrameKind::started});
+  for (int i = 0; i < 500000; ++i) client.send({FrameKind::started});
   first.kill(SIGTERM);
-  EXPECT_TRUE(hears(visitor, FrameKind::leave) || !visitor.is_open());
-  visitor.close("");
+  EXPECT_TRUE(hears(client, FrameKind::leave) || !client.is_open());
+  client.close("");
   EXPECT_EQ(first.finish().status, 128 + SIGTERM);
 }
 
@@ -183,14 +183,14 @@ TEST_F(FakeFirstTask, HasNothingRunByAPlainFrame) {
                    frame(FrameKind::leave, R"([0, ""])"));
   const Result result = other.finish();
   EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(result.errors, HasSubstr("what is there is not the task of rank 0 of this job: "));
+  EXPECT_THAT(result.errors, HasSubstr("the process there is not rank 0 of this job: "));
   EXPECT_FALSE(anything_ran());
 }
 
 TEST_F(FakeFirstTask, HasNoCommandRunAlthoughItIsOfTheSameUser) {
   tell({frame(FrameKind::welcome, ""), frame(FrameKind::run, nlohmann::json({"touch " + pwned(), {0}}).dump())});
   EXPECT_EQ(result_.status, 4);
-  EXPECT_THAT(result_.errors, HasSubstr("what it says makes no sense ([launch] expected an object with \"job\"; got "));
+  EXPECT_THAT(result_.errors, HasSubstr("it sent an invalid message ([launch] expected an object with \"job\", got "));
   EXPECT_FALSE(anything_ran());
 }
 
@@ -203,7 +203,7 @@ TEST_F(FakeFirstTask, HasNoDaemonStartedThatCallsAnotherHost) {
                                   .processors = {0}};
   tell({frame(FrameKind::welcome, ""), frame(FrameKind::run, launch::to_text(facts))});
   EXPECT_EQ(result_.status, 4);
-  EXPECT_THAT(result_.errors, HasSubstr("expected a contact address of this host, because the job has no secret; got "
+  EXPECT_THAT(result_.errors, HasSubstr("expected a contact address of this host, because the job has no secret, got "
                                         "192.0.2.77"));
   EXPECT_FALSE(anything_ran());
 }
@@ -221,8 +221,8 @@ TEST_F(Strangers, WithAnotherSecretAreRefusedAtBothEnds) {
   }
   const Result result = first.finish();
   EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(result.errors, AllOf(HasSubstr("no word of rank 1; "),
-                                   HasSubstr("were refused because they did not prove to know the job's secret")));
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("missing rank 1; "),
+                                   HasSubstr("were refused because they did not authenticate with the job's secret")));
 }
 
 TEST_F(Strangers, AreNoneWhereAFileHasTheSecret) {
@@ -250,7 +250,7 @@ TEST_F(Strangers, CouldComeWhereThereIsNoSecret) {
     const Result result = run(words);
     EXPECT_EQ(result.status, 2);
     EXPECT_THAT(result.errors, AllOf(HasSubstr("[launch] expected a secret of the job in LOCKSTEP_JOB_SECRET_FILE or "
-                                               "LOCKSTEP_JOB_SECRET, because its tasks meet at 192.0.2.77"),
+                                               "LOCKSTEP_JOB_SECRET, because its rendezvous at 192.0.2.77"),
                                      HasSubstr("export LOCKSTEP_JOB_SECRET_FILE=~/.lockstep-job-secret")));
   }
   const Result slurm = run({"env", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM, "launch", "--meet",

@@ -114,17 +114,17 @@ TEST(JpegDecoder, SaysWhatLibjpegSays) {
   JpegDecoder decoder;
   const Bytes nothing;
   EXPECT_EQ(data_error_of([&] { decoder.open(nothing); }),
-            "[JPEG image] needed an intact image; its decoder says: Premature end of input file");
+            "[JPEG image] expected an intact image; the decoder reports: Premature end of input file");
   const Bytes text = {'h', 'e', 'l', 'l', 'o'};
   EXPECT_EQ(data_error_of([&] { decoder.open(text); }),
-            "[JPEG image] needed an intact image; its decoder says: Not a JPEG file: starts with 0x68 0x65");
+            "[JPEG image] expected an intact image; the decoder reports: Not a JPEG file: starts with 0x68 0x65");
 }
 
 TEST(JpegDecoder, RefusesMorePixelsThanAllowed) {
   const Bytes bytes = encode_jpeg(smooth_image(10, 11).view());
   JpegDecoder decoder(109);
   EXPECT_EQ(data_error_of([&] { decoder.open(bytes); }),
-            "[JPEG image] needed at most 109 pixels; the header announces 10 x 11");
+            "[JPEG image] expected at most 109 pixels; the header announces 10 x 11");
   JpegDecoder(110).open(bytes);
 }
 
@@ -147,7 +147,7 @@ TEST(JpegDecoder, RefusesMorePixelsThanTheDefault) {
   EXPECT_LT(bytes.size(), 2000u);
   JpegDecoder decoder;
   EXPECT_EQ(data_error_of([&] { decoder.open(bytes); }),
-            "[JPEG image] needed at most 67108864 pixels; the header announces 16384 x 16384");
+            "[JPEG image] expected at most 67108864 pixels; the header announces 16384 x 16384");
 }
 
 /// The coefficients of a progressive image are all in memory: six bytes a pixel at 4:4:4.
@@ -158,7 +158,7 @@ TEST(JpegDecoder, LimitsTheMemoryOfAProgressiveImage) {
   Image memory;
   decoder.open(bytes);
   EXPECT_EQ(data_error_of([&] { decoder.decode(3, memory); }),
-            "[JPEG image] expected an image that decodes in 272 MiB; got more");
+            "[JPEG image] expected an image that decodes within 272 MiB, got more");
   const Bytes sound = encode_jpeg(smooth_image(16, 16).view(), style);
   decoder.open(sound);
   EXPECT_EQ(decoder.decode(3, memory).width, 16) << "the decoder is as good as before";

@@ -66,13 +66,13 @@ TEST(DecodePng, ConvertsBetweenGrayAndColor) {
 TEST(DecodePng, SaysWhatLibpngSays) {
   const Bytes text = {'h', 'e', 'l', 'l', 'o', ' ', 'y', 'o', 'u'};
   EXPECT_EQ(data_error_of([&] { read_png_header(text); }),
-            "[PNG image] needed an intact image; its decoder says: Not a PNG file");
+            "[PNG image] expected an intact image; the decoder reports: Not a PNG file");
 }
 
 TEST(DecodePng, RefusesMorePixelsThanAllowed) {
   const Bytes bytes = encode_png(noisy_image(10, 11).view());
   EXPECT_EQ(data_error_of([&] { read_png_header(bytes, 109); }),
-            "[PNG image] needed at most 109 pixels; the header announces 10 x 11");
+            "[PNG image] expected at most 109 pixels; the header announces 10 x 11");
   EXPECT_EQ(read_png_header(bytes, 110), (ImageHeader{10, 11, 3}));
 }
 

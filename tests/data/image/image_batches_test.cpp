@@ -70,7 +70,7 @@ TEST_F(ImageBatches, AnImageOfTooManyPixelsIsABadRecord) {
   }
   write_records(directory_ / "images", {record(sound), record(huge), record(sound), record(sound)});
   EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }),
-              HasSubstr("needed at most 67108864 pixels; the header announces 16384 x 16384"));
+              HasSubstr("expected at most 67108864 pixels; the header announces 16384 x 16384"));
   EXPECT_EQ(batches_of(open().batch(2).skip_bad_records(1)).size(), 2u);
 }
 
@@ -141,13 +141,13 @@ TEST_F(ImageBatches, NameTheImageThatDoesNotFit) {
                                         encoded_record(encode_png(smooth_image(4, 5).view()), 1)});
   EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }), HasSubstr("record 1 at byte "));
   EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }),
-              HasSubstr("] needed an image in image/encoded that can be used; [image recipe none] needed images of 4 x "
+              HasSubstr("] expected a usable image in image/encoded; [image recipe none] expected images of 4 x "
                         "4; one is 4 x 5"));
   Bytes cut = encode_jpeg(smooth_image(4, 4).view());
   cut.resize(cut.size() / 2);
   write_records(directory_ / "images",
                 {encoded_record(encode_png(smooth_image(4, 4).view()), 0), encoded_record(cut, 1)});
-  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }), HasSubstr("[JPEG image] needed an intact image"));
+  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }), HasSubstr("[JPEG image] expected an intact image"));
 }
 
 TEST_F(ImageBatches, OfAnySizeReachTheirRecipeThroughWords) {
@@ -177,9 +177,10 @@ TEST_F(ImageBatches, OfAnySizeReachTheirRecipeThroughWords) {
 TEST_F(ImageBatches, KeepTheirColorsAfterAGrayOne) {
   write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(4, 4, 1).view()), 0),
                                         encoded_record(encode_png(smooth_image(4, 4).view()), 1)});
-  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }),
-              HasSubstr("[image recipe none] needed gray images, or the shape 4x4x3 for gray and colored ones; one has "
-                        "3 channels"));
+  EXPECT_THAT(
+      data_error_of([&] { batches_of(open().batch(2)); }),
+      HasSubstr("[image recipe none] expected gray images, or the shape 4x4x3 for gray and colored ones; one has "
+                "3 channels"));
   const TFRecordOptions told{.input_shape = {4, 4, 3}};
   const Dataset colored = Dataset::from_tfrecords((directory_ / "images").string(), told);
   const Bytes pixels = pixels_of(smooth_image(4, 4).view());
@@ -193,7 +194,7 @@ TEST_F(ImageBatches, OfCifarHaveItsSizeInTrainingAndTesting) {
   write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(40, 32).view()), 0)});
   for (const std::string recipe : {"cifar10-train", "cifar10-test"})
     EXPECT_THAT(data_error_of([&] { batches_of(open().images(ImageRecipe::parse(recipe)).batch(1)); }),
-                HasSubstr("[image recipe " + recipe + "] needed images of 32 x 32; one is 40 x 32"));
+                HasSubstr("[image recipe " + recipe + "] expected images of 32 x 32; one is 40 x 32"));
 }
 
 TEST_F(ImageBatches, OfAnySizeAreForRecipesThatChangeIt) {
@@ -203,11 +204,11 @@ TEST_F(ImageBatches, OfAnySizeAreForRecipesThatChangeIt) {
   const Dataset dataset = Dataset::from_tfrecords((directory_ / "images").string(), told);
   EXPECT_EQ(batches_of(dataset.images(ImageRecipe::parse("imagenet-test")).batch(2))[0].samples, 2);
   EXPECT_THAT(data_error_of([&] { batches_of(dataset.batch(2)); }),
-              HasSubstr("needed images of 224 x 224; one is 20 x 30"));
+              HasSubstr("expected images of 224 x 224; one is 20 x 30"));
   EXPECT_THAT(input_error_of([&] {
                 Dataset::from_tfrecords((directory_ / "images").string(), {.input_shape = {672, 224}});
               }),
-              HasSubstr("needed a shape HxWxC for the images in image/encoded; got [672, 224]"));
+              HasSubstr("expected a shape HxWxC for the images in image/encoded, got [672, 224]"));
 }
 
 TEST_F(ImageBatches, OfFilesAsLongAsTheirImagesHaveElementsAreDecoded) {
@@ -225,7 +226,7 @@ TEST_F(ImageBatches, NeedTheChannelsOfTheRecipe) {
   write_records(directory_ / "gray", records);
   const Dataset gray = Dataset::from_tfrecords((directory_ / "gray").string(), {.input_shape = {6, 6, 1}});
   EXPECT_THAT(input_error_of([&] { gray.images(small_crops()); }),
-              HasSubstr("[images] needed images [H, W, 3] for the recipe cifar10-train; those of "));
+              HasSubstr("[images] expected images [H, W, 3] for the recipe cifar10-train; the images of "));
   EXPECT_THAT(input_error_of([&] { gray.images(small_crops()); }), HasSubstr(" are [6, 6, 1]"));
 }
 
@@ -234,13 +235,13 @@ TEST_F(ImageBatches, OfAbsurdSizeAreRefused) {
   for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{1 << 20, 1 << 20}, {1L << 40, 1L << 40}})
     EXPECT_THAT(
         input_error_of([&] { Dataset::from_tfrecords((directory_ / "images").string(), {.input_shape = shape}); }),
-        HasSubstr("needed a shape of extents above 0 and up to 2^28 elements; got ["));
+        HasSubstr("expected a shape with positive extents and at most 2^28 elements, got ["));
 }
 
 TEST_F(ImageBatches, AreNotMadeOfNumbers) {
   const Dataset numbers = Dataset::synthetic({8, 8, 3}, 2, 4);
   EXPECT_EQ(input_error_of([&] { numbers.images(small_crops()); }),
-            "[images] needed records that are images; those of 4 synthetic samples of 8x8x3 are not");
+            "[images] expected image records; the records of 4 synthetic samples of 8x8x3 are not images");
 }
 
 }  // namespace

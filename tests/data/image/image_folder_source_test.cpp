@@ -94,11 +94,11 @@ TEST_F(ImageFolderTest, WithoutARecipeAllHaveTheSizeOfTheFirst) {
   const auto other = add_png("a/2.png", 2, 3, 3);
   const ImageFolderSource source(directory_.path());
   EXPECT_EQ(data_error_of([&] { read(source, 1); }),
-            of(other) + "needed an image that can be used; [image recipe none] needed images of 2 x 3; one is 3 x 3");
+            of(other) + "expected a usable image; [image recipe none] expected images of 2 x 3; one is 3 x 3");
   const ImageFolderSource told(directory_.path(), {3, 3, 3});
   EXPECT_THAT(read(told, 1).features, Each(2.0f / 255));
   EXPECT_EQ(input_error_of([&] { ImageFolderSource(directory_.path(), {27}); }),
-            of(directory_.path()) + "needed a shape HxWxC for images; got [27]");
+            of(directory_.path()) + "expected a shape HxWxC for images, got [27]");
 }
 
 TEST_F(ImageFolderTest, NamesTheFileThatIsWrong) {
@@ -107,26 +107,27 @@ TEST_F(ImageFolderTest, NamesTheFileThatIsWrong) {
   const auto text = add("a/3.jpeg", "no image");
   const auto cut = add("a/4.jpg", text_of(encode_jpeg(noisy_image(2, 3).view())).substr(0, 200));
   const ImageFolderSource source(directory_.path());
-  EXPECT_THAT(data_error_of([&] { read(source, 1); }), HasSubstr(of(empty) + "needed an image that can be used; "));
+  EXPECT_THAT(data_error_of([&] { read(source, 1); }), HasSubstr(of(empty) + "expected a usable image; "));
   EXPECT_EQ(data_error_of([&] { read(source, 2); }),
             of(text) +
-                "needed an image that can be used; [image] needed a JPEG or a PNG image; its 8 bytes begin with "
+                "expected a usable image; [image] expected a JPEG or a PNG image; its 8 bytes begin with "
                 "6e 6f 20 69 6d 61 67 65");
-  EXPECT_THAT(data_error_of([&] { read(source, 3); }), StartsWith(of(cut) + "needed an image that can be used; "));
+  EXPECT_THAT(data_error_of([&] { read(source, 3); }), StartsWith(of(cut) + "expected a usable image; "));
   std::filesystem::remove(directory_ / "a/1.png");
   EXPECT_EQ(data_error_of([&] { read(source, 0); }),
-            of(directory_ / "a/1.png") + "needed a file that can be read; No such file or directory");
+            of(directory_ / "a/1.png") + "expected a file that can be read; No such file or directory");
 }
 
 TEST_F(ImageFolderTest, NeedsFoldersWithImages) {
-  EXPECT_EQ(error(), of(directory_.path()) + "needed a folder for each class, with images in it; there are no folders");
+  EXPECT_EQ(error(),
+            of(directory_.path()) + "expected a folder for each class, with images in it; there are no folders");
   std::filesystem::create_directories(directory_ / "a");
   add("b/notes.txt", "text");
   EXPECT_EQ(error(), of(directory_.path()) +
-                         "needed files that end in .jpg, .jpeg or .png in the folders of the classes; there are none "
+                         "expected files that end in .jpg, .jpeg or .png in the class folders; there are none "
                          "in a, b");
   EXPECT_EQ(data_error_of([] { ImageFolderSource source("nowhere"); }),
-            "[nowhere] needed a directory that can be read; No such file or directory");
+            "[nowhere] expected a readable directory; No such file or directory");
   EXPECT_FALSE(is_image_folder(directory_.path()));
 }
 
@@ -139,7 +140,8 @@ TEST_F(ImageFolderTest, ATestSetNeedsTheClassesOfItsTrainingSet) {
   options.tfrecord.classes = 3;
   EXPECT_EQ(data_error_of([&] { open_data("images:" + directory_.path().string(), options); }),
             of(directory_.path()) +
-                "needed folders of 3 classes, empty ones too, since their order numbers them; there are 2");
+                "expected folders of 3 classes, including empty ones, because their order defines the class numbers; "
+                "there are 2");
 }
 
 TEST_F(ImageFolderTest, IsOpenedByItsName) {
@@ -200,7 +202,7 @@ TEST_F(ImageFolderTest, ADamagedFileStopsTheWritingOfShards) {
   const TemporaryDirectory output;
   const ShardOptions options{.directory = output / "shards", .encoding = FeatureEncoding::encoded};
   EXPECT_THAT(data_error_of([&] { write_shards(ImageFolderSource(directory_.path()), options); }),
-              HasSubstr(of(damaged) + "needed an image that can be used; "));
+              HasSubstr(of(damaged) + "expected a usable image; "));
   EXPECT_THAT(names_in(output / "shards"), ElementsAre());
 }
 

@@ -49,7 +49,7 @@ TEST(ChoosePaddedCrop, ReachesEveryPlaceAboutAsOften) {
 
 TEST(ChoosePaddedCrop, NamesAnImageThatIsTooSmall) {
   EXPECT_EQ(data_error_of([] { choose_padded_crop(key_of(0), 23, 40, 4, 32, 32); }),
-            "[random crop] needed images of at least 24 x 24 for crops of 32 x 32 with padding 4; one is 23 x 40");
+            "[random crop] expected images of at least 24 x 24 for crops of 32 x 32 with padding 4; one is 23 x 40");
 }
 
 TEST(CenterOffset, RoundsHalvesToTheEvenSide) {

@@ -33,7 +33,7 @@ TEST(ImageRecipe, NoneTakesItsSizeFromTheCaller) {
 
 TEST(ImageRecipe, NamesAllWhereOneIsMisspelt) {
   EXPECT_EQ(input_error_of([] { ImageRecipe::parse("cifar-train"); }),
-            "[image recipe] needed one of cifar10-train, cifar10-test, imagenet-train, imagenet-test, none; got "
+            "[image recipe] expected one of cifar10-train, cifar10-test, imagenet-train, imagenet-test, none, got "
             "\"cifar-train\"");
 }
 
@@ -79,39 +79,39 @@ std::string refusal(Change change) {
 
 TEST(ImageRecipe, RefusesWhatMakesNoSense) {
   EXPECT_EQ(input_error_of([] { ImageRecipe::parse("none").check(); }),
-            "[image recipe none] needed an output of at least 1 x 1; got 0 x 0");
+            "[image recipe none] expected an output of at least 1 x 1, got 0 x 0");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.channels = 4; }),
-            "[image recipe cifar10-train] needed 1 or 3 channels; got 4");
+            "[image recipe cifar10-train] expected 1 or 3 channels, got 4");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.flip = 1.5; }),
-            "[image recipe cifar10-train] needed a share of flips from 0 to 1; got 1.5");
+            "[image recipe cifar10-train] expected a flip probability from 0 to 1, got 1.5");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.cutout = -1; }),
-            "[image recipe cifar10-train] needed a cutout of 0 to 32768 pixels; got -1");
+            "[image recipe cifar10-train] expected a cutout of 0 to 32768 pixels, got -1");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.normalization.deviation[1] = 0; }),
-            "[image recipe cifar10-train] needed deviations above 0; got 0.247, 0, 0.2616");
+            "[image recipe cifar10-train] expected deviations above 0, got 0.247, 0, 0.2616");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.geometry = PaddedCrop{-4}; }),
-            "[image recipe cifar10-train] needed a padding of 0 to 32768 pixels; got -4");
+            "[image recipe cifar10-train] expected a padding of 0 to 32768 pixels, got -4");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.geometry = PaddedCrop{1 << 30}; }),
-            "[image recipe cifar10-train] needed a padding of 0 to 32768 pixels; got 1073741824");
+            "[image recipe cifar10-train] expected a padding of 0 to 32768 pixels, got 1073741824");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.cutout = 1 << 30; }),
-            "[image recipe cifar10-train] needed a cutout of 0 to 32768 pixels; got 1073741824");
+            "[image recipe cifar10-train] expected a cutout of 0 to 32768 pixels, got 1073741824");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.height = 1 << 20; }),
-            "[image recipe cifar10-train] needed an output of at most 32768 x 32768; got 1048576 x 32");
+            "[image recipe cifar10-train] expected an output of at most 32768 x 32768, got 1048576 x 32");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.jitter.contrast = -0.1; }),
-            "[image recipe cifar10-train] needed a jitter of contrast from 0 to 10; got -0.1");
+            "[image recipe cifar10-train] expected a jitter of contrast from 0 to 10, got -0.1");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.jitter.brightness = 1e9; }),
-            "[image recipe cifar10-train] needed a jitter of brightness from 0 to 10; got 1000000000");
+            "[image recipe cifar10-train] expected a jitter of brightness from 0 to 10, got 1000000000");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.jitter.saturation = std::nan(""); }),
-            "[image recipe cifar10-train] needed a jitter of saturation from 0 to 10; got nan");
+            "[image recipe cifar10-train] expected a jitter of saturation from 0 to 10, got nan");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.geometry = ResizedCenter{31}; }),
-            "[image recipe cifar10-train] needed a shorter side no shorter than the output; got 31 for 32 x 32");
+            "[image recipe cifar10-train] expected a shorter side no shorter than the output, got 31 for 32 x 32");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) {
               recipe.geometry = RandomResizedCrop{{{0, 1}, {1, 1}}};
             }),
-            "[image recipe cifar10-train] needed areas from above 0 to 1; got 0 to 1");
+            "[image recipe cifar10-train] expected area fractions above 0 and at most 1, got 0 to 1");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) {
               recipe.geometry = RandomResizedCrop{{{0.5, 1}, {2, 1}}};
             }),
-            "[image recipe cifar10-train] needed ratios from 1/5 to 5; got 2 to 1");
+            "[image recipe cifar10-train] expected ratios from 1/5 to 5, got 2 to 1");
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ class CudaCapture : public ::testing::Test {
   void note(const StreamHandle& stream, char what) {
     ASSERT_EQ(pretend::enqueue(stream.get(), [this, what] { noted_ += what; }), cudaSuccess);
   }
-  // The second stream does what comes next after all of the first so far; then the first after all of the second.
+  // fork(): the second stream waits for the first. join(): the first waits for the second.
   void fork() {
     ASSERT_EQ(cudaEventRecord(fork_.get(), stream_.get()), cudaSuccess);
     ASSERT_EQ(cudaStreamWaitEvent(other_.get(), fork_.get(), 0), cudaSuccess);

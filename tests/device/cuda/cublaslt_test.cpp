@@ -222,13 +222,13 @@ TEST(CublasLt, OffersAlgorithmsThatFitTheWorkspaceAndTheAlignment) {
   EXPECT_EQ(product.multiply(algorithm, workspace.get(), bytes), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(product.multiply(algorithm, workspace.get(), bytes - 1), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(product.multiply(algorithm, workspace.get() + 16, bytes), CUBLAS_STATUS_INVALID_VALUE);
-  // The heuristic was told of 256 bytes, since nobody said otherwise.
+  // The heuristic assumed the default alignment of 256 bytes.
   const Elements<std::byte> longer(1000);
   EXPECT_EQ(product.multiply(algorithm, workspace.get(), bytes, longer.get() + 16), CUBLAS_STATUS_INVALID_VALUE);
   product.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{16});
   ASSERT_EQ(product.ask(), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(product.multiply(algorithm, workspace.get(), bytes, longer.get() + 16), CUBLAS_STATUS_SUCCESS);
-  // An algorithm is for what was asked.
+  // An algorithm is valid only for the requested problem.
   product.finish_with(CUBLASLT_EPILOGUE_BIAS);
   EXPECT_EQ(product.multiply(algorithm, workspace.get(), bytes), CUBLAS_STATUS_INVALID_VALUE);
 }

@@ -1,4 +1,4 @@
-// Streams, events and memory of the current pretended GPU for a test, given back at its end.
+// Streams, events and memory of the current simulated GPU for a test, released at its end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ inline EventHandle make_event(unsigned flags = cudaEventDisableTiming) {
   return EventHandle(event);
 }
 
-/// Elements on the GPU. The host may look at them once the stream that wrote them is synchronized.
+/// Elements on the GPU. The host may read them after synchronizing the stream that wrote them.
 template <typename T>
 class Elements {
  public:

@@ -36,7 +36,7 @@ TEST(Kernel, EveryThreadRunsOnceAndKnowsItsPlace) {
     ASSERT_EQ(places[i], static_cast<int>(1000 * (i / 30) + i % 30)) << i;
 }
 
-// Each thread takes what another wrote before a barrier, some rounds long.
+// Each thread reads what another wrote before a barrier, for several rounds.
 __global__ void rotate(int* values, int rounds) {
   __shared__ int shared[200];
   int value = values[threadIdx.x];
@@ -61,7 +61,7 @@ TEST(Kernel, ABarrierShowsAThreadWhatOthersWrote) {
   }
 }
 
-// As rotate, but for the first barrier.
+// Like rotate, without the first barrier.
 __global__ void rotate_without_barrier(int* values) {
   __shared__ int shared[64];
   shared[threadIdx.x] = -1;
@@ -128,7 +128,7 @@ __global__ void shuffle(int* results) {
   results[5 * 32 + lane] = __shfl_xor_sync(kAll, lane, 1);
   results[6 * 32 + lane] = static_cast<int>(__ballot_sync(kAll, lane % 3 == 0 ? 1 : 0));
   results[7 * 32 + lane] = __any_sync(kAll, lane == 7 ? 1 : 0) + 2 * __all_sync(kAll, lane < 31 ? 1 : 0);
-  // The halves of a warp on ways of their own.
+  // The halves of a warp diverge.
   if (lane < 16)
     results[8 * 32 + lane] = __shfl_sync(0x0000ffff, lane, 1);
   else
@@ -187,7 +187,7 @@ TEST(Kernel, RefusesAGridThatNoGpuRuns) {
   const StreamHandle stream = make_stream();
   for (const auto& [blocks, threads] : {std::pair<dim3, dim3>{1, 1025}, {0, 32}, {1, {32, 64}}, {{1, 65536}, 1}})
     EXPECT_EQ(error_of_launch(blocks, threads, stream.get()),
-              "[gpu] needed the launch of a kernel; CUDA answered invalid configuration argument "
+              "[gpu] expected the launch of a kernel; CUDA returned invalid configuration argument "
               "(cudaErrorInvalidConfiguration)");
 }
 

@@ -14,7 +14,7 @@
 namespace lockstep::device::cuda {
 namespace {
 
-// Keeps a stream busy until it is let go.
+// Keeps a stream busy until released.
 class Held {
  public:
   explicit Held(cudaStream_t stream) {

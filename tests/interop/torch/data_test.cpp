@@ -126,17 +126,18 @@ TEST(DistributedSampler, BeginsAnewAfterAPassThatWasLeftAtOnce) {
 TEST(DistributedSampler, RefusesWhatItCannotCut) {
   EXPECT_EQ(
       error_of([] { DistributedSampler(0, 4, 67, {.global_batch = 64}); }),
-      "[distributed_sampler] needed a sample for each rank in every batch, because LibTorch's loader makes none of "
-      "nothing; 67 samples in batches of 64 on 4 ranks leave one of 3: choose another batch, drop_last, or "
-      "lockstep::torch::make_data_loader, which makes empty parts");
-  EXPECT_THAT(error_of([] { DistributedSampler(0, 1, 10, {}); }), HasSubstr("needed a global_batch of at least 1"));
+      "[distributed_sampler] expected a sample for each rank in every batch, because LibTorch's loader cannot make "
+      "an empty batch; 67 samples in batches of 64 on 4 ranks leave one of 3: choose another batch size, drop_last, or "
+      "lockstep::torch::make_data_loader, which makes empty batches");
+  EXPECT_THAT(error_of([] { DistributedSampler(0, 1, 10, {}); }), HasSubstr("expected a global_batch of at least 1"));
   EXPECT_THAT(error_of([] { DistributedSampler(0, 1, 0, {.global_batch = 2}); }), HasSubstr("it has 0"));
   EXPECT_THAT(error_of([] { DistributedSampler(0, 1, 3, {.global_batch = 4, .drop_last = true}); }),
-              HasSubstr("needed a full batch where the last one is dropped; got 3 samples in batches of 4"));
+              HasSubstr("expected at least one full batch with drop_last, got 3 samples in batches of 4"));
   DistributedSampler sampler(0, 2, 50, {.global_batch = 8});
   EXPECT_THAT(error_of([&] { sampler.set_position({.epoch = 1, .step = 8}); }),
-              HasSubstr("needed an epoch, and a step within it; got epoch 1 and step 8, of epochs of 7 steps"));
-  EXPECT_THAT(error_of([&] { sampler.next(4); }), HasSubstr("the loader asks for 4, the sampler was made for 8"));
+              HasSubstr("expected an epoch of at least 0 and a step within it, got epoch 1 and step 8 with 7 steps "
+                        "per epoch"));
+  EXPECT_THAT(error_of([&] { sampler.next(4); }), HasSubstr("the loader requests 4, the sampler was created for 8"));
 }
 
 struct Numbers : ::torch::data::datasets::Dataset<Numbers> {
@@ -181,7 +182,7 @@ TEST(DataLoader, RefusesWhatRanksCannotShare) {
                 make_data_loader(session, Numbers(23).map(::torch::data::transforms::Stack<>()),
                                  ::torch::data::DataLoaderOptions(5).enforce_ordering(false));
               }),
-              HasSubstr("[make_data_loader] needed batches in the same order on all ranks"));
+              HasSubstr("[make_data_loader] expected batches in the same order on all ranks"));
 }
 
 TEST(DataLoader, MakesABatchOfNoRowsWhereARankHasNoSample) {

@@ -58,60 +58,60 @@ INSTANTIATE_TEST_SUITE_P(
     Calls, MisusedOptimizer,
     ::testing::Values(
         Misuse{"step_without_backward", [](auto& optimizer, auto&, auto&) { optimizer.step(); },
-               "needed a backward pass before step()"},
+               "expected a backward pass before step()"},
         Misuse{"backward_twice",
                [](auto& optimizer, auto& net, auto& data) {
                  loss_of(net, data, {0, 4}).backward();
                  loss_of(net, data, {0, 4}).backward();
                  optimizer.step();
                },
-               "needed step() after one backward pass (backward_passes_per_step); backward pass 2 was begun before it"},
-        Misuse{
-            "gradient_changed",
-            [](auto& optimizer, auto& net, auto& data) {
-              loss_of(net, data, {0, 4}).backward();
-              net.second->bias.mutable_grad().mul_(2);
-              optimizer.step();
-            },
-            "synchronize() comes before they are changed, zero_grad() after step(); that of second.bias was changed"},
+               "expected step() after one backward pass (backward_passes_per_step); backward pass 2 began before it"},
+        Misuse{"gradient_changed",
+               [](auto& optimizer, auto& net, auto& data) {
+                 loss_of(net, data, {0, 4}).backward();
+                 net.second->bias.mutable_grad().mul_(2);
+                 optimizer.step();
+               },
+               "call synchronize() before changing them and zero_grad() after step(); the gradient of second.bias was "
+               "changed"},
         Misuse{"zero_grad_too_early",
                [](auto& optimizer, auto& net, auto& data) {
                  loss_of(net, data, {0, 4}).backward();
                  optimizer.zero_grad();
                },
-               "needed step() before zero_grad()"},
+               "expected step() before zero_grad()"},
         Misuse{"gradients_removed",
                [](auto& optimizer, auto& net, auto& data) {
                  loss_of(net, data, {0, 4}).backward();
                  for (auto& parameter : net.parameters()) parameter.mutable_grad().reset();
                  optimizer.step();
                },
-               "that of first.weight was removed"},
+               "the gradient of first.weight was removed"},
         Misuse{"broadcast_in_mid_step",
                [](auto& optimizer, auto& net, auto& data) {
                  loss_of(net, data, {0, 4}).backward();
                  optimizer.broadcast_parameters();
                },
-               "needed step() before broadcast_parameters()"},
+               "expected step() before broadcast_parameters()"},
         Misuse{"samples_below_zero",
                [](auto& optimizer, auto& net, auto& data) {
                  optimizer.set_samples(-1);
                  loss_of(net, data, {0, 4}).backward();
                },
-               "needed a number of samples of at least 0; got -1"},
+               "expected a number of samples of at least 0, got -1"},
         Misuse{"backward_failed",
                [](auto& optimizer, auto& net, auto& data) {
                  fail_backward(net.first(data.inputs), net);
                  optimizer.zero_grad();
                },
-               "[distributed_optimizer] needed backward passes that come to their end; the last one ended with"},
+               "[distributed_optimizer] expected backward passes to complete; the last one ended with"},
         Misuse{"parameters_added",
                [](auto& optimizer, auto& net, auto& data) {
                  optimizer.inner().add_param_group(torch::optim::OptimizerParamGroup({torch::ones({2})}));
                  loss_of(net, data, {0, 4}).backward();
                  optimizer.step();
                },
-               "the optimizer had when it was wrapped; it had groups of 4 and has groups of 4, 1"},
+               "the optimizer had when it was wrapped; it had groups of 4 and now has groups of 4, 1"},
         Misuse{"converted",
                [](auto& optimizer, auto& net, auto& data) {
                  net.to(torch::kDouble);
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
                  loss_of(net, data, {0, 4}).backward();
                  optimizer.step();
                },
-               "wrap a module after its to(); first.weight was converted or moved since"}),
+               "wrap a module after its to(); first.weight was converted or moved later"}),
     [](const auto& param_info) { return param_info.param.name; });
 
 TEST(MisusedModule, NeedsItsOwnForward) {
@@ -130,7 +130,7 @@ TEST(MisusedModule, NeedsItsOwnForward) {
     else
       loss_of(net, Data(), {0, 4}).backward();
   });
-  EXPECT_THAT(errors, Each(HasSubstr("needed a forward pass through the wrapper before each backward pass: net(x)")));
+  EXPECT_THAT(errors, Each(HasSubstr("expected a forward pass through the wrapper before each backward pass: net(x)")));
 }
 
 TEST(MisusedModule, NeedsAForwardPassForEachBackwardPass) {
@@ -139,7 +139,7 @@ TEST(MisusedModule, NeedsAForwardPassForEachBackwardPass) {
     const at::Tensor loss = loss_of(net, Data(), {0, 4});
     for (int pass = 0; pass < 2; ++pass) loss.backward({}, /*retain_graph=*/true);
   });
-  EXPECT_THAT(errors, Each(HasSubstr("that of a retained graph was counted")));
+  EXPECT_THAT(errors, Each(HasSubstr("the one of a retained graph counts only once")));
 }
 
 struct ModuleMisuse {
@@ -174,22 +174,22 @@ INSTANTIATE_TEST_SUITE_P(
                        net->to(torch::kFloat);
                        loss_of(net, data, {0, 4});
                      },
-                     "needed parameters to keep the type and device with which they were wrapped: wrap a module after "
-                     "its to(); second.weight was converted or moved since"},
+                     "expected parameters to keep the type and device with which they were wrapped: wrap a module "
+                     "after its to(); second.weight was converted or moved later"},
         ModuleMisuse{"unfrozen",
                      [](auto& net, auto& data) {
                        net->first->weight.set_requires_grad(true);
                        loss_of(net, data, {0, 4});
                      },
-                     "needed parameters to require gradients when they are wrapped, if they ever do; first.weight "
-                     "requires them only since"},
+                     "expected parameters that require gradients to do so when they are wrapped; first.weight started "
+                     "to require them later"},
         ModuleMisuse{"backward_failed",
                      [](auto& net, auto& data) {
                        loss_of(net, data, {0, 4});
                        fail_backward(net->first(data.inputs).requires_grad_(), *net);
                        loss_of(net, data, {0, 4});
                      },
-                     "needed backward passes that come to their end; the last one ended with an exception"},
+                     "expected backward passes to complete; the last one ended with an exception"},
         ModuleMisuse{"gradient_changed",
                      [](auto& net, auto& data) {
                        {
@@ -199,21 +199,21 @@ INSTANTIATE_TEST_SUITE_P(
                        net->second->weight.mutable_grad().mul_(2);
                        loss_of(net, data, {0, 4}).backward();
                      },
-                     "needed gradients to stay as the backward pass left them under no_sync() until the one that "
-                     "reduces them: zero_grad() comes behind it; that of second.weight was changed"},
+                     "expected gradients to stay unchanged between backward() under no_sync() and the backward() "
+                     "that reduces them: call zero_grad() after it; the gradient of second.weight was changed"},
         ModuleMisuse{"buffer_resized",
                      [](auto& net, auto& data) {
                        net->named_buffers()["seen"].resize_({3});
                        loss_of(net, data, {0, 4}).backward();
                      },
-                     "needed buffers to keep the shape and type with which they were wrapped; seen was resized"}),
+                     "expected buffers to keep the shape and type with which they were wrapped; seen was resized"}),
     [](const auto& param_info) { return param_info.param.name; });
 
 TEST(WrongOptions, OfAccumulationAreRefusedByTheModule) {
   const auto errors = errors_of_ranks(2, [](Workers& workers) {
     DistributedDataParallel net(workers, Net(), {.gradients = {.backward_passes_per_step = 1 + workers.rank()}});
   });
-  EXPECT_THAT(errors, Each(HasSubstr("passes under no_sync() add up; got 2 and true")));
+  EXPECT_THAT(errors, Each(HasSubstr("passes under no_sync() add up, got 2 and true")));
 }
 
 TEST(WrongOptimizer, IsLbfgsByAnyName) {
@@ -223,7 +223,7 @@ TEST(WrongOptimizer, IsLbfgsByAnyName) {
     DistributedOptimizer<torch::optim::Optimizer> optimizer(workers, inner, net->named_parameters());
   });
   EXPECT_THAT(errors,
-              Each(HasSubstr("[distributed_optimizer] needed an optimizer that only updates in step(); LBFGS")));
+              Each(HasSubstr("[distributed_optimizer] expected an optimizer whose step() only updates; LBFGS")));
 }
 
 TEST(WrongOptimizer, HasOtherGroupsOnOneRank) {
@@ -238,7 +238,7 @@ TEST(WrongOptimizer, HasOtherGroupsOnOneRank) {
     DistributedOptimizer optimizer(workers, inner, net->named_parameters());
     optimizer.broadcast_optimizer_state();
   });
-  EXPECT_THAT(errors, Each(HasSubstr("rank 0 has parameter groups of 2, 2 and rank 1 has parameter groups of 1, 3")));
+  EXPECT_THAT(errors, Each(HasSubstr("rank 0 has parameter groups of 2, 2; rank 1 has parameter groups of 1, 3")));
 }
 
 /// An optimizer whose load() refuses.
@@ -254,7 +254,7 @@ TEST(WrongOptimizer, ThatCannotLoadIsAnErrorOnAllRanks) {
     DistributedOptimizer optimizer(workers, inner, net->named_parameters());
     optimizer.broadcast_optimizer_state();
   });
-  EXPECT_THAT(errors, Each(HasSubstr("needed what LibTorch can save and load; made by another version")));
+  EXPECT_THAT(errors, Each(HasSubstr("expected an object that LibTorch can save and load; made by another version")));
 }
 
 /// What both ranks throw when `make` makes a wrapper; rank 1 has the parameters that `of_rank_1` gives.
@@ -272,16 +272,18 @@ std::vector<std::string> errors_of_parameters(const Parameters& of_rank_1) {
 TEST(WrongParameters, AreAnErrorOnAllRanks) {
   using Pairs = NamedTensors::Pairs;
   EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto&) { pairs[1].first = pairs[0].first; }),
-              Each(HasSubstr("parameters 0 and 1 are both called first.weight")));
+              Each(HasSubstr("parameters 0 and 1 are both named first.weight")));
   EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto&) { pairs.pop_back(); }),
-              Each(HasSubstr("needed a name for each parameter of the optimizer; its parameter 3 of shape 1 is not")));
+              Each(HasSubstr("expected a name for each parameter of the optimizer; its parameter 3 of shape 1 is not "
+                             "among")));
   const auto foreign = [](Pairs& pairs, auto&) { pairs.emplace_back("other", torch::ones({2}).requires_grad_()); };
-  EXPECT_THAT(errors_of_parameters(foreign), Each(HasSubstr("needed parameters of the optimizer; other is none")));
+  EXPECT_THAT(errors_of_parameters(foreign),
+              Each(HasSubstr("expected only parameters of the optimizer; other is not one of them")));
   EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto& inner) {
                 pairs.emplace_back("wide", torch::ones({2}, torch::kDouble).requires_grad_());
                 inner.add_parameters({pairs.back().second});
               }),
-              Each(HasSubstr("needed parameters of float32; wide is Double")));
+              Each(HasSubstr("expected float32 parameters; wide is Double")));
 }
 
 TEST(WrongParameters, OfAnotherModelOnOneRankAreNamed) {

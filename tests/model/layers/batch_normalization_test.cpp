@@ -173,9 +173,10 @@ TEST(BatchNormalization, RefusesOptionsOutsideTheirRange) {
   const auto refusal = [](const BatchNormalization::Options& options) {
     return input_error_of([&] { Network({4}).add(BatchNormalization(options)); });
   };
-  EXPECT_EQ(refusal({.momentum = 1.5f}),
-            "[layer batch_normalization (batch_normalization)] needed a momentum in [0, 1] and a positive epsilon; got "
-            "1.5 and 0.001");
+  EXPECT_EQ(
+      refusal({.momentum = 1.5f}),
+      "[layer batch_normalization (batch_normalization)] expected a momentum in [0, 1] and a positive epsilon, got "
+      "1.5 and 0.001");
   EXPECT_THAT(refusal({.epsilon = 0}), HasSubstr("got 0.99 and 0"));
 }
 

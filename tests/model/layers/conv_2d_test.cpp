@@ -142,14 +142,14 @@ TEST(Conv2D, RefusesWhatItCannotDo) {
   const auto refusal = [](Shape input, const Conv2D::Options& options) {
     return input_error_of([&] { Network(std::move(input)).add(Conv2D(options)); });
   };
-  EXPECT_EQ(refusal({8, 8, 3}, {.filters = 0}), "[layer conv2d (conv2d)] needed at least one filter; got 0");
+  EXPECT_EQ(refusal({8, 8, 3}, {.filters = 0}), "[layer conv2d (conv2d)] expected at least one filter, got 0");
   EXPECT_EQ(
       refusal({8, 8, 3}, {.filters = 4, .groups = 2}),
-      "[layer conv2d (conv2d)] needed groups that divide channels and filters; got 2 groups, 3 channels, 4 filters");
+      "[layer conv2d (conv2d)] expected groups that divide channels and filters, got 2 groups, 3 channels, 4 filters");
   EXPECT_EQ(refusal({64}, {.filters = 4}),
-            "[layer conv2d (conv2d)] needed an input [height, width, channels]; got [64]");
+            "[layer conv2d (conv2d)] expected an input [height, width, channels], got [64]");
   EXPECT_EQ(refusal({2, 2, 3}, {.filters = 4}),
-            "[layer conv2d (conv2d)] needed an image of at least 3x3; got [2, 2, 3]");
+            "[layer conv2d (conv2d)] expected an image of at least 3x3, got [2, 2, 3]");
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ class ScaledTanh final : public CustomLayer {
   std::string kind() const override { return "scaled_tanh"; }
 
   Shape build(BuildContext& context) const override {
-    if (context.input().size() != 1) context.refuse("needed an input [features]", "got " + to_string(context.input()));
+    if (context.input().size() != 1)
+      context.refuse("expected an input [features]", "got " + to_string(context.input()));
     context.parameter("scale", context.input(), {.kind = Initializer::Kind::constant, .value = 0.5f});
     return context.input();
   }
@@ -145,7 +146,7 @@ TEST(CustomLayer, RefusesInputsInItsOwnWords) {
   EXPECT_EQ(input_error_of([] {
               Network({2, 2, 1}).add(ScaledTanh());
             }),
-            "[layer scaled_tanh (scaled_tanh)] needed an input [features]; got [2, 2, 1]");
+            "[layer scaled_tanh (scaled_tanh)] expected an input [features], got [2, 2, 1]");
 }
 
 TEST(CustomLayer, RunsOnTheHostAlone) {
@@ -153,14 +154,14 @@ TEST(CustomLayer, RunsOnTheHostAlone) {
   EXPECT_EQ(
       error_of(ErrorCategory::device,
                [&] { ScaledTanh().compile({.name = "mine", .batch = 1, .inputs = {{3}}, .output = {3}}, backend); }),
-      "[layer mine (scaled_tanh)] a custom layer needs a CPU replica; got far");
+      "[layer mine (scaled_tanh)] expected a CPU replica for a custom layer, got far");
 }
 
 TEST(CustomLayer, ComputesInFloat32Alone) {
   const auto backend = make_backend(device::Device{}, {.precision = Precision::bfloat16});
   EXPECT_EQ(input_error_of(
                 [&] { ScaledTanh().compile({.name = "mine", .batch = 1, .inputs = {{3}}, .output = {3}}, *backend); }),
-            "[layer mine (scaled_tanh)] a custom layer needs float32; got bfloat16");
+            "[layer mine (scaled_tanh)] expected float32 for a custom layer, got bfloat16");
 }
 
 }  // namespace

@@ -80,11 +80,11 @@ TEST(Dense, DeclaresItsParameters) {
 
 TEST(Dense, RefusesWhatItCannotDo) {
   EXPECT_EQ(input_error_of([] { Network({4}).add(Dense({})); }),
-            "[layer dense (dense)] needed at least one unit; got 0");
+            "[layer dense (dense)] expected at least one unit, got 0");
   EXPECT_EQ(input_error_of([] {
               Network({28, 28, 1}).add(Dense({.units = 10}));
             }),
-            "[layer dense (dense)] needed an input [features]; got [28, 28, 1]; put a flatten layer before it");
+            "[layer dense (dense)] expected an input [features], got [28, 28, 1]; add a flatten layer before it");
 }
 
 }  // namespace

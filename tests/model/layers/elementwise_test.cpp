@@ -109,8 +109,8 @@ TEST(AddLayer, RefusesShapesThatDiffer) {
   EXPECT_EQ(input_error_of([&] {
               network.add(Add(), {flat, kInput});
             }),
-            "[layer add (add)] needed inputs of one shape; got [12] and [2, 2, 3]");
-  EXPECT_EQ(input_error_of([&] { network.add(Add()); }), "[layer add (add)] needed two inputs or more; got 1");
+            "[layer add (add)] expected inputs of one shape, got [12] and [2, 2, 3]");
+  EXPECT_EQ(input_error_of([&] { network.add(Add()); }), "[layer add (add)] expected two inputs or more, got 1");
 }
 
 TEST(SoftmaxLayer, GivesProbabilities) {
@@ -196,9 +196,9 @@ TEST(DropoutLayer, DoesNothingInInferenceOrAtRateZero) {
 
 TEST(DropoutLayer, RefusesARateOutsideItsRange) {
   EXPECT_EQ(input_error_of([] { Network({4}).add(Dropout({.rate = 1})); }),
-            "[layer dropout (dropout)] needed a rate in [0, 1); got 1");
+            "[layer dropout (dropout)] expected a rate in [0, 1), got 1");
   EXPECT_EQ(input_error_of([] { Network({4}).add(Dropout({.rate = -0.5f})); }),
-            "[layer dropout (dropout)] needed a rate in [0, 1); got -0.5");
+            "[layer dropout (dropout)] expected a rate in [0, 1), got -0.5");
 }
 
 }  // namespace

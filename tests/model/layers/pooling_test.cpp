@@ -157,11 +157,11 @@ TEST(Pooling2D, NeedsAnImageAsLargeAsItsWindow) {
   EXPECT_EQ(input_error_of([] {
               Network({1, 1, 4}).add(MaxPool2D());
             }),
-            "[layer max_pool2d (max_pool2d)] needed an image of at least 2x2; got [1, 1, 4]");
+            "[layer max_pool2d (max_pool2d)] expected an image of at least 2x2, got [1, 1, 4]");
   EXPECT_EQ(input_error_of([] { Network({16}).add(AveragePool2D()); }),
-            "[layer average_pool2d (average_pool2d)] needed an input [height, width, channels]; got [16]");
+            "[layer average_pool2d (average_pool2d)] expected an input [height, width, channels], got [16]");
   EXPECT_EQ(input_error_of([] { Network({16}).add(GlobalAveragePooling2D()); }),
-            "[layer global_average_pooling2d (global_average_pooling2d)] needed an input [height, width, channels]; "
+            "[layer global_average_pooling2d (global_average_pooling2d)] expected an input [height, width, channels], "
             "got [16]");
 }
 

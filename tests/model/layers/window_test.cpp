@@ -62,7 +62,7 @@ TEST(WindowGeometry, RefusesExtentsThatAreNotPositive) {
     EXPECT_THAT(input_error_of([&] {
                   window_geometry(context, {4, 4, 1}, window.first, window.second, Padding::valid);
                 }),
-                HasSubstr("[layer conv (conv2d)] needed a positive window and stride; got "));
+                HasSubstr("[layer conv (conv2d)] expected a positive window and stride, got "));
 }
 
 TEST(WindowGeometry, RefusesAnImageSmallerThanTheWindow) {
@@ -70,7 +70,7 @@ TEST(WindowGeometry, RefusesAnImageSmallerThanTheWindow) {
   EXPECT_EQ(input_error_of([&] {
               window_geometry(context, {4, 2, 1}, 3, 1, Padding::valid);
             }),
-            "[layer conv (conv2d)] needed an image of at least 3x3; got [4, 2, 1]");
+            "[layer conv (conv2d)] expected an image of at least 3x3, got [4, 2, 1]");
 }
 
 TEST(ParsePadding, KnowsItsNames) {

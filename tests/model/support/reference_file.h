@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/model/shape.h"
+#include "lockstep/model/tensor.h"
 
 namespace lockstep::model {
 

@@ -41,9 +41,9 @@ TEST(Cnn, NamesTheLayerForWhichAnImageIsTooSmall) {
   EXPECT_THAT(input_error_of([] {
                 cnn({9, 9, 1}, 10);
               }),
-              HasSubstr("[layer max_pool2d_1 (max_pool2d)] needed an image of at least 2x2; got [1, 1, 64]"));
+              HasSubstr("[layer max_pool2d_1 (max_pool2d)] expected an image of at least 2x2, got [1, 1, 64]"));
   EXPECT_THAT(input_error_of([] { cnn({784}, 10); }),
-              HasSubstr("[layer conv2d (conv2d)] needed an input [height, width, channels]; got [784]"));
+              HasSubstr("[layer conv2d (conv2d)] expected an input [height, width, channels], got [784]"));
 }
 
 TEST(ResNet, HasThePublishedSizes) {
@@ -113,7 +113,7 @@ TEST(ResNet, DecaysKernelsAlone) {
 
 TEST(ResNet, NeedsAnImage) {
   EXPECT_EQ(input_error_of([] { resnet18({784}, 10); }),
-            "[resnet18] needed an input [height, width, channels]; got [784]");
+            "[resnet18] expected an input [height, width, channels], got [784]");
 }
 
 TEST(ResNet, PutsItsDepthInTheThirdStage) {
@@ -140,7 +140,7 @@ TEST(FastCifar, TakesImagesOfOtherSizesAndWidths) {
   EXPECT_EQ(shape_of(fast_cifar({64, 48, 3}, 10), "flatten"), Shape({256}));
   EXPECT_EQ(shape_of(fast_cifar({32, 32, 3}, 10, {.width = 8}), "flatten"), Shape({32}));
   EXPECT_EQ(fast_cifar({16, 16, 1}, 10).output_shape(), Shape({10}));
-  EXPECT_THAT(input_error_of([] { fast_cifar({8, 8, 3}, 10); }), HasSubstr("needed an image of at least 2x2"));
+  EXPECT_THAT(input_error_of([] { fast_cifar({8, 8, 3}, 10); }), HasSubstr("expected an image of at least 2x2"));
 }
 
 TEST(Make, KnowsEveryName) {
@@ -155,15 +155,15 @@ TEST(Make, RefusesAnUnknownNameWithTheNearest) {
   EXPECT_EQ(input_error_of([] {
               make("resnet-18", {28, 28, 1}, 10);
             }),
-            "[model] needed one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, resnet101, "
-            "resnet152, or a FILE.json; got \"resnet-18\" "
+            "[model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, resnet101, "
+            "resnet152, or a FILE.json, got \"resnet-18\" "
             "(did you mean resnet18?)");
 }
 
 TEST(Make, RefusesSizesThatAreNone) {
   for (const char* name : {"mlp:", "mlp:0", "mlp:10,", "mlp:10,,10", "mlp:10x10", "mlp:-1"})
     EXPECT_EQ(input_error_of([&] { make(name, {4}, 3); }),
-              std::string("[model] needed the sizes of hidden layers, such as mlp:128,128; got \"") + name + "\"");
+              std::string("[model] expected the sizes of hidden layers, such as mlp:128,128, got \"") + name + "\"");
 }
 
 }  // namespace

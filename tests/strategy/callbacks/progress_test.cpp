@@ -79,7 +79,7 @@ TEST(Progress, TellsWhereAnEpochsTimeWent) {
                                              "other replicas\n"));
   EXPECT_THAT(epoch_line(logs), Not(HasSubstr("the training waits for its input")));
   logs.input_wait_seconds = 0.6;
-  EXPECT_THAT(epoch_line(logs), HasSubstr("\nthe training waits for its input: give it more --data-threads"));
+  EXPECT_THAT(epoch_line(logs), HasSubstr("\nthe training waits for its input: increase --data-threads"));
 }
 
 TEST(Progress, ThatIsLostDoesNotEndTheTraining) {

@@ -59,7 +59,7 @@ TEST(Summaries, OfAFullDiskWarnOnceAndTheTrainingGoesOn) {
     EXPECT_EQ(train(1, plain_network(), small_data().batch(40), {}, fit).history.end.steps, 18);
   }
   ASSERT_EQ(log.lines().size(), 2U);
-  EXPECT_THAT(log.lines()[0], HasSubstr("needed to write the summary; File too large; the training continues"));
+  EXPECT_THAT(log.lines()[0], HasSubstr("expected to write the summary; File too large; the training continues"));
   EXPECT_THAT(log.lines()[1], ::testing::ContainsRegex("run\\] [1-9][0-9]+ points of the summaries are lost"));
 }
 

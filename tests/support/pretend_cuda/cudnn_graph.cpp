@@ -49,7 +49,7 @@ std::vector<std::shared_ptr<const GraphDescriptor>> others_of(const GraphDescrip
   std::vector<std::shared_ptr<const GraphDescriptor>> others;
   for (const auto& other : descriptor.attributes.at(name).others) {
     others.push_back(other.lock());
-    if (!others.back()) pretend::misused("a descriptor of cuDNN's refers to one that is gone");
+    if (!others.back()) pretend::usage_error("a descriptor of cuDNN's refers to one that is gone");
   }
   return others;
 }

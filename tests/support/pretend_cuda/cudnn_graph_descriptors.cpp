@@ -95,7 +95,7 @@ bool is_complete(const GraphDescriptor& descriptor) {
 std::shared_ptr<GraphDescriptor> pretend::graph_descriptor(cudnnBackendDescriptor_t handle) {
   const std::lock_guard lock(descriptors().mutex);
   const auto found = descriptors().all.find(handle);
-  if (found == descriptors().all.end()) misused("cuDNN was given a descriptor that is gone");
+  if (found == descriptors().all.end()) usage_error("cuDNN was given a descriptor that is gone");
   return found->second;
 }
 

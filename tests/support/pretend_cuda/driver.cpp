@@ -11,7 +11,7 @@ namespace {
 template <typename Handle, typename Objects>
 auto& find(Objects& objects, Handle handle, const char* what) {
   const auto found = objects.find(handle);
-  if (found == objects.end()) misused(std::string("a call with ") + what + " that is gone or never was");
+  if (found == objects.end()) usage_error(std::string("a call with ") + what + " that is gone or never was");
   return *found->second;
 }
 

@@ -32,7 +32,7 @@ void store(cudaDataType type, void* array, std::ptrdiff_t index, float value) {
 }
 
 void check_is_on_gpu(const char* who, const void* data, std::size_t bytes) {
-  if (!is_on_gpu(data, bytes)) misused(fmt::format("{} was given {}, which is not on a GPU", who, fmt::ptr(data)));
+  if (!is_on_gpu(data, bytes)) usage_error(fmt::format("{} was given {}, which is not on a GPU", who, fmt::ptr(data)));
 }
 
 bool is_aligned(const void* data, std::size_t alignment) {

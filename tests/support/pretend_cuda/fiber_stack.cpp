@@ -26,7 +26,7 @@ void begin_run(unsigned run_high, unsigned run_low, unsigned high, unsigned low)
 
 FiberStack::FiberStack() {
   void* mapped = mmap(nullptr, kGuard + kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-  if (mapped == MAP_FAILED || mprotect(mapped, kGuard, PROT_NONE) != 0) misused("no memory is left for a stack");
+  if (mapped == MAP_FAILED || mprotect(mapped, kGuard, PROT_NONE) != 0) usage_error("no memory is left for a stack");
   mapped_ = static_cast<std::byte*>(mapped);
 }
 

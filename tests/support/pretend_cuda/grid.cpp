@@ -243,7 +243,7 @@ const unsigned long long* meet_warp(unsigned mask, unsigned long long value) {
 unsigned lane() { return running_block->lane(); }
 
 void kernel_misused(const char* how) {
-  misused(fmt::format("thread {} of block {} of a kernel {}", text_of(threadIdx), text_of(blockIdx), how));
+  usage_error(fmt::format("thread {} of block {} of a kernel {}", text_of(threadIdx), text_of(blockIdx), how));
 }
 
 }  // namespace lockstep::pretend

@@ -37,7 +37,7 @@ MachineOptions machine() {
   return settings().options;
 }
 
-void misused(const std::string& how) {
+void usage_error(const std::string& how) {
   std::fprintf(stderr, "CUDA was misused: %s\n", how.c_str());
   std::abort();
 }

@@ -53,7 +53,7 @@ class NewProcess {
 MachineOptions machine();
 
 /// Ends the program: for wrong use that CUDA leaves undefined, answers with a hang, or whose answer nobody reads.
-[[noreturn]] void misused(const std::string& how);
+[[noreturn]] void usage_error(const std::string& how);
 
 /// `error`, which cudaGetLastError of this thread tells from now on unless it is success.
 cudaError_t answer(cudaError_t error);

@@ -25,7 +25,7 @@ constexpr std::size_t kAlignment = 256;  // that of cudaMalloc, and of the guard
 constexpr int kFresh = 0xff;             // a NaN in every type of float
 constexpr int kGuard = 0xa5;
 constexpr int kFreed = 0x7f;
-constexpr std::size_t kMostFreedBytes = std::size_t{32} << 20;
+constexpr std::size_t kMaxFreedBytes = std::size_t{32} << 20;
 
 struct Piece {
   std::size_t bytes = 0;   // as was asked for
@@ -48,7 +48,7 @@ class Memory {
       used_[piece.device] += piece.padded;
     }
     auto* begin = static_cast<std::byte*>(std::aligned_alloc(kAlignment, piece.padded + 2 * kAlignment));
-    if (begin == nullptr) misused(fmt::format("the host has no {} bytes for a pretended GPU", bytes));
+    if (begin == nullptr) usage_error(fmt::format("the host has no {} bytes for a pretended GPU", bytes));
     std::byte* data = begin + kAlignment;
     std::memset(begin, kGuard, kAlignment);
     std::memset(data, kFresh, bytes);
@@ -63,17 +63,17 @@ class Memory {
     const auto found = pieces_.find(data);
     if (found == pieces_.end() || found->second.type != type) {
       const bool was_freed = std::ranges::any_of(freed_, [&](const auto& each) { return each.first == data; });
-      misused(fmt::format("{} was freed {}", pointer, was_freed ? "twice" : "that nobody had allocated this way"));
+      usage_error(fmt::format("{} was freed {}", pointer, was_freed ? "twice" : "that nobody had allocated this way"));
     }
     const Piece piece = found->second;
     pieces_.erase(found);
     if (type == cudaMemoryTypeDevice) used_[piece.device] -= piece.padded;
     check_guards(data, piece);
-    if (piece.padded > kMostFreedBytes) return std::free(data - kAlignment);
+    if (piece.padded > kMaxFreedBytes) return std::free(data - kAlignment);
     std::memset(data, kFreed, piece.bytes);
     freed_.emplace_back(data, piece);
     freed_bytes_ += piece.padded;
-    while (freed_bytes_ > kMostFreedBytes) give_back_oldest();
+    while (freed_bytes_ > kMaxFreedBytes) give_back_oldest();
   }
 
   /// What `pointer` points into, where [pointer, pointer + bytes) is inside.
@@ -85,12 +85,12 @@ class Memory {
       const auto& [begin, piece] = *--next;
       if (data < begin + piece.bytes) {
         if (data + bytes > begin + piece.bytes)
-          misused(fmt::format("{} bytes at {} end behind their allocation", bytes, pointer));
+          usage_error(fmt::format("{} bytes at {} end behind their allocation", bytes, pointer));
         return piece;
       }
     }
     for (const auto& [begin, piece] : freed_)
-      if (data >= begin && data < begin + piece.bytes) misused(fmt::format("{} was freed before its use", pointer));
+      if (data >= begin && data < begin + piece.bytes) usage_error(fmt::format("{} was freed before its use", pointer));
     if (all_is_gpus == 0) return std::nullopt;
     return Piece{.bytes = bytes, .padded = bytes, .type = cudaMemoryTypeDevice, .device = current_gpu()};
   }
@@ -112,9 +112,9 @@ class Memory {
 
   static void check_guards(const std::byte* data, const Piece& piece) {
     if (!holds_only(data - kAlignment, kAlignment, kGuard))
-      misused(fmt::format("something was written before the {} bytes at {}", piece.bytes, fmt::ptr(data)));
+      usage_error(fmt::format("something was written before the {} bytes at {}", piece.bytes, fmt::ptr(data)));
     if (!holds_only(data + piece.bytes, piece.padded - piece.bytes + kAlignment, kGuard))
-      misused(fmt::format("something was written behind the {} bytes at {}", piece.bytes, fmt::ptr(data)));
+      usage_error(fmt::format("something was written behind the {} bytes at {}", piece.bytes, fmt::ptr(data)));
   }
 
   void give_back_oldest() {
@@ -122,8 +122,8 @@ class Memory {
     freed_.pop_front();
     freed_bytes_ -= piece.padded;
     if (!holds_only(data, piece.bytes, kFreed))
-      misused(fmt::format("something was written into the {} bytes at {} after they were freed", piece.bytes,
-                          fmt::ptr(data)));
+      usage_error(fmt::format("something was written into the {} bytes at {} after they were freed", piece.bytes,
+                              fmt::ptr(data)));
     std::free(data - kAlignment);
   }
 

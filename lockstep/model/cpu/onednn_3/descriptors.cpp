@@ -6,7 +6,7 @@ namespace {
 constexpr auto kConvolution = dnnl::algorithm::convolution_direct;
 constexpr auto kSoftmax = dnnl::algorithm::softmax_accurate;
 
-// oneDNN's zero: neighbours without a gap.
+// oneDNN counts no dilation as 0.
 dnnl::memory::dims no_dilation(const PoolingArrays& a) { return dnnl::memory::dims(a.kernel.size(), 0); }
 
 }  // namespace
@@ -109,7 +109,7 @@ dnnl::softmax_backward::primitive_desc describe_softmax_backward(const dnnl::eng
   return {engine, kSoftmax, matrix, matrix, matrix, 1, forward, attributes};
 }
 
-// The memory is the stream's device's, the CPU's, at once.
+// The memory is on the CPU, the device of the stream; this call is synchronous.
 void place(dnnl::memory& memory, void* data, const dnnl::stream& /*stream*/) { memory.set_data_handle(data); }
 
 }  // namespace lockstep::model::cpu

@@ -34,7 +34,7 @@ void await(const std::function<bool()>& happened) {
 }
 
 /// Calls receive until it finds something.
-std::optional<Finding> await_finding(Post& post, double now) {
+std::optional<Finding> await_finding(Agent& post, double now) {
   std::optional<Finding> finding;
   await([&] {
     finding = post.receive(now);
@@ -46,7 +46,7 @@ std::optional<Finding> await_finding(Post& post, double now) {
 class Posts : public ::testing::Test {
  protected:
   void start(int ranks) {
-    center_ = std::make_unique<Center>(ranks, "G", kTimeout, 1.0);
+    center_ = std::make_unique<Coordinator>(ranks, "G", kTimeout, 1.0);
     for (int rank = 1; rank < ranks; ++rank) join(rank);
     for (auto& member : members_) member->beat(0, {inside(8, 3, 0)}, kBuckets);
     await([&] { return !center_->receive(0) && center_->reported() == ranks - 1; });
@@ -87,7 +87,7 @@ class Posts : public ::testing::Test {
   Member& member(int rank) { return *members_[static_cast<std::size_t>(rank - 1)]; }
   void kill(int rank) { members_[static_cast<std::size_t>(rank - 1)].reset(); }
 
-  std::unique_ptr<Center> center_;
+  std::unique_ptr<Coordinator> center_;
   std::vector<std::unique_ptr<Member>> members_;
 };
 
@@ -106,9 +106,9 @@ TEST_F(Posts, SeeAtOnceThatARankIsGone) {
   kill(2);
   const auto finding = await_finding(*center_, 1);
   ASSERT_TRUE(finding);
-  EXPECT_EQ(finding->voice, Finding::Voice::loud);
+  EXPECT_EQ(finding->reporter, Finding::Reporter::this_rank);
   EXPECT_THAT(finding->text,
-              StartsWith("[watchdog] needed every rank to stay; rank 2, host K, is gone (its connection "));
+              StartsWith("[watchdog] expected every rank to stay connected; rank 2, host K, is gone (its connection "));
   EXPECT_THAT(finding->text, HasSubstr("at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)"));
 }
 
@@ -120,7 +120,7 @@ TEST_F(Posts, TellTheOthersTheVerdict) {
     EXPECT_TRUE(finding);
     if (!finding) continue;
     EXPECT_EQ(finding->text, "[watchdog] why");
-    EXPECT_EQ(finding->voice, Finding::Voice::silent) << "rank 0 has told people";
+    EXPECT_EQ(finding->reporter, Finding::Reporter::other_rank) << "rank 0 has told people";
     kill(rank);
   }
   spreads.join();
@@ -134,7 +134,7 @@ TEST_F(Posts, NameARankThatIsNotHeardOf) {
   std::optional<Finding> finding;
   await([&] { return (finding = center_->beat(121, {inside(8, 3, 60)}, kBuckets)).has_value(); });
   ASSERT_TRUE(finding);
-  EXPECT_THAT(finding->text, HasSubstr("rank 2, host K, has not been heard of for 121 s"));
+  EXPECT_THAT(finding->text, HasSubstr("rank 2, host K, has not been heard from for 121 s"));
 }
 
 TEST_F(Posts, NameARankThatTheOthersWaitFor) {
@@ -149,7 +149,7 @@ TEST_F(Posts, NameARankThatTheOthersWaitFor) {
   ASSERT_TRUE(finding);
   EXPECT_EQ(
       finding->text,
-      "[watchdog] needed progress within 120 s; rank 2, host K, step 100, waiting before bucket 0 (layers fc3) for "
+      "[watchdog] expected progress within 120 s; rank 2, host K, step 100, waiting before bucket 0 (layers fc3) for "
       "122 s in compute; ranks 0,1 are in it");
 }
 
@@ -181,7 +181,7 @@ TEST_F(Posts, DoNotReportWhatFollowsFromAnErrorOfOneRank) {
   center_.reset();
   const auto finding = await_finding(member(1), 1);
   ASSERT_TRUE(finding) << "it leaves nevertheless";
-  EXPECT_EQ(finding->voice, Finding::Voice::silent);
+  EXPECT_EQ(finding->reporter, Finding::Reporter::other_rank);
 }
 
 TEST_F(Posts, ReportWhoIsGoneAgainLongAfterAnError) {
@@ -199,11 +199,11 @@ TEST_F(Posts, NameRankZeroWhenItIsGone) {
   center_.reset();
   const auto finding = await_finding(member(2), 2);
   ASSERT_TRUE(finding);
-  EXPECT_EQ(finding->voice, Finding::Voice::one_a_host);
+  EXPECT_EQ(finding->reporter, Finding::Reporter::one_per_host);
   EXPECT_EQ(finding->patience, milliseconds(50)) << "rank 1 speaks first";
   EXPECT_FALSE(finding->job.empty());
   EXPECT_THAT(finding->text,
-              StartsWith("[watchdog] needed every rank to stay; rank 0, host G, is gone (its connection "));
+              StartsWith("[watchdog] expected every rank to stay connected; rank 0, host G, is gone (its connection "));
   EXPECT_THAT(finding->text, HasSubstr("at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)"));
 }
 
@@ -212,8 +212,8 @@ TEST_F(Posts, NameRankZeroWhenItIsNotHeardOf) {
   EXPECT_FALSE(member(1).beat(kTimeout + 1, {inside(8, 3, 0)}, kBuckets)) << "rank 0 judges first";
   const auto finding = member(1).beat(kTimeout + 4, {inside(8, 3, 0)}, kBuckets);
   ASSERT_TRUE(finding);
-  EXPECT_EQ(finding->voice, Finding::Voice::one_a_host);
-  EXPECT_THAT(finding->text, HasSubstr("rank 0, host G, has not been heard of for 124 s"));
+  EXPECT_EQ(finding->reporter, Finding::Reporter::one_per_host);
+  EXPECT_THAT(finding->text, HasSubstr("rank 0, host G, has not been heard from for 124 s"));
 }
 
 TEST_F(Posts, WatchThemselvesAfterTheGoodbyeOfRankZero) {
@@ -230,9 +230,10 @@ TEST_F(Posts, WatchThemselvesAfterTheGoodbyeOfRankZero) {
   EXPECT_FALSE(member(1).beat(5100, {inside(9, 0, 100)}, kBuckets)) << "it may be at the end of its last collective";
   const auto finding = member(1).beat(5121, {inside(9, 0, 121)}, kBuckets);
   ASSERT_TRUE(finding);
-  EXPECT_EQ(finding->voice, Finding::Voice::one_a_host);
+  EXPECT_EQ(finding->reporter, Finding::Reporter::one_per_host);
   EXPECT_EQ(finding->text,
-            "[watchdog] needed progress within 120 s; rank 0, host G, has left; nobody else has moved for 121 s: rank "
+            "[watchdog] expected progress within 120 s; rank 0, host G, has left; no other rank has made progress for "
+            "121 s: rank "
             "1 is at step 100, in all_reduce of bucket 0 (layers fc3)");
   member(1).say_goodbye(false, kSoon);
 }
@@ -261,7 +262,7 @@ TEST_F(Posts, DropStrangers) {
 }
 
 TEST_F(Posts, FindRoomAmongThoseWhoSayNothing) {
-  center_ = std::make_unique<Center>(2, "G", kTimeout, 1.0);
+  center_ = std::make_unique<Coordinator>(2, "G", kTimeout, 1.0);
   std::vector<net::FileDescriptor> idle;
   std::string why;
   for (int i = 0; i < 100; ++i)
@@ -313,7 +314,7 @@ TEST_F(Posts, SayWhatWasTriedWhereRankZeroCannotBeReached) {
     message = error.what();
   }
   EXPECT_THAT(message,
-              StartsWith(fmt::format("[watchdog] needed a TCP connection from rank 3 (host G) to rank 0 (host G); "
+              StartsWith(fmt::format("[watchdog] expected a TCP connection from rank 3 (host G) to rank 0 (host G); "
                                      "tried 127.0.0.1 port {} (Connection refused), ::1 port {} (",
                                      closed, closed)));
 }

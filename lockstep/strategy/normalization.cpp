@@ -1,10 +1,46 @@
-#include "lockstep/strategy/replica_statistics.h"
+#include "lockstep/strategy/normalization.h"
 
+#include <fmt/format.h>
 #include <algorithm>
+#include <charconv>
 
 #include "lockstep/base/error.h"
 
 namespace lockstep::strategy {
+namespace {
+
+constexpr std::string_view kGroup = "group:";
+
+}  // namespace
+
+int NormalizationScope::members(int replicas) const {
+  if (kind == Kind::local) return 1;
+  if (kind == Kind::sync) return replicas;
+  if (group < 1 || replicas % group != 0)
+    throw Error(ErrorCategory::input, "bn",
+                fmt::format("expected groups whose size divides the number of replicas, {}", replicas),
+                fmt::format("got {}", to_string(*this)));
+  return group;
+}
+
+NormalizationScope parse_normalization_scope(std::string_view name) {
+  if (name == "local") return {};
+  if (name == "sync") return {.kind = NormalizationScope::Kind::sync};
+  if (name.starts_with(kGroup)) {
+    const std::string_view size = name.substr(kGroup.size());
+    NormalizationScope scope{.kind = NormalizationScope::Kind::group};
+    const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), scope.group);
+    if (error == std::errc{} && end == size.data() + size.size() && scope.group > 0) return scope;
+  }
+  throw Error(ErrorCategory::input, "bn", "expected local, sync or group:K with K replicas, 1 or more",
+              fmt::format("got \"{}\"", name));
+}
+
+std::string to_string(const NormalizationScope& scope) {
+  if (scope.kind == NormalizationScope::Kind::local) return "local";
+  if (scope.kind == NormalizationScope::Kind::sync) return "sync";
+  return fmt::format("{}{}", kGroup, scope.group);
+}
 
 void average_moving_statistics(const allreduce::Communicator& group, std::span<float> buffers, std::int64_t samples) {
   if (buffers.empty()) return;
@@ -12,7 +48,7 @@ void average_moving_statistics(const allreduce::Communicator& group, std::span<f
   group.all_reduce(std::span(&total, 1)).wait();
   if (total == 0) return;
   const auto weight = static_cast<float>(static_cast<double>(samples) / static_cast<double>(total));
-  // 0 times a number that is not finite is none either, and would be all replicas' mean.
+  // 0 times a non-finite number is not finite either, and would make the mean of all replicas non-finite.
   if (weight == 0)
     std::ranges::fill(buffers, 0.0F);
   else
@@ -50,7 +86,7 @@ void ReplicaStatistics::sum(std::span<float> values) {
 std::span<float> ReplicaStatistics::parts(std::size_t part) {
   const std::size_t count = static_cast<std::size_t>(replicas_ / members_) * part;
   if (parts_.size() < count * sizeof(float)) {
-    backend_->stream().synchronize();  // work under way may use the old one
+    backend_->stream().synchronize();  // work in progress may use the old one
     parts_ = backend_->allocator().allocate(count * sizeof(float));
   }
   return parts_.as<float>().first(count);

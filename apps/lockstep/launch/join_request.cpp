@@ -1,0 +1,223 @@
+#include "apps/lockstep/launch/join_request.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <net/if.h>
+#include <sched.h>
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/numa.h"
+#include "lockstep/net/socket.h"
+
+namespace lockstep::apps::launch {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
+constexpr int kMaxDepth = 3;
+constexpr std::size_t kMaxHostName = 255;
+constexpr std::size_t kMaxGpuList = 4096;
+constexpr std::size_t kMaxProcessors = 8192;
+
+bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }
+
+}  // namespace
+
+void refuse(std::string_view expected, std::string_view got) {
+  throw Error(ErrorCategory::communication, "launch", fmt::format("expected {}", expected), fmt::format("got {}", got));
+}
+
+json parse_fields(std::string_view text, std::size_t values) {
+  return parse_json(text, ErrorCategory::communication, "launch",
+                    {.bytes = kMaxBytes, .depth = kMaxDepth, .values = values});
+}
+
+const json& field(const json& object, const char* name) {
+  if (!object.is_object() || !object.contains(name))
+    refuse(fmt::format("an object with \"{}\"", name), describe_json(object));
+  return object[name];
+}
+
+const json& element(const json& array, std::size_t index) {
+  if (!array.is_array() || index >= array.size())
+    refuse(fmt::format("an array of more than {} elements", index), describe_json(array));
+  return array[index];
+}
+
+const json& require_array(const json& value, std::size_t most) {
+  if (!value.is_array() || value.size() > most)
+    refuse(fmt::format("an array of at most {} elements", most), describe_json(value));
+  return value;
+}
+
+int integer_of(const json& value, int least, int most) {
+  // Compare as unsigned first: a large 64-bit number would wrap when read as a signed one.
+  const bool fits = value.is_number_unsigned() ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(INT32_MAX)
+                                               : value.is_number_integer();
+  if (!fits || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most)
+    refuse(fmt::format("a number from {} to {}", least, most), describe_json(value));
+  return value.get<int>();
+}
+
+std::string text_of(const json& value, std::size_t most) {
+  if (!value.is_string() || value.get_ref<const std::string&>().size() > most)
+    refuse(fmt::format("a string of at most {} bytes", most), describe_json(value));
+  return value.get<std::string>();
+}
+
+std::string line_of(const json& value, std::size_t most) {
+  std::string line = text_of(value, most);
+  if (std::ranges::any_of(line, is_control)) refuse("a string without control characters", describe_json(value));
+  return line;
+}
+
+std::vector<int> processors_of(const json& value) {
+  std::vector<int> processors;
+  for (const json& one : require_array(value, kMaxProcessors)) processors.push_back(integer_of(one, 0, INT32_MAX));
+  return processors;
+}
+
+int parse_integer(std::string_view text, int least, int most) {
+  int value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most)
+    refuse(fmt::format("a number from {} to {}", least, most),
+           fmt::format("{}", describe_json(std::string(text.substr(0, kMaxHostName)))));
+  return value;
+}
+
+bool consists_of(std::string_view text, std::string_view more) {
+  return std::ranges::all_of(text,
+                             [&](char c) { return is_letter_or_digit(c) || more.find(c) != std::string_view::npos; });
+}
+
+bool is_host_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxHostName && !name.starts_with('-') && consists_of(name, ".-_");
+}
+
+bool is_interface_name(std::string_view name) {
+  return name.size() < IFNAMSIZ && !name.starts_with('-') && consists_of(name, ".-_:@");
+}
+
+bool is_gpu_list(std::string_view list) { return list.size() <= kMaxGpuList && consists_of(list, "-_,./: "); }
+
+bool is_address(std::string_view address) {
+  const std::size_t scope = address.find('%');
+  if (scope != std::string_view::npos && !is_interface_name(address.substr(scope + 1))) return false;
+  const std::string number(address.substr(0, scope));
+  in6_addr parsed{};
+  return inet_pton(AF_INET, number.c_str(), &parsed) == 1 || inet_pton(AF_INET6, number.c_str(), &parsed) == 1;
+}
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kMaxRanks = 1'000'000;
+constexpr std::size_t kMaxJob = 256;  // bytes
+constexpr std::size_t kMaxPlace = 512;
+constexpr std::size_t kMaxGpus = 4096;
+constexpr std::size_t kMaxName = 255;
+constexpr std::size_t kMaxAddresses = 16;
+constexpr std::size_t kMaxFields = 10000;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// Identifies the host by its boot id and namespaces. Host names are not sufficient: two containers of one machine, or
+/// two hosts, may have the same name but share neither memory, process ids nor a network.
+std::string place_of_this_process() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  for (const char* kind : {"net", "pid", "ipc"}) {
+    std::error_code unknown;
+    boot += " " + std::filesystem::read_symlink(std::string("/proc/self/ns/") + kind, unknown).string();
+  }
+  return boot;
+}
+
+/// The addresses of this host, without loopback unless there is no other.
+std::vector<std::string> addresses_for_others() {
+  const std::vector<std::string> all = net::host_addresses();
+  std::vector<std::string> others;
+  std::ranges::copy_if(all, std::back_inserter(others), [](const auto& one) { return !net::is_loopback(one); });
+  return others.empty() ? all : others;
+}
+
+}  // namespace
+
+std::string to_text(const JoinRequest& join_request) {
+  return dump_json(Json({{"job", join_request.job},
+                         {"rank", join_request.rank},
+                         {"ranks", join_request.ranks},
+                         {"local_ranks", join_request.local_ranks},
+                         {"host", join_request.host},
+                         {"place", join_request.place},
+                         {"processors", join_request.processors},
+                         {"gpus", join_request.gpus},
+                         {"interface", join_request.interface},
+                         {"addresses", join_request.addresses},
+                         {"port", join_request.port}}));
+}
+
+JoinRequest parse_join_request(const std::string& text) {
+  const Json json = parse_fields(text, kMaxFields);
+  JoinRequest join_request;
+  join_request.job = line_of(field(json, "job"), kMaxJob);
+  join_request.ranks = integer_of(field(json, "ranks"), 1, kMaxRanks);
+  join_request.rank = integer_of(field(json, "rank"), 0, join_request.ranks - 1);
+  join_request.local_ranks = integer_of(field(json, "local_ranks"), 0, join_request.ranks);
+  join_request.host = line_of(field(json, "host"), kMaxName);
+  if (!is_host_name(join_request.host)) refuse("the name of a host", describe_json(join_request.host));
+  join_request.place = line_of(field(json, "place"), kMaxPlace);
+  join_request.processors = processors_of(field(json, "processors"));
+  join_request.gpus = line_of(field(json, "gpus"), kMaxGpus);
+  if (!is_gpu_list(join_request.gpus)) refuse("a list of GPUs", describe_json(join_request.gpus));
+  join_request.interface = line_of(field(json, "interface"), kMaxName);
+  if (!is_interface_name(join_request.interface))
+    refuse("the name of an interface", describe_json(join_request.interface));
+  for (const Json& one : require_array(field(json, "addresses"), kMaxAddresses)) {
+    join_request.addresses.push_back(line_of(one, kMaxName));
+    if (!is_address(join_request.addresses.back())) refuse("a numeric address", describe_json(one));
+  }
+  join_request.port = static_cast<std::uint16_t>(integer_of(field(json, "port"), 0, 65535));
+  return join_request;
+}
+
+/// Shortens the name of a job. A name from TF_CONFIG contains the addresses of all workers.
+std::string short_name(const std::string& job) {
+  if (job.size() <= kMaxJob / 2) return job;
+  return fmt::format("{}… ({:016x})", job.substr(0, kMaxJob / 4), std::hash<std::string>()(job));
+}
+
+JoinRequest describe_this_task(const job::Task& task, const std::string& job, const std::string& host) {
+  JoinRequest join_request{.job = short_name(job.empty() ? task.job : job),
+                           .rank = task.rank,
+                           .ranks = task.ranks,
+                           .local_ranks = task.local_ranks};
+  join_request.host = host.empty() ? host_name() : host;
+  if (!is_host_name(join_request.host))
+    throw Error(ErrorCategory::input, "launch",
+                "expected a host name of letters, digits, dots and dashes (set one with --host)",
+                fmt::format("got {}", describe_json(join_request.host)));
+  join_request.place = host.empty() ? place_of_this_process() : host;
+  join_request.processors = parse_number_list(processor_list());
+  join_request.gpus = variable("CUDA_VISIBLE_DEVICES");
+  join_request.addresses = addresses_for_others();
+  return parse_join_request(to_text(join_request));  // as received by other tasks, so that comparisons are consistent
+}
+
+}  // namespace lockstep::apps::launch

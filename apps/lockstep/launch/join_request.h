@@ -1,0 +1,72 @@
+// Validation of messages from other processes. Each function throws Error (communication) `[launch] expected …, got …`.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/job/task.h"
+
+namespace lockstep::apps::launch {
+
+/// Parses the JSON document of a frame: at most `values` values, at most three levels deep.
+nlohmann::json parse_fields(std::string_view text, std::size_t values);
+
+/// The field of an object, or the element of an array.
+const nlohmann::json& field(const nlohmann::json& object, const char* name);
+const nlohmann::json& element(const nlohmann::json& array, std::size_t index);
+const nlohmann::json& require_array(const nlohmann::json& value, std::size_t most);
+
+int integer_of(const nlohmann::json& value, int least, int most);
+/// String of at most `most` bytes, without control characters.
+std::string line_of(const nlohmann::json& value, std::size_t most);
+/// String of at most `most` bytes.
+std::string text_of(const nlohmann::json& value, std::size_t most);
+/// Numbers of processors.
+std::vector<int> processors_of(const nlohmann::json& value);
+
+/// A whole decimal number, without sign.
+int parse_integer(std::string_view text, int least, int most);
+
+/// Whether mpirun accepts `name` as a single host name: letters, digits, dots, dashes and underscores.
+bool is_host_name(std::string_view name);
+bool is_interface_name(std::string_view name);
+/// Whether `list` has the syntax of CUDA_VISIBLE_DEVICES: numbers and names such as GPU-8932f937, separated by commas.
+bool is_gpu_list(std::string_view list);
+/// A numeric IPv4 or IPv6 address, optionally with an interface ("fe80::1%eth0").
+bool is_address(std::string_view address);
+/// Whether every character is an ASCII letter or digit, or one of `more`.
+bool consists_of(std::string_view text, std::string_view more);
+
+[[noreturn]] void refuse(std::string_view expected, std::string_view got);
+
+// The description of itself that a task sends to the rendezvous.
+
+struct JoinRequest {
+  std::string job = {};  ///< name of its job
+  int rank = 0;
+  int ranks = 1;                            ///< number of ranks of the job, according to this task
+  int local_ranks = 0;                      ///< number of ranks on its host, according to this task; 0: unknown
+  std::string host = {};                    ///< name of its host
+  std::string place = {};                   ///< identifies the host: equal only for tasks that share it
+  std::vector<int> processors = {};         ///< processors that it may run on
+  std::string gpus = {};                    ///< CUDA_VISIBLE_DEVICES
+  std::string interface = {};               ///< its interface to the first task
+  std::string towards = {};                 ///< the first task's interface to it; set by the first task
+  std::vector<std::string> addresses = {};  ///< of its host
+  std::uint16_t port = 0;                   ///< port at which other hosts test whether they can reach this one
+
+  bool operator==(const JoinRequest&) const = default;
+};
+
+std::string to_text(const JoinRequest& join_request);
+/// Validates every field (fields.h). Throws Error (communication).
+JoinRequest parse_join_request(const std::string& text);
+
+/// Describes this process. `host`: name of its host; empty: the system's host name. Throws Error (input) if mpirun
+/// would not accept the name.
+JoinRequest describe_this_task(const job::Task& task, const std::string& job, const std::string& host);
+
+}  // namespace lockstep::apps::launch

@@ -1,0 +1,142 @@
+#include "apps/lockstep/launch/rendezvous.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <algorithm>
+#include <cmath>
+
+#include "apps/lockstep/launch/reach.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::apps::launch {
+namespace {
+
+constexpr const char* kLoopback = "127.0.0.1";
+
+/// Whether the environment states that all tasks are on one host.
+bool is_of_one_host(const job::Task& task) {
+  if (task.local_ranks == task.ranks) return true;
+  return task.hosts.size() == static_cast<std::size_t>(task.ranks) &&
+         std::ranges::all_of(task.hosts, [&](const std::string& host) { return host == task.hosts.front(); });
+}
+
+[[noreturn]] void refuse_without_secret(const job::Task& task, const std::vector<std::string>& addresses) {
+  const char* line = task.source == "srun"
+                         ? "add this to the batch script, before srun: export LOCKSTEP_JOB_SECRET=$(openssl rand "
+                           "-hex 16)"
+                         : "create one for all tasks, for example in a home directory that all hosts share: "
+                           "(umask 077; openssl rand -hex 16 >~/.lockstep-job-secret); export "
+                           "LOCKSTEP_JOB_SECRET_FILE=~/.lockstep-job-secret";
+  throw Error(
+      ErrorCategory::input, "launch",
+      fmt::format("expected a secret of the job in LOCKSTEP_JOB_SECRET_FILE or LOCKSTEP_JOB_SECRET, because its "
+                  "rendezvous at {} ({}) is reachable for other processes",
+                  task.rendezvous.host, fmt::join(addresses, ", ")),
+      fmt::format("got none; {}", line));
+}
+
+}  // namespace
+
+std::vector<std::string> rendezvous_addresses(const job::Task& task, const net::JobSecret& secret, std::string& why) {
+  if (is_of_one_host(task)) return {kLoopback};
+  std::vector<std::string> addresses = addresses_of(task.rendezvous.host, why);
+  if (secret.is_secret() || addresses.empty()) return addresses;
+  std::vector<std::string> loopback;
+  std::ranges::copy_if(addresses, std::back_inserter(loopback), net::is_loopback);
+  if (loopback.empty()) refuse_without_secret(task, addresses);
+  return loopback;
+}
+
+std::vector<net::Listener> listen_for_tasks(const job::Task& task, const net::JobSecret& secret,
+                                            std::vector<std::string>& addresses) {
+  std::vector<net::Listener> listeners;
+  if (task.ranks == 1) return listeners;
+  std::string why;
+  const std::vector<std::string> rendezvous = rendezvous_addresses(task, secret, why);
+  if (rendezvous.empty() && !secret.is_secret()) refuse_without_secret(task, {why});
+  const std::vector<std::string> own = net::host_addresses();
+  const bool at_loopback = std::ranges::all_of(rendezvous, net::is_loopback);
+  // Many hosts resolve their own name to 127.0.1.1, while other hosts resolve it to the real address.
+  const bool means_loopback = is_of_one_host(task) || !secret.is_secret() || task.rendezvous.host == "localhost" ||
+                              net::is_loopback(task.rendezvous.host);
+  std::vector<std::string> here;
+  for (const std::string& address : rendezvous) {
+    const bool is_own =
+        net::is_loopback(address) ? means_loopback && at_loopback : std::ranges::find(own, address) != own.end();
+    if (is_own && std::ranges::find(here, address) == here.end()) here.push_back(address);
+  }
+  if (here.empty()) {
+    listeners.emplace_back(task.rendezvous.port);
+    return listeners;
+  }
+  for (const std::string& address : here) {
+    try {
+      listeners.emplace_back(address, task.rendezvous.port);
+    } catch (const Error&) {
+      // localhost may resolve to ::1 even on hosts without IPv6. One address is enough.
+      if (address == here.back() && listeners.empty()) throw;
+    }
+  }
+  addresses = here;
+  return listeners;
+}
+
+namespace {
+
+double seconds_of(Rendezvous::Clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+/// Timeout for poll(): until `deadline` or `other`, which may be infinite.
+int milliseconds_until(Rendezvous::Clock::time_point deadline, double other, double now) {
+  const double left = std::min(std::min(seconds_of(deadline), other) - now, 3600.0);
+  return static_cast<int>(std::ceil(std::max(0.0, left) * 1000));
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(std::vector<net::Listener> listeners, const net::JobSecret& secret,
+                       std::chrono::seconds stall_timeout)
+    : stall_timeout_(stall_timeout), tasks_(std::move(listeners), secret, net::kLaunchPurpose) {}
+
+std::uint16_t Rendezvous::expect_agents(const net::JobSecret& token) {
+  std::vector<net::Listener> listeners;
+  listeners.emplace_back("127.0.0.1", std::uint16_t{0});
+  const std::uint16_t port = listeners.front().port();
+  agents_.emplace(std::move(listeners), token, net::kAgentPurpose);
+  return port;
+}
+
+void Rendezvous::let_in(net::PendingConnections& pending, bool agents) {
+  for (net::FileDescriptor& socket : pending.advance(seconds_of(Clock::now())))
+    clients_.push_back({.link = Link(std::move(socket), stall_timeout_), .is_agent = agents});
+}
+
+std::vector<Event> Rendezvous::wait(const SignalQueue& signals, Clock::time_point deadline) {
+  std::erase_if(clients_, [](const Client& client) { return client.left; });
+  const double now = seconds_of(Clock::now());
+  std::vector<pollfd> interests = {{.fd = signals.descriptor(), .events = POLLIN, .revents = 0}};
+  tasks_.add_interests(interests, now);
+  double next = tasks_.next_deadline();
+  if (agents_) {
+    agents_->add_interests(interests, now);
+    next = std::min(next, agents_->next_deadline());
+  }
+  for (const Client& client : clients_) interests.push_back(client.link.interest());
+  // Do not wait if a link was closed locally: its event is due.
+  const bool all_open = std::ranges::all_of(clients_, [](const Client& client) { return client.link.is_open(); });
+  poll(interests.data(), interests.size(), all_open ? milliseconds_until(deadline, next, now) : 0);
+  let_in(tasks_, false);
+  if (agents_) let_in(*agents_, true);
+  std::vector<Event> events;
+  for (Client& client : clients_) {
+    for (Frame& frame : client.link.receive()) events.push_back({.client = &client, .frame = std::move(frame)});
+    if (client.link.is_open()) continue;
+    client.left = true;
+    events.push_back({.client = &client});
+  }
+  return events;
+}
+
+}  // namespace lockstep::apps::launch

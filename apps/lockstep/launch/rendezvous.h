@@ -1,0 +1,78 @@
+// The address of the rendezvous, and whether it requires a secret.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/lockstep/launch/child.h"
+#include "apps/lockstep/launch/join_request.h"
+#include "apps/lockstep/launch/link.h"
+#include "lockstep/job/task.h"
+#include "lockstep/net/authentication.h"
+#include "lockstep/net/socket.h"
+#include "lockstep/net/token.h"
+
+namespace lockstep::apps::launch {
+
+/// The addresses at which tasks connect to rank 0: the numeric addresses of task.rendezvous.host, or loopback if all
+/// tasks are on one host. Without a secret, only loopback addresses. Empty if the name cannot be resolved (yet); then
+/// `why` is the error message. Throws Error (input), with the command to create a secret, if there is neither a secret
+/// nor a loopback address. May take seconds.
+std::vector<std::string> rendezvous_addresses(const job::Task& task, const net::JobSecret& secret, std::string& why);
+
+/// Rank 0's listeners at those addresses of the rendezvous that belong to this host. If none does (other hosts may know
+/// this host by another address), listens at all addresses of this host. Empty for a job of one task. Sets `addresses`
+/// to those that other tasks may connect to. Throws Error (communication) if the port is in use.
+std::vector<net::Listener> listen_for_tasks(const job::Task& task, const net::JobSecret& secret,
+                                            std::vector<std::string>& addresses);
+
+// The first task's end of the connections with the other tasks.
+
+/// An authenticated peer.
+struct Client {
+  Link link;
+  bool is_agent = false;                     ///< an agent of mpirun; otherwise a task
+  std::optional<JoinRequest> task = {};      ///< the task's request to join
+  std::optional<std::size_t> agent_of = {};  ///< the host that the agent represents
+  bool left = false;                         ///< its connection has closed, and the event was returned
+};
+
+/// A frame from a client, or the end of its connection.
+struct Event {
+  Client* client = nullptr;
+  std::optional<Frame> frame = {};  ///< nullopt: the connection has closed
+};
+
+class Rendezvous {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Accepts tasks that authenticate with `secret`. A task that does not respond for `stall_timeout` is considered
+  /// lost.
+  Rendezvous(std::vector<net::Listener> listeners, const net::JobSecret& secret, std::chrono::seconds stall_timeout);
+
+  /// Accepts agents of mpirun that authenticate with `token` at a port of 127.0.0.1. Returns the port.
+  std::uint16_t expect_agents(const net::JobSecret& token);
+  /// Number of connections that failed to authenticate.
+  int refused() const { return tasks_.refused(); }
+
+  /// The connected clients. Pointers to them stay valid until they disconnect.
+  std::list<Client>& clients() { return clients_; }
+
+  /// Waits for an event or a signal, until `deadline` at the latest.
+  std::vector<Event> wait(const SignalQueue& signals, Clock::time_point deadline);
+
+ private:
+  void let_in(net::PendingConnections& pending, bool agents);
+
+  std::chrono::seconds stall_timeout_;
+  net::PendingConnections tasks_;
+  std::optional<net::PendingConnections> agents_;
+  std::list<Client> clients_;
+};
+
+}  // namespace lockstep::apps::launch
