@@ -23,6 +23,9 @@ BELOW = {
     "strategy": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint"],
     "interop": ["base", "net", "device", "model", "data", "allreduce", "job", "checkpoint"],
 }
+# Headers that only machines with a CUDA toolkit, cuDNN or NCCL have, and the sources that are compiled there alone.
+GPU_HEADER = re.compile(r'^\s*#\s*include <(cuda|cudnn|cublas|nccl)', re.MULTILINE)
+GPU_SOURCE = re.compile(r"/cuda/(?!no_)|/(?!no_)[a-z_]*nccl[a-z_]*\.cpp$|/torch/cuda\.cpp$")
 INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 
 
@@ -82,6 +85,25 @@ class Includes(unittest.TestCase):
                 if component_of(other) != component_of(path):
                     arrows[component_of(path)].add(component_of(other))
         self.assertEqual(circles(arrows), [])
+
+    def test_need_no_gpu_headers_without_a_gpu(self):
+        included_by = dict(sources())
+
+        def chain(path):
+            if GPU_HEADER.search((ROOT / path).read_text()):
+                return [path]
+            visited.add(path)
+            for other in included_by.get(path, []):
+                found = chain(other) if other not in visited else []
+                if found:
+                    return [path, *found]
+            return []
+
+        for path in included_by:
+            if path.endswith(".cpp") and not GPU_SOURCE.search(path):
+                visited = set()
+                with self.subTest(path):
+                    self.assertEqual(chain(path), [])
 
     def test_name_files_that_exist(self):
         for path, included in sources():

@@ -2,13 +2,13 @@
 // memory is on a GPU, and nothing else is ever called.
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <cstddef>
 #include <span>
 
 #include "lockstep/allreduce/reduction.h"
 #include "lockstep/device/stream.h"
+
+struct CUstream_st;  // a cudaStream_t points to it; builds without CUDA do not have its header
 
 namespace lockstep::allreduce::gpu {
 
@@ -55,16 +55,16 @@ struct ReduceBuffers {
 };
 
 /// gpu::reduce_slice on the current GPU, for at least two members and a nonempty slice. Throws Error (device).
-void launch_reduction(const ReduceBuffers& buffers, Slice slice, ElementType type, ReduceOp op, cudaStream_t stream);
+void launch_reduction(const ReduceBuffers& buffers, Slice slice, ElementType type, ReduceOp op, CUstream_st* stream);
 
 // The kernels that convert gradients to and from 16-bit floats.
 
 // gpu::find_largest, gpu::narrow and gpu::widen on the current GPU, for at least one value. Throws Error (device).
 
-void launch_find_largest(const float* values, std::size_t count, float* largest, cudaStream_t stream);
+void launch_find_largest(const float* values, std::size_t count, float* largest, CUstream_st* stream);
 void launch_narrow(const float* from, void* to, std::size_t count, ElementType type, const WireScale& scale,
-                   cudaStream_t stream);
+                   CUstream_st* stream);
 void launch_widen(const void* from, float* to, std::size_t count, ElementType type, const WireScale& scale,
-                  cudaStream_t stream);
+                  CUstream_st* stream);
 
 }  // namespace lockstep::allreduce::gpu
