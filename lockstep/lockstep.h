@@ -7,7 +7,6 @@
 #else
 
 #include "lockstep/allreduce/communicator.h"
-#include "lockstep/allreduce/groups.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image/transform.h"
@@ -16,6 +15,7 @@
 #include "lockstep/interop/distributed_optimizer.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/session.h"
+#include "lockstep/job/workers.h"
 #include "lockstep/model/custom_layer.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/loss.h"

@@ -35,7 +35,7 @@ set(lockstep_old_headers
   model/zoo/resnet.h lockstep/model/zoo/zoo.h
   strategy/checkpoint.h lockstep/checkpoint/checkpoint.h
   strategy/checkpoint_directory.h lockstep/checkpoint/directory.h
-  strategy/configuration.h lockstep/checkpoint/manifest.h
+  strategy/configuration.h lockstep/checkpoint/training_state.h
   strategy/delayed_termination.h lockstep/job/delayed_termination.h
   strategy/device_share.h lockstep/job/device_share.h
   strategy/failure.h lockstep/job/failure.h
@@ -54,7 +54,7 @@ set(lockstep_old_headers
   strategy/signals.h lockstep/job/signals.h
   strategy/step_report.h lockstep/strategy/gradient_memory.h
   strategy/summary_writer.h lockstep/strategy/callbacks/summaries.h
-  strategy/workers.h lockstep/job/session.h
+  strategy/workers.h lockstep/job/workers.h
   strategy/wrapper/distributed_optimizer.h lockstep/interop/distributed_optimizer.h
   strategy/wrapper/gradient_layout.h lockstep/interop/gradient_layout.h
   strategy/wrapper/gradient_math.h lockstep/interop/gradient_math.h

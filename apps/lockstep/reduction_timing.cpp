@@ -11,6 +11,7 @@
 #include <span>
 
 #include "lockstep/allreduce/communicator.h"
+#include "lockstep/allreduce/groups.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/job/device_share.h"

@@ -1,6 +1,7 @@
 #include "apps/lockstep/train_command.h"
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -15,10 +16,12 @@
 #include "apps/lockstep/standard_streams.h"
 #include "apps/lockstep/train_arguments.h"
 #include "lockstep/job/delayed_termination.h"
+#include "lockstep/job/launcher.h"
 #include "lockstep/strategy/callbacks/json_events.h"
 #include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/callbacks/stragglers.h"
 #include "lockstep/strategy/callbacks/summaries.h"
+#include "lockstep/strategy/remembered_route.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
 

@@ -10,8 +10,11 @@
 
 #include "lockstep/allreduce/activity.h"
 #include "lockstep/allreduce/reduction.h"
-#include "lockstep/device/buffer.h"
-#include "lockstep/device/stream.h"
+
+namespace lockstep::device {
+class Buffer;
+class Stream;
+}  // namespace lockstep::device
 
 namespace lockstep::allreduce {
 

@@ -17,13 +17,6 @@
 
 namespace lockstep::allreduce {
 
-/// How a flat gradient is split and sent.
-struct BucketOptions {
-  std::size_t first_bytes = std::size_t{1} << 20;  ///< small, so that communication starts early
-  std::size_t bytes = std::size_t{25} << 20;       ///< bucket size; a bucket ends with the parameter that reaches it
-  WireType wire = WireType::float32;               ///< the type of elements in communication
-};
-
 /// One range of the flat gradient, in elements.
 struct BucketRange {
   std::size_t begin = 0;    ///< first element
@@ -34,21 +27,6 @@ struct BucketRange {
 /// Splits parameters of `counts` elements each (including padding), in the order in which the backward pass completes
 /// them. A bucket is closed when it has reached its size; a parameter is never split.
 std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const BucketOptions& options);
-
-/// Communication time in seconds on the host since construction.
-struct CommunicationTimes {
-  double exposed = 0;  ///< computation waited for communication
-  double waited = 0;   ///< part of `exposed` before all members arrived: the delay of the slowest
-
-  /// Sums the times of several groups or intervals.
-  CommunicationTimes operator+(const CommunicationTimes& others) const {
-    return {exposed + others.exposed, waited + others.waited};
-  }
-  /// The times since `earlier`.
-  CommunicationTimes operator-(const CommunicationTimes& earlier) const {
-    return {exposed - earlier.exposed, waited - earlier.waited};
-  }
-};
 
 /// The error of a 16-bit type in the sum of one step.
 struct WireError {

@@ -1,4 +1,4 @@
-// Element types, reduction operations, and types for communication.
+// Element types, reduction operations, types for communication, and times of a step.
 #pragma once
 
 #include <algorithm>
@@ -53,6 +53,37 @@ concept Reducible = std::same_as<T, float> || std::same_as<T, double> || std::sa
 struct Slice {
   std::size_t begin = 0;  ///< first element
   std::size_t end = 0;    ///< one past the last element
+};
+
+/// How a flat gradient is split and sent.
+struct BucketOptions {
+  std::size_t first_bytes = std::size_t{1} << 20;  ///< small, so that communication starts early
+  std::size_t bytes = std::size_t{25} << 20;       ///< bucket size; a bucket ends with the parameter that reaches it
+  WireType wire = WireType::float32;               ///< the type of elements in communication
+};
+
+// Times of a step.
+
+/// Busy seconds of one replica in a step. Waiting inside a collective is excluded: a reduction makes all replicas take
+/// as long as the slowest, so the slow replica would look like those that wait for it.
+struct BusySeconds {
+  double input = 0;    ///< waiting for its own data
+  double compute = 0;  ///< forward, backward up to the last gradient, update
+};
+
+/// Communication time in seconds on the host since construction.
+struct CommunicationTimes {
+  double exposed = 0;  ///< computation waited for communication
+  double waited = 0;   ///< part of `exposed` before all members arrived: the delay of the slowest
+
+  /// Sums the times of several groups or intervals.
+  CommunicationTimes operator+(const CommunicationTimes& others) const {
+    return {exposed + others.exposed, waited + others.waited};
+  }
+  /// The times since `earlier`.
+  CommunicationTimes operator-(const CommunicationTimes& earlier) const {
+    return {exposed - earlier.exposed, waited - earlier.waited};
+  }
 };
 
 // Elements of a type known only at run time, and loops that reduce them.

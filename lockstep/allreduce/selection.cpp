@@ -9,6 +9,7 @@
 
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/allreduce/route.h"
+#include "lockstep/device/buffer.h"
 
 namespace lockstep::allreduce {
 namespace {

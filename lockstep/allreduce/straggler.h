@@ -5,14 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::allreduce {
+#include "lockstep/allreduce/reduction.h"
 
-/// Busy seconds of one replica in a step. Waiting inside a collective is excluded: a reduction makes all replicas take
-/// as long as the slowest, so the slow replica would look like those that wait for it.
-struct BusySeconds {
-  double input = 0;    ///< waiting for its own data
-  double compute = 0;  ///< forward, backward up to the last gradient, update
-};
+namespace lockstep::allreduce {
 
 /// A replica that other replicas wait for.
 struct Straggler {

@@ -1,7 +1,8 @@
 // Human-readable messages on standard error. Loggers are passed explicitly; there is no global logger.
+// Code that writes messages includes <spdlog/logger.h> as well.
 #pragma once
 
-#include <spdlog/logger.h>
+#include <spdlog/fwd.h>
 
 #include <memory>
 #include <string>

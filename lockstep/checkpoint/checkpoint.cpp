@@ -3,19 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
 using nlohmann::json;
-
-constexpr int kFormat = 1;
 
 void append_tensors(std::vector<TensorView>& tensors, const std::string& prefix, const model::ParameterTable& table,
                     std::span<const float> flat) {
@@ -61,10 +57,6 @@ void check_same_tensors(const std::filesystem::path& path, std::vector<TensorVie
 
 TensorMetadata metadata_of(const TrainingState& state) {
   return {{"step", std::to_string(state.step)}, {"epoch", std::to_string(state.epoch)}};
-}
-
-double number_or_nan(const json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
 }  // namespace
@@ -117,37 +109,6 @@ TrainingState read_checkpoint_files(const std::filesystem::path& directory, cons
       read_tensors(optimizer, slot.name + "/", *arrays.parameter_table, slot.values);
   }
   return state;
-}
-
-std::string to_json_text(const TrainingState& state) {
-  const nlohmann::ordered_json text = {{"format", kFormat},
-                                       {"step", state.step},
-                                       {"epoch", state.epoch},
-                                       {"seed", state.seed},
-                                       {"global_batch", state.global_batch},
-                                       {"precision", state.precision},
-                                       {"loss_scale", state.loss_scale},
-                                       {"metrics", state.metrics},
-                                       {"configuration", encode_strings(*state.configuration)}};
-  return dump_json(text, 2) + "\n";
-}
-
-TrainingState parse_training_state(const std::string& text, const std::string& where) {
-  const json parsed = parse_json(text, ErrorCategory::checkpoint, where);
-  try {
-    TrainingState state;
-    parsed.at("step").get_to(state.step);
-    parsed.at("epoch").get_to(state.epoch);
-    parsed.at("seed").get_to(state.seed);
-    parsed.at("global_batch").get_to(state.global_batch);
-    parsed.at("precision").get_to(state.precision);
-    state.loss_scale = number_or_nan(parsed.at("loss_scale"));
-    for (const auto& [name, value] : parsed.at("metrics").items()) state.metrics[name] = number_or_nan(value);
-    *state.configuration = decode_strings(parsed.at("configuration"));
-    return state;
-  } catch (const json::exception& error) {
-    throw Error(ErrorCategory::checkpoint, where, "expected the state of a training run", error.what());
-  }
 }
 
 }  // namespace lockstep::checkpoint

@@ -4,29 +4,16 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/training_state.h"
 #include "lockstep/model/parameters.h"
 
 namespace lockstep::checkpoint {
-
-/// The position of a training run. The data order and random numbers are functions of the step.
-struct TrainingState {
-  std::int64_t step = 0;              ///< updates done
-  std::int64_t epoch = 0;             ///< epochs completed
-  std::uint64_t seed = 1;             ///< of the run
-  std::int64_t global_batch = 0;      ///< samples
-  std::string precision = "float32";  ///< of the computation: a value of `--precision`
-  double loss_scale = 1;              ///< factor for the next loss
-  /// Written exactly: the same double is read back; values that are not finite are read back as NaN.
-  std::map<std::string, double> metrics;
-  Configuration configuration;  ///< the options of the run
-};
 
 /// One optimizer slot ("momentum", "m", "v"): a flat array in the layout of the parameters.
 struct Slot {
@@ -63,11 +50,5 @@ void check_checkpoint_fits(const std::filesystem::path& directory, const Replica
 
 /// Reads a checkpoint that passed check_contents() and check_checkpoint_fits(). Throws Error (checkpoint).
 TrainingState read_checkpoint_files(const std::filesystem::path& directory, const ReplicaArrays& arrays);
-
-/// The text of state.json. Strings of the configuration that are not UTF-8, such as paths, are encoded by
-/// encode_bytes().
-std::string to_json_text(const TrainingState& state);
-/// Parses state.json. Throws Error (checkpoint) with `where`.
-TrainingState parse_training_state(const std::string& text, const std::string& where);
 
 }  // namespace lockstep::checkpoint

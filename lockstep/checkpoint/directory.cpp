@@ -1,6 +1,7 @@
 #include "lockstep/checkpoint/directory.h"
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include <algorithm>
 #include <functional>
@@ -115,22 +116,6 @@ void broadcast(const allreduce::Communicator& ranks, std::span<float> values) {
 }
 
 }  // namespace
-
-Resume parse_resume(std::string_view name) {
-  if (name == "auto") return Resume::automatic;
-  if (name == "never") return Resume::never;
-  if (name == "require" || name == "must") return Resume::must;
-  throw Error(ErrorCategory::input, "--resume", "expected auto, never or require", fmt::format("got \"{}\"", name));
-}
-
-VerifyCheckpoint parse_verify_checkpoint(std::string_view name) {
-  if (name == "auto") return VerifyCheckpoint::automatic;
-  if (name == "full") return VerifyCheckpoint::full;
-  if (name == "hash") return VerifyCheckpoint::hash;
-  if (name == "none") return VerifyCheckpoint::none;
-  throw Error(ErrorCategory::input, "--verify-checkpoint", "expected auto, full, hash or none",
-              fmt::format("got \"{}\"", name));
-}
 
 bool is_checkpoint(const fs::path& path) {
   std::error_code ignored;

@@ -24,17 +24,6 @@ namespace lockstep::checkpoint {
 
 class DirectoryLock;
 
-/// How each save verifies that the replicas of the other ranks are identical to the chief's:
-/// `--verify-checkpoint auto|full|hash|none`.
-enum class VerifyCheckpoint {
-  automatic,  ///< full up to kMaxFullBytes per rank if the nodes have the space, otherwise hash
-  full,       ///< each rank writes a temporary directory on its node, compares it with the chief's, and removes it
-  hash,       ///< each rank hashes what it would write; no file is created
-  none,       ///< nothing is compared
-};
-/// Throws Error (input) that lists the valid names.
-VerifyCheckpoint parse_verify_checkpoint(std::string_view name);
-
 /// The largest checkpoint that `automatic` verifies in full, in bytes.
 inline constexpr std::uint64_t kMaxFullBytes = 256'000'000;
 
@@ -58,17 +47,6 @@ struct SaveOptions {
 class SaveError : public Error {
  public:
   explicit SaveError(const Error& reason) : Error(reason) {}  ///< the same category and text
-};
-
-/// `--resume auto|never|require`; "must" is an alias of "require".
-enum class Resume { automatic, never, must };
-/// Throws Error (input) that lists the valid names.
-Resume parse_resume(std::string_view name);
-
-/// The result of restore().
-struct RestoredCheckpoint {
-  std::filesystem::path path;  ///< of the checkpoint's own directory
-  TrainingState state;         ///< position of the training run
 };
 
 /// A directory entry with the name of a checkpoint.

@@ -10,16 +10,6 @@
 
 namespace lockstep::checkpoint {
 
-Configuration::Configuration() : Configuration(nlohmann::json::object()) {}
-Configuration::Configuration(const nlohmann::json& object) : object_(std::make_unique<nlohmann::json>(object)) {}
-Configuration::Configuration(const Configuration& other) : Configuration(*other) {}
-Configuration::~Configuration() = default;
-
-Configuration& Configuration::operator=(const Configuration& other) {
-  *object_ = *other;
-  return *this;
-}
-
 namespace {
 
 using nlohmann::json;

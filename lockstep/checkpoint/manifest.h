@@ -1,36 +1,14 @@
-// The manifest of a checkpoint, and the configuration of a run.
+// The manifest of a checkpoint.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "lockstep/checkpoint/files.h"
 
 namespace lockstep::checkpoint {
-
-/// The configuration of a run: a JSON object with value semantics, initially empty. Code that accesses members includes
-/// <nlohmann/json.hpp>, which this header avoids for shorter compile times.
-class Configuration {
- public:
-  Configuration();
-  /// Copies `object`.
-  Configuration(const nlohmann::json& object);           // NOLINT(google-explicit-constructor): wraps it
-  Configuration(const Configuration& other);             ///< deep copy
-  Configuration& operator=(const Configuration& other);  ///< deep copy
-  ~Configuration();
-
-  nlohmann::json& operator*() { return *object_; }                    ///< the object
-  const nlohmann::json& operator*() const { return *object_; }        ///< the object
-  nlohmann::json* operator->() { return object_.get(); }              ///< the object's members
-  const nlohmann::json* operator->() const { return object_.get(); }  ///< the object's members
-
- private:
-  std::unique_ptr<nlohmann::json> object_;
-};
 
 /// Written last: a directory without it is not a complete checkpoint.
 inline constexpr const char* kManifestName = "MANIFEST.json";

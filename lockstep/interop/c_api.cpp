@@ -13,7 +13,7 @@
 #include "lockstep/base/float16.h"
 #include "lockstep/interop/distributed_optimizer.h"
 #include "lockstep/job/failure.h"
-#include "lockstep/job/session.h"
+#include "lockstep/job/workers.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/job/session.h"
+#include "lockstep/job/workers.h"
 
 namespace lockstep::interop {
 

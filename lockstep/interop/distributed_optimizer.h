@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "lockstep/interop/parameter_exchange.h"
-#include "lockstep/job/session.h"
 
 namespace lockstep::interop {
 
@@ -94,7 +93,7 @@ class DistributedOptimizer {
   /// Reduces the gradients unless synchronize() has done so, then calls the inner optimizer's step() if any rank had a
   /// sample. Returns whether it did.
   bool step() {
-    if (!exchange_.reducer().is_reduced()) synchronize();
+    if (!exchange_.is_reduced()) synchronize();
     return update();
   }
   /// Makes a step of the remaining backward passes at the end of an epoch whose number of passes is not a multiple of
@@ -104,16 +103,16 @@ class DistributedOptimizer {
   /// Calls the inner optimizer's zero_grad(). An error between a backward pass and the step.
   void zero_grad() requires requires(Inner& inner) { inner.zero_grad(); }
   {
-    exchange_.reducer().require_between_steps("zero_grad()");
+    exchange_.require_between_steps("zero_grad()");
     inner_.zero_grad();
   }
 
   /// Whether any rank had a gradient of the parameter in the last step; otherwise the gradient is zero. Optimizers that
   /// skip parameters without a gradient use this, so that all ranks skip the same ones.
-  bool has_gradient(std::size_t parameter) const { return exchange_.reducer().has_gradient(parameter); }
-  double gradient_norm() const { return exchange_.reducer().gradient_norm(); }  ///< of the last step, before clipping
-  double samples() const { return exchange_.reducer().samples(); }              ///< of the last step, over all ranks
-  /// The reducer, with its buckets and statistics of the last step.
+  bool has_gradient(std::size_t parameter) const { return exchange_.has_gradient(parameter); }
+  double gradient_norm() const { return exchange_.gradient_norm(); }  ///< of the last step, before clipping
+  double samples() const { return exchange_.samples(); }              ///< of the last step, over all ranks
+  /// The reducer, with its buckets and statistics of the last step (lockstep/interop/gradient_reducer.h).
   GradientReducer& reducer() { return exchange_.reducer(); }
 
  private:
@@ -129,7 +128,7 @@ class DistributedOptimizer {
   bool update() {
     const bool has_samples = samples() > 0;
     if (has_samples) inner_.step();
-    exchange_.reducer().applied();
+    exchange_.applied();
     return has_samples;
   }
 

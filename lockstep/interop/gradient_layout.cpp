@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "lockstep/allreduce/layout.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::interop {

@@ -7,8 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/allreduce/layout.h"
 #include "lockstep/allreduce/reduction.h"
+
+namespace lockstep::allreduce {
+struct LayoutEntry;
+}
 
 namespace lockstep::interop {
 

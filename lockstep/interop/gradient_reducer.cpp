@@ -2,15 +2,16 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/logger.h>
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
 
+#include "lockstep/allreduce/layout.h"
 #include "lockstep/base/error.h"
 #include "lockstep/interop/check_together.h"
-#include "lockstep/job/session.h"
 #include "lockstep/model/optimizer.h"
 
 namespace lockstep::interop {

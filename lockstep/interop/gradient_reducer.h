@@ -15,7 +15,7 @@
 #include "lockstep/device/stream.h"
 #include "lockstep/interop/gradient_layout.h"
 #include "lockstep/interop/gradient_math.h"
-#include "lockstep/job/session.h"
+#include "lockstep/job/workers.h"
 
 namespace lockstep::interop {
 

@@ -7,6 +7,7 @@
 
 #include "lockstep/allreduce/layout.h"
 #include "lockstep/base/error.h"
+#include "lockstep/interop/gradient_reducer.h"
 
 namespace lockstep::interop {
 namespace {
@@ -33,72 +34,81 @@ std::uint64_t hash_of(std::span<const float> values) { return XXH3_64bits(values
 
 ParameterExchange::ParameterExchange(job::Workers& workers, std::span<const Parameter> parameters,
                                      const ReducerOptions& options)
-    : reducer_(workers, layouts_of(parameters), options), taken_(parameters.size()) {
+    : reducer_(std::make_unique<GradientReducer>(workers, layouts_of(parameters), options)), taken_(parameters.size()) {
   check(parameters);
 }
 
+ParameterExchange::~ParameterExchange() = default;
+
+bool ParameterExchange::is_reduced() const { return reducer_->is_reduced(); }
+void ParameterExchange::applied() { reducer_->applied(); }
+void ParameterExchange::require_between_steps(std::string_view call) { reducer_->require_between_steps(call); }
+bool ParameterExchange::has_gradient(std::size_t parameter) const { return reducer_->has_gradient(parameter); }
+double ParameterExchange::gradient_norm() const { return reducer_->gradient_norm(); }
+double ParameterExchange::samples() const { return reducer_->samples(); }
+
 // Sizes must be those that ranks have compared.
 void ParameterExchange::check(std::span<const Parameter> parameters) {
-  const std::vector<ParameterLayout>& layouts = reducer_.parameters();
+  const std::vector<ParameterLayout>& layouts = reducer_->parameters();
   if (parameters.size() != layouts.size())
-    reducer_.usage_error(fmt::format("expected {} parameters as in the first call", layouts.size()),
-                         fmt::format("got {}", parameters.size()));
+    reducer_->usage_error(fmt::format("expected {} parameters as in the first call", layouts.size()),
+                          fmt::format("got {}", parameters.size()));
   for (std::size_t i = 0; i < layouts.size(); ++i)
     if (const std::size_t elements = layouts[i].elements();
         parameters[i].values.size() != elements || parameters[i].gradient.size() != elements)
-      reducer_.usage_error(
+      reducer_->usage_error(
           fmt::format("expected {} values of {} and as many of its gradient", elements, layouts[i].name),
           fmt::format("got {} and {}", parameters[i].values.size(), parameters[i].gradient.size()));
 }
 
 void ParameterExchange::broadcast_values(std::span<const Parameter> parameters, int root) {
-  reducer_.require_between_steps("broadcast_parameters()");
+  reducer_->require_between_steps("broadcast_parameters()");
   check(parameters);
-  for (const Parameter& parameter : parameters) reducer_.workers().broadcast(parameter.values, root);
+  for (const Parameter& parameter : parameters) reducer_->workers().broadcast(parameter.values, root);
 }
 
 void ParameterExchange::broadcast_state(std::span<const Parameter> state, int root) {
-  reducer_.require_between_steps("broadcast_optimizer_state()");
-  reducer_.workers().settle();
-  allreduce::check_layout(reducer_.workers().group(), describe(layouts_of(state)));
-  for (const Parameter& kept : state) reducer_.workers().broadcast(kept.values, root);
+  reducer_->require_between_steps("broadcast_optimizer_state()");
+  reducer_->workers().settle();
+  allreduce::check_layout(reducer_->workers().group(), describe(layouts_of(state)));
+  for (const Parameter& kept : state) reducer_->workers().broadcast(kept.values, root);
 }
 
 void ParameterExchange::begin_backward(std::span<const Parameter> parameters, double samples) {
   check(parameters);
-  reducer_.begin_pass(samples);
+  reducer_->begin_pass(samples);
   samples_ = samples;
 }
 
 void ParameterExchange::gradient_ready(std::span<const Parameter> parameters, std::size_t parameter) {
   if (parameter >= parameters.size())
-    reducer_.usage_error(fmt::format("expected a parameter number below {}", parameters.size()),
-                         fmt::format("got {}", parameter));
-  if (!reducer_.is_in_pass())
-    reducer_.usage_error("expected begin_backward() before gradient_ready()",
-                         fmt::format("{} was announced outside of a backward pass", parameters[parameter].name));
+    reducer_->usage_error(fmt::format("expected a parameter number below {}", parameters.size()),
+                          fmt::format("got {}", parameter));
+  if (!reducer_->is_in_pass())
+    reducer_->usage_error("expected begin_backward() before gradient_ready()",
+                          fmt::format("{} was announced outside of a backward pass", parameters[parameter].name));
   if (taken_[parameter])
-    reducer_.usage_error("expected one gradient per parameter in a backward pass",
-                         fmt::format("{} was announced twice", parameters[parameter].name));
+    reducer_->usage_error("expected one gradient per parameter in a backward pass",
+                          fmt::format("{} was announced twice", parameters[parameter].name));
   taken_[parameter] = true;
-  reducer_.take(parameter, parameters[parameter].gradient);
+  reducer_->take(parameter, parameters[parameter].gradient);
 }
 
 // Clears the gradients for code that accumulates; code that overwrites them is not affected.
 void ParameterExchange::backward_done(std::span<const Parameter> parameters, std::optional<double> samples) {
-  if (!reducer_.is_in_pass())
+  if (!reducer_->is_in_pass())
     begin_backward(parameters, samples.value_or(1));
   else if (samples && *samples != samples_)
-    reducer_.usage_error(fmt::format("expected the same number of samples as in begin_backward(), {}", samples_),
-                         fmt::format("backward_done() got {}", samples_text(*samples)));
+    reducer_->usage_error(fmt::format("expected the same number of samples as in begin_backward(), {}", samples_),
+                          fmt::format("backward_done() got {}", samples_text(*samples)));
   check(parameters);
-  const bool is_last = reducer_.is_last_pass();
+  const bool is_last = reducer_->is_last_pass();
   for (std::size_t i = parameters.size(); i-- > 0;) {
     if (taken_[i] || !parameters[i].has_gradient) continue;
     taken_[i] = true;
-    reducer_.take(i, parameters[i].gradient);
+    reducer_->take(i, parameters[i].gradient);
   }
-  reducer_.end_pass();
+  reducer_->end_pass();
   marks_.clear();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (!is_last) std::ranges::fill(parameters[i].gradient, 0.0F);
@@ -109,13 +119,13 @@ void ParameterExchange::backward_done(std::span<const Parameter> parameters, std
 }
 
 bool ParameterExchange::watches_changes() const {
-  return reducer_.steps() < kFirstStepsWatched || reducer_.steps() % kStepsBetweenWatched == 0;
+  return reducer_->steps() < kFirstStepsWatched || reducer_->steps() % kStepsBetweenWatched == 0;
 }
 
 void ParameterExchange::check_unchanged(std::span<const Parameter> parameters) {
   for (const Mark& mark : marks_)
     if (hash_of(parameters[mark.parameter].gradient) != mark.hash)
-      reducer_.usage_error(
+      reducer_->usage_error(
           "expected gradients to stay unchanged from the backward pass to step(): call synchronize() before "
           "reading or changing them",
           fmt::format("the gradient of {} was changed", parameters[mark.parameter].name));
@@ -124,23 +134,23 @@ void ParameterExchange::check_unchanged(std::span<const Parameter> parameters) {
 
 void ParameterExchange::write_back(std::span<const Parameter> parameters) {
   for (std::size_t i = 0; i < parameters.size(); ++i)
-    if (!reducer_.has_gradient(i))
+    if (!reducer_->has_gradient(i))
       std::ranges::fill(parameters[i].gradient, 0.0F);
-    else if (!reducer_.is_alone())
-      std::ranges::copy(reducer_.gradient(i), parameters[i].gradient.begin());
+    else if (!reducer_->is_alone())
+      std::ranges::copy(reducer_->gradient(i), parameters[i].gradient.begin());
 }
 
 void ParameterExchange::synchronize(std::span<const Parameter> parameters) {
   check(parameters);
   check_unchanged(parameters);
-  reducer_.reduce();
+  reducer_->reduce();
   write_back(parameters);
 }
 
 bool ParameterExchange::synchronize_rest(std::span<const Parameter> parameters) {
   check(parameters);
   check_unchanged(parameters);
-  if (!reducer_.reduce_rest()) return false;
+  if (!reducer_->reduce_rest()) return false;
   write_back(parameters);
   return true;
 }

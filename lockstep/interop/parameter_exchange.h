@@ -2,14 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "lockstep/interop/gradient_reducer.h"
+#include "lockstep/interop/gradient_layout.h"
+#include "lockstep/job/workers.h"
 
 namespace lockstep::interop {
+
+class GradientReducer;
 
 /// A parameter of an existing optimizer: views of its values and its gradient, row-major. Both have as many elements as
 /// `shape`; an empty shape stands for one dimension.
@@ -27,6 +32,7 @@ class ParameterExchange {
  public:
   /// Collective; throws like GradientReducer. `workers` must outlive this object.
   ParameterExchange(job::Workers& workers, std::span<const Parameter> parameters, const ReducerOptions& options);
+  ~ParameterExchange();
 
   /// Copies the values of rank `root` to all ranks. Collective.
   void broadcast_values(std::span<const Parameter> parameters, int root);
@@ -47,8 +53,17 @@ class ParameterExchange {
   /// The same for an incomplete step; false if no rank has a gradient.
   bool synchronize_rest(std::span<const Parameter> parameters);
 
-  GradientReducer& reducer() { return reducer_; }              ///< the reducer of the gradients
-  const GradientReducer& reducer() const { return reducer_; }  ///< the reducer of the gradients
+  /// Whether synchronize() has been called in this step.
+  bool is_reduced() const;
+  /// Ends the step: its gradients have been applied.
+  void applied();
+  /// Throws Error (input) if a step is in progress: `call` would then lose gradients.
+  void require_between_steps(std::string_view call);
+
+  bool has_gradient(std::size_t parameter) const;   ///< see GradientReducer
+  double gradient_norm() const;                     ///< see GradientReducer
+  double samples() const;                           ///< see GradientReducer
+  GradientReducer& reducer() { return *reducer_; }  ///< lockstep/interop/gradient_reducer.h
 
  private:
   /// Hash of a gradient at the end of the last pass.
@@ -62,7 +77,7 @@ class ParameterExchange {
   void check_unchanged(std::span<const Parameter> parameters);
   void write_back(std::span<const Parameter> parameters);
 
-  GradientReducer reducer_;
+  std::unique_ptr<GradientReducer> reducer_;
   std::vector<bool> taken_;  // in this pass
   double samples_ = 0;       // of it
   std::vector<Mark> marks_;

@@ -1,7 +1,8 @@
 #include "lockstep/job/session.h"
 
 #include <fmt/format.h>
-#include <algorithm>
+#include <spdlog/logger.h>
+#include <atomic>
 #include <chrono>
 #include <climits>
 #include <cstdint>
@@ -11,110 +12,22 @@
 #include <sys/resource.h>
 #include <future>
 #include <numeric>
+#include <optional>
 #include <string>
-
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "lockstep/allreduce/groups.h"
-#include "lockstep/allreduce/selection.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/allreduce/watchdog/final_message.h"
 #include "lockstep/allreduce/watchdog/progress.h"
+#include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/error.h"
-#include "lockstep/job/cluster.h"
 #include "lockstep/job/failure.h"
+#include "lockstep/job/launcher.h"
 #include "lockstep/job/task.h"
 
 namespace lockstep::job {
-namespace {
-
-// Between GPUs the route depends only on their placement; there is nothing to measure.
-allreduce::Selection select(const Session& session, const WorkersOptions& options) {
-  check_tf_config(session);
-  if (session.size() == 1) return {};
-  if (options.route != allreduce::Route::automatic) return {options.route, "as requested"};
-  if (options.device.kind == device::DeviceKind::gpu)
-    return {allreduce::Route::automatic, fmt::format("GPUs of {} ranks", session.size())};
-  return allreduce::select_route(session.ranks());
-}
-
-allreduce::Communicator make_group(const Session& session, const WorkersOptions& options, std::string& reason) {
-  const allreduce::CollectiveScope scope(&session.activity(), "the set-up of the ranks");
-  const allreduce::Selection selection = select(session, options);
-  reason = selection.reason;
-  return allreduce::make_device_group(session.ranks(), {options.device}, selection.route, options.share_gpus).front();
-}
-
-}  // namespace
-
-Workers::Workers(Session& session, const WorkersOptions& options)
-    : session_(session),
-      device_(options.device),
-      activity_(session.shared_activity()),
-      group_(make_group(session, options, reason_).watched_by(activity_)),
-      is_watched_(true) {
-  activity_->set_phase(allreduce::Phase::idle);
-  session.watch({activity_},
-                {.stall_timeout = options.stall_timeout, .advice = "restart it from its last saved state"});
-}
-
-Workers::Workers(Session& session, const allreduce::Communicator& group, device::Device device)
-    : session_(session),
-      device_(device),
-      activity_(std::make_shared<allreduce::Activity>()),
-      group_(group.watched_by(activity_)) {}
-
-Workers::~Workers() {
-  if (is_watched_) session_.watch_process(allreduce::Phase::idle);
-}
-
-std::string Workers::route() const {
-  return reason_.empty() ? group_.route() : fmt::format("{} ({})", group_.route(), reason_);
-}
-
-void Workers::barrier() {
-  settle();
-  group_.barrier();
-}
-
-bool Workers::any(bool mine) {
-  settle();
-  return group_.any(mine);
-}
-
-void Workers::broadcast_bytes(std::span<std::byte> values, int root) {
-  settle();
-  if (root < 0 || root >= size()) {
-    const Error error(ErrorCategory::input, "broadcast", fmt::format("expected a root from 0 to {}", size() - 1),
-                      fmt::format("got {}", root));
-    group_.abort(error.what());  // the others may have a valid root
-    throw error;
-  }
-  group_.broadcast(values, root);
-}
-
-std::vector<std::vector<std::byte>> Workers::gather_bytes(std::span<const std::byte> values) {
-  settle();
-  return group_.all_gather(values);
-}
-
-void check_tf_config(const Session& session) {
-  std::string problem;
-  try {
-    if (const auto cluster = Cluster::from_environment()) cluster->check_against_mpi(session.rank(), session.size());
-  } catch (const Error& error) {
-    problem = error.what();
-  }
-  const std::vector<std::string> problems = session.all_gather(problem);
-  for (std::size_t rank = 0; rank < problems.size(); ++rank)
-    if (!problems[rank].empty())
-      throw Error(ErrorCategory::input, "strategy",
-                  "expected a TF_CONFIG that agrees with the launcher on every rank, or none",
-                  fmt::format("rank {}: {}", rank, problems[rank]));
-}
-
 namespace {
 
 /// How long a failed rank waits for the same failure on the others: long enough for ranks that check the same options,
@@ -151,14 +64,27 @@ void require_descriptors() {
 
 }  // namespace
 
+struct Session::State {
+  const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  const int exceptions_at_start = std::uncaught_exceptions();
+  MPI_Comm failures = MPI_COMM_NULL;  // for the comparison of failures
+  std::atomic<bool> watches_process{true};
+  std::exception_ptr start_error;  // of the watchdog; thrown by guard(), not by the constructor
+  bool is_guarding = false;
+  std::optional<Failure> reported;
+  FailureVerdict verdict;  // on the reported failure
+
+  FailureVerdict settle(const Failure& failure, int ranks) const;
+};
+
 Session::Session(int argc, char** argv, const SessionOptions& options)
-    : exceptions_at_start_(std::uncaught_exceptions()), workers_options_(options.workers) {
+    : workers_options_(options.workers), state_(std::make_unique<State>()) {
   const Launch launch = detect_launch();
   int runs = 0;
   MPI_Initialized(&runs);
   // Before MPI_Init, which would end a process of a plain srun with its own message.
   if (runs == 0 && (!launch.launched || !launch.connects)) require_no_task(process_environment());
-  if (launch.launched || runs != 0) initialize_mpi(argc, argv, launch);
+  if (launch.launched || runs != 0) initialize_mpi(argc, argv);
   logger_ = make_logger({.quiet = options.quiet, .rank = rank_, .ranks = size_});
   activity_->set_phase(allreduce::Phase::starting);
   double stall_timeout = options.stall_timeout;
@@ -166,13 +92,14 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   if (stall_timeout <= 0) return;
   try {
     watch({activity_}, {.stall_timeout = stall_timeout});
-    watches_process_ = true;
+    state_->watches_process = true;
   } catch (const Error&) {
-    start_error_ = std::current_exception();
+    state_->start_error = std::current_exception();
   }
 }
 
-void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
+void Session::initialize_mpi(int argc, char** argv) {
+  const Launch launch = detect_launch();
   int runs = 0;
   int has_ended = 0;
   MPI_Initialized(&runs);
@@ -195,7 +122,7 @@ void Session::initialize_mpi(int argc, char** argv, const Launch& launch) {
                       ? "this MPI supports calls from the main thread only"
                       : "the program initialized MPI with a lower thread level: call MPI_Init_thread with that level");
     MPI_Comm_dup(MPI_COMM_WORLD, &ranks_);
-    MPI_Comm_dup(MPI_COMM_WORLD, &failures_);
+    MPI_Comm_dup(MPI_COMM_WORLD, &state_->failures);
     MPI_Comm_rank(ranks_, &rank_);
     MPI_Comm_size(ranks_, &size_);
     if (size_ == 1 && launch.ranks > 1)
@@ -229,7 +156,7 @@ void Session::find_nodes() {
 void Session::watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
                     allreduce::WatchdogOptions options) {
   const auto progress = std::make_shared<allreduce::ProcessProgress>();
-  options.moves = [this, progress] { return watches_process_ && progress->moved(); };
+  options.moves = [this, progress] { return state_->watches_process && progress->moved(); };
   std::vector<const allreduce::Activity*> watched;
   for (const auto& replica : replicas) watched.push_back(replica.get());
   const allreduce::CollectiveScope scope(activity_.get(), "the start of the watchdog");
@@ -238,12 +165,12 @@ void Session::watch(const std::vector<std::shared_ptr<allreduce::Activity>>& rep
   // The watchdog shares ownership, because it may outlive the caller.
   next->watch({replicas.begin(), replicas.end()});
   watchdog_ = std::move(next);
-  watches_process_ = false;
+  state_->watches_process = false;
 }
 
 void Session::watch_process(allreduce::Phase phase) {
   activity_->set_phase(phase);
-  watches_process_ = true;
+  state_->watches_process = true;
   if (watchdog_) watchdog_->watch({activity_});
 }
 
@@ -254,7 +181,7 @@ void Session::begin_end() {
 }
 
 Session::~Session() {
-  const bool after_exception = std::uncaught_exceptions() > exceptions_at_start_;
+  const bool after_exception = std::uncaught_exceptions() > state_->exceptions_at_start;
   if (after_exception && watchdog_) watchdog_->announce_error();
   if (after_exception && ranks_ != MPI_COMM_NULL) {
     allreduce::print_error(fmt::format("lockstep: rank {} exits because of an exception; the job ends\n", rank_),
@@ -273,7 +200,7 @@ Session::~Session() {
   wait_for_others();
   // A launcher that ends the job may kill ranks in MPI_Finalize; the watchdog must not report them as lost.
   watchdog_.reset();
-  MPI_Comm_free(&failures_);
+  MPI_Comm_free(&state_->failures);
   MPI_Comm_free(&ranks_);
   if (owns_mpi_) MPI_Finalize();
 }
@@ -289,7 +216,7 @@ void Session::wait_for_others() const {
 }
 
 double Session::seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - state_->start).count();
 }
 
 std::vector<std::string> Session::all_gather(const std::string& mine) const {
@@ -333,30 +260,25 @@ void Session::settle_workers() {
   }
 }
 
-Workers& Session::workers() {
-  if (!workers_) workers_ = std::make_unique<Workers>(*this, workers_options_);
-  return *workers_;
-}
-
 // Other threads may still be in MPI for groups that have just been notified of the failure. If one does not return,
 // such as from a reduction of the MPI library itself, this rank cannot compare failures.
-FailureVerdict Session::settle(const Failure& failure) {
-  if (size_ == 1) return {.everyone_failed = true, .print = true, .exit_status = failure.exit_status};
+FailureVerdict Session::State::settle(const Failure& failure, int ranks) const {
+  if (ranks == 1) return {.everyone_failed = true, .print = true, .exit_status = failure.exit_status};
   const std::unique_lock turn(allreduce::mpi_turn(), std::chrono::duration<double>(kFailureWaitSeconds));
   if (!turn.owns_lock()) return {.everyone_failed = false, .print = true, .exit_status = failure.exit_status};
-  return compare_failures(failure, failures_, kFailureWaitSeconds);
+  return compare_failures(failure, failures, kFailureWaitSeconds);
 }
 
 void Session::report(const Failure& failure) {
-  if (!is_guarding_ || (reported_ && reported_->message == failure.message)) return;
+  if (!state_->is_guarding || (state_->reported && state_->reported->message == failure.message)) return;
   if (watchdog_) watchdog_->announce_error();
   // Failures after the first are local to this rank.
-  if (reported_)
-    verdict_.print = true;
+  if (state_->reported)
+    state_->verdict.print = true;
   else
-    verdict_ = settle(failure);
-  reported_ = failure;
-  if (verdict_.print) allreduce::print_error(fmt::format("lockstep: error: {}\n", failure.message), kPrintLimit);
+    state_->verdict = state_->settle(failure, size_);
+  state_->reported = failure;
+  if (state_->verdict.print) allreduce::print_error(fmt::format("lockstep: error: {}\n", failure.message), kPrintLimit);
   begin_end();
 }
 
@@ -368,22 +290,22 @@ void Session::end_job(int exit_status) const {
 }
 
 int Session::guard(const std::function<int()>& body) {
-  is_guarding_ = true;
+  state_->is_guarding = true;
   Failure failure;
   try {
-    if (start_error_) std::rethrow_exception(std::exchange(start_error_, nullptr));
+    if (state_->start_error) std::rethrow_exception(std::exchange(state_->start_error, nullptr));
     const int status = body();
-    is_guarding_ = false;
+    state_->is_guarding = false;
     return status;
   } catch (...) {
     failure = describe_current_exception();
   }
-  if (workers_) workers_->group().abort(failure.message);
+  if (workers_) workers_->abort(failure.message);
   report(failure);
-  is_guarding_ = false;
-  if (!verdict_.everyone_failed) end_job(verdict_.exit_status);
+  state_->is_guarding = false;
+  if (!state_->verdict.everyone_failed) end_job(state_->verdict.exit_status);
   settle_workers();
-  return verdict_.exit_status;
+  return state_->verdict.exit_status;
 }
 
 }  // namespace lockstep::job

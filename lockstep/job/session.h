@@ -1,32 +1,26 @@
-// The session of a process in a job, and its ranks as one group for collectives in custom training loops.
+// The session of a process in a job.
 #pragma once
 
 #include <mpi.h>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <exception>
 #include <functional>
 #include <memory>
-
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "lockstep/allreduce/activity.h"
-#include "lockstep/allreduce/communication_thread.h"
-#include "lockstep/allreduce/communicator.h"
 #include "lockstep/allreduce/route.h"
-#include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/log.h"
 #include "lockstep/device/device.h"
-#include "lockstep/job/failure.h"
-#include "lockstep/job/launcher.h"
+
+namespace lockstep::allreduce {
+class Watchdog;
+struct WatchdogOptions;
+}  // namespace lockstep::allreduce
 
 namespace lockstep::job {
 
-class Session;
+struct Failure;
+class Workers;
 
 /// How ranks communicate.
 struct WorkersOptions {
@@ -38,86 +32,13 @@ struct WorkersOptions {
   bool share_gpus = false;  ///< whether ranks may share a GPU
 };
 
-/// The ranks of a job as one group with one member per rank. Used on the thread that created it. Every rank must call
-/// the same functions in the same order with the same counts; otherwise all ranks throw the same Error (communication).
-class Workers {
+/// The group of ranks that a session keeps for its program.
+class SessionGroup {
  public:
-  /// Collective over the ranks of `session`, which must outlive this object. Throws Error (input) for a route that
-  /// cannot connect these ranks, and for a TF_CONFIG that does not match the launcher.
-  explicit Workers(Session& session, const WorkersOptions& options = {});
-  /// Wraps an existing group with one member per rank. It is not watched by a watchdog.
-  Workers(Session& session, const allreduce::Communicator& group, device::Device device = {});
-  Workers(const Workers&) = delete;
-  Workers& operator=(const Workers&) = delete;
-  ~Workers();
-
-  int rank() const { return group_.rank(); }         ///< of this process, from 0
-  int size() const { return group_.size(); }         ///< ranks of the job
-  Session& session() const { return session_; }      ///< of these ranks
-  device::Device device() const { return device_; }  ///< device of this rank's gradients
-  /// The route and the reason for it: "shared-memory (2 ranks on one node)".
-  std::string route() const;
-
-  /// Replaces values[i] with the sum (or maximum, minimum) of values[i] over all ranks, bitwise identical on all ranks.
-  /// In place; `values` may be empty. Throws Error (communication).
-  template <allreduce::Reducible T>
-  void all_reduce(std::span<T> values, allreduce::ReduceOp op = allreduce::ReduceOp::sum) {
-    settle();
-    group_.all_reduce(values, op).wait();
-  }
-
-  /// Copies `values` of rank `root` to all ranks. The size is the same on all ranks. Throws Error (communication), and
-  /// Error (input) if `root` is not a rank.
-  template <typename T>
-  void broadcast(std::span<T> values, int root = 0) {
-    broadcast_bytes(std::as_writable_bytes(values), root);
-  }
-
-  /// Returns the `values` of all ranks, in rank order, on every rank; sizes may differ. At most 2 GiB in total. Throws
-  /// Error (communication).
-  template <typename T>
-  std::vector<std::vector<T>> all_gather(std::span<const T> values) {
-    std::vector<std::vector<T>> all;
-    for (const std::vector<std::byte>& bytes : gather_bytes(std::as_bytes(values))) {
-      const auto* begin = reinterpret_cast<const T*>(bytes.data());
-      all.emplace_back(begin, begin + bytes.size() / sizeof(T));
-    }
-    return all;
-  }
-
-  /// Returns once every rank has called it. Throws Error (communication).
-  void barrier();
-  /// Returns true on every rank if `mine` is true on any. Use it for every decision to stop, skip or save, so that all
-  /// ranks agree. Throws Error (communication).
-  bool any(bool mine);
-
-  /// The underlying group, watched by the watchdog. Call settle() before using it while a GradientReducer exists.
-  const allreduce::Communicator& group() const { return group_; }
-  /// The thread that reduces gradients, overlapped with the backward pass. Only one thread of this process may use the
-  /// group at a time.
-  const std::shared_ptr<allreduce::CommunicationThread>& lane() const { return lane_; }
-  /// Waits for all reductions in flight. Rethrows their exceptions.
-  void settle() { lane_->wait(); }
-  /// The current activity of this rank, for the watchdog.
-  allreduce::Activity& activity() { return *activity_; }
-
- private:
-  void broadcast_bytes(std::span<std::byte> values, int root);
-  std::vector<std::vector<std::byte>> gather_bytes(std::span<const std::byte> values);
-
-  Session& session_;
-  device::Device device_;
-  std::string reason_;
-  std::shared_ptr<allreduce::Activity> activity_;
-  allreduce::Communicator group_;
-  std::shared_ptr<allreduce::CommunicationThread> lane_ = std::make_shared<allreduce::CommunicationThread>();
-  bool is_watched_ = false;
+  virtual ~SessionGroup() = default;
+  virtual void settle() = 0;                          ///< waits for all reductions in flight
+  virtual void abort(const std::string& reason) = 0;  ///< makes the collectives of all ranks throw
 };
-
-/// If TF_CONFIG is set on any rank, it must match the launcher: as many workers as ranks, and the task's rank equal to
-/// the MPI rank. Throws the same Error (input) on all ranks otherwise, because the workers would train separately.
-/// Collective.
-void check_tf_config(const Session& session);
 
 /// Options of a session.
 struct SessionOptions {
@@ -175,8 +96,8 @@ class Session {
   /// Returns once every rank has called it.
   void barrier() const;
 
-  /// The ranks as one group with one replica per rank, for custom training loops. Created by the first call, which is
-  /// collective.
+  /// The ranks as one group with one replica per rank, for custom training loops (lockstep/job/workers.h). Created by
+  /// the first call, which is collective.
   Workers& workers();
 
   /// Runs `body` and returns its exit status. An exception is printed as one line,
@@ -200,34 +121,28 @@ class Session {
   void watch_process(allreduce::Phase phase);
 
  private:
-  void initialize_mpi(int argc, char** argv, const Launch& launch);
+  struct State;
+
+  void initialize_mpi(int argc, char** argv);
   void find_nodes();
   void wait_for_others() const;
   void settle_workers();
-  FailureVerdict settle(const Failure& failure);
   void begin_end();
   [[noreturn]] void end_job(int exit_status) const;
 
   bool owns_mpi_ = false;
   MPI_Comm ranks_ = MPI_COMM_NULL;
-  MPI_Comm failures_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
   int node_ = 0;
   int nodes_ = 1;
   int local_rank_ = 0;
   int local_size_ = 1;
-  int exceptions_at_start_ = 0;
   std::shared_ptr<Logger> logger_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   WorkersOptions workers_options_;
-  std::unique_ptr<Workers> workers_;
+  std::unique_ptr<SessionGroup> workers_;
   std::shared_ptr<allreduce::Activity> activity_ = std::make_shared<allreduce::Activity>();
-  std::atomic<bool> watches_process_{true};
-  std::exception_ptr start_error_;  // of the watchdog; thrown by guard(), not by the constructor
-  bool is_guarding_ = false;
-  std::optional<Failure> reported_;
-  FailureVerdict verdict_;                         // on the reported failure
+  std::unique_ptr<State> state_;                   // what only this class sees
   std::unique_ptr<allreduce::Watchdog> watchdog_;  // last member: it uses the others
 };
 

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/allreduce/gradient_buckets.h"
-#include "lockstep/allreduce/straggler.h"
+#include "lockstep/allreduce/reduction.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/job/placement.h"
 #include "lockstep/model/loss.h"

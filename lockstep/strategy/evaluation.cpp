@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/strategy/local_replicas.h"
 
 namespace lockstep::strategy {
 namespace {

@@ -6,9 +6,12 @@
 #include <span>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/strategy/local_replicas.h"
+#include "lockstep/model/loss.h"
 
 namespace lockstep::strategy {
+
+class LocalReplicas;
+class Strategy;
 
 /// Called at the same batches on all ranks, and must return the same value on all ranks. True ends the evaluation.
 using Interrupted = std::function<bool()>;

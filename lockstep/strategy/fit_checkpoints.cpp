@@ -1,5 +1,6 @@
 // FitLoop: saving and restoring checkpoints, and initial weights.
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/model/optimizer.h"
 #include "lockstep/strategy/fit_loop.h"
-#include "lockstep/strategy/strategies.h"
+#include "lockstep/strategy/remembered_route.h"
 
 namespace lockstep::strategy {
 namespace {

@@ -1,6 +1,7 @@
 #include "lockstep/strategy/fit_loop.h"
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include <algorithm>
 #include <limits>

@@ -1,6 +1,7 @@
 #include "lockstep/strategy/pretrained.h"
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/agreement.h"
+#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/strategy/local_replicas.h"

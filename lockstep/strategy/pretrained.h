@@ -5,8 +5,11 @@
 #include <string>
 
 #include "lockstep/base/log.h"
-#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/model/network.h"
+
+namespace lockstep::checkpoint {
+struct ReplicaArrays;
+}
 
 namespace lockstep::strategy {
 

@@ -1,27 +1,14 @@
-// The route between ranks of an earlier run, stored in its checkpoints.
+// The distribution strategies, and their construction by name.
 #pragma once
 
-#include <filesystem>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
-#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "lockstep/allreduce/route.h"
-#include "lockstep/job/session.h"
 #include "lockstep/strategy/strategy.h"
 
 namespace lockstep::strategy {
-
-/// Stores the route of a run in the configuration of its checkpoints; does nothing for Route::automatic.
-void remember_route(nlohmann::json& configuration, allreduce::Route route);
-
-/// The route in the newest complete checkpoint of `directory`, as read by the chief; nullopt if there is none. The same
-/// on all ranks. Collective.
-std::optional<allreduce::Route> remembered_route(const job::Session& session, const std::filesystem::path& directory);
-
-// The distribution strategies, and their construction by name.
 
 /// One replica, in one process.
 class OneDeviceStrategy final : public Strategy {
@@ -51,13 +38,6 @@ class MultiWorkerMirroredStrategy final : public Strategy {
   explicit MultiWorkerMirroredStrategy(job::Session& session, std::vector<device::Device> devices = {device::Device{}},
                                        const StrategyOptions& options = {});
   std::string name() const override { return "multi-worker-mirrored"; }
-  allreduce::Selection selection() const override { return selection_; }
-
- private:
-  MultiWorkerMirroredStrategy(job::Session& session, std::vector<device::Device> devices,
-                              const StrategyOptions& options, allreduce::Selection selection);
-
-  allreduce::Selection selection_;
 };
 
 /// Creates a strategy by its `--strategy` name: "auto", "one-device", "mirrored" or "multi-worker-mirrored". `auto` is

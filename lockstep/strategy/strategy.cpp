@@ -8,73 +8,65 @@
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/failure.h"
 #include "lockstep/job/traffic_interface.h"
+#include "lockstep/strategy/replica_threads.h"
 
 namespace lockstep::strategy {
+
+Strategy::Strategy(job::Session& session, std::vector<device::Device> devices, const StrategyOptions& options)
+    : world_(session, std::move(devices),
+             {.route = options.route, .remembered_route = options.remembered_route, .share_gpus = options.share_gpus}) {
+  start(options);
+}
 
 Strategy::Strategy(job::Session& session, std::vector<device::Device> devices,
                    std::vector<allreduce::Communicator> groups, allreduce::Communicator ranks,
                    const StrategyOptions& options)
-    : session_(session),
-      devices_(std::move(devices)),
-      groups_(std::move(groups)),
-      ranks_(std::move(ranks)),
-      cores_per_replica_(std::max(1, job::share_of_cores(session) / static_cast<int>(devices_.size()))),
-      threads_(static_cast<int>(devices_.size()), cores_per_replica_, [this](int local, const std::string& reason) {
-        groups_[static_cast<std::size_t>(local)].abort(reason);
-      }) {
-  LOCKSTEP_CHECK_OP(devices_.size(), ==, groups_.size());
-  gather_placements(cores_per_replica_);
-  watch(options);
+    : world_(session, std::move(devices), std::move(groups), std::move(ranks)) {
+  start(options);
 }
 
-void Strategy::watch(const StrategyOptions& options) {
-  // Replica 0 represents its process, whose activity the watchdog already watches.
-  session_.activity().set_phase(allreduce::Phase::idle);
-  // Starting the watchdog is the next collective.
-  const std::uint64_t collectives = session_.activity().state().entered + 1;
-  for (allreduce::Communicator& group : groups_) {
-    activities_.push_back(activities_.empty() ? session_.shared_activity()
-                                              : std::make_shared<allreduce::Activity>(collectives));
-    group = group.watched_by(activities_.back());
-  }
-  ranks_ = ranks_.watched_by(activities_.front());
-  const allreduce::WatchdogOptions watchdog{
-      .stall_timeout = options.stall_timeout,
-      .advice = "the same command resumes from the last checkpoint, if the run had a --checkpoint-dir"};
-  session_.watch(activities_, watchdog);
+void Strategy::start(const StrategyOptions& options) {
+  const int cores = std::max(1, job::share_of_cores(session()) / local_replicas());
+  threads_ = std::make_unique<ReplicaThreads>(
+      local_replicas(), cores, [this](int local, const std::string& reason) { group(local).abort(reason); });
+  gather_placements(cores);
+  world_.watch(options.stall_timeout,
+               "the same command resumes from the last checkpoint, if the run had a --checkpoint-dir");
 }
 
-Strategy::~Strategy() { session_.watch_process(allreduce::Phase::idle); }
+Strategy::~Strategy() = default;
+
+void Strategy::run(const std::function<void(int local)>& body) { threads_->run(body); }
 
 void Strategy::fail_together(const std::function<void()>& body) {
   try {
     body();
   } catch (...) {
     const job::Failure failure = job::describe_current_exception();
-    for (const allreduce::Communicator& group : groups_) group.abort(failure.message);
-    ranks_.abort(failure.message);
-    session_.report(failure);
+    world_.abort(failure.message);
+    session().report(failure);
     throw;
   }
 }
 
 bool Strategy::has_gpu() const {
-  return std::ranges::any_of(devices_, [](device::Device device) { return device.kind == device::DeviceKind::gpu; });
+  return std::ranges::any_of(world_.devices(),
+                             [](device::Device device) { return device.kind == device::DeviceKind::gpu; });
 }
 
 void Strategy::gather_placements(int cores) {
-  const std::string interface = job::traffic_interface(session_);
+  const std::string interface = job::traffic_interface(session());
   std::vector<job::Placement> mine;
-  for (std::size_t i = 0; i < devices_.size(); ++i) {
-    job::Placement& place = mine.emplace_back(job::describe_place(devices_[i]));
-    place.replica = groups_[i].rank();
-    place.rank = session_.rank();
-    place.local_rank = session_.local_rank();
-    place.node = session_.node();
+  for (int local = 0; local < local_replicas(); ++local) {
+    job::Placement& place = mine.emplace_back(job::describe_place(device(local)));
+    place.replica = group(local).rank();
+    place.rank = session().rank();
+    place.local_rank = session().local_rank();
+    place.node = session().node();
     place.cores = cores;
     place.interface = interface;
   }
-  for (std::vector<job::Placement>& places : job::Agreement(session_).gather_values("placements", mine))
+  for (std::vector<job::Placement>& places : job::Agreement(session()).gather_values("placements", mine))
     std::ranges::move(places, std::back_inserter(placements_));
 }
 

@@ -6,9 +6,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/agreement.h"
+#include "lockstep/checkpoint/directory.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/strategy/data_fit.h"
 #include "lockstep/strategy/fit_loop.h"
+#include "lockstep/strategy/local_replicas.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -38,13 +40,21 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
 Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options)
     : options_(options),
       network_(std::make_shared<const model::Network>(std::move(network))),
-      replicas_(strategy, network_, replica_options(options)) {
-  replicas_.initialize(options.seed);
+      replicas_(std::make_unique<LocalReplicas>(strategy, network_, replica_options(options))) {
+  replicas_->initialize(options.seed);
 }
 
+Trainer::~Trainer() = default;
+
+PretrainedWeights Trainer::initialize_from(const Pretrained& pretrained) {
+  return strategy::initialize_from(*replicas_, pretrained);
+}
+
+std::uint64_t Trainer::parameter_hash() { return (*replicas_)[0].parameter_hash(); }
+
 History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
-  auto loop = std::make_unique<FitLoop>(replicas_, options_, dataset, options);
-  Strategy& strategy = replicas_.strategy();
+  auto loop = std::make_unique<FitLoop>(*replicas_, options_, dataset, options);
+  Strategy& strategy = replicas_->strategy();
   History history;
   strategy.fail_together([&] { history = loop->run(); });
   // Threads that still read ahead must finish.
@@ -55,24 +65,24 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
 
 model::MetricSums Trainer::evaluate(const data::Dataset& dataset) {
   check_data_fits(dataset, *network_, options_.loss, DataUse::evaluation);
-  job::Agreement(replicas_.strategy().ranks()).require_same("ranks", "data and options", describe_plan(dataset));
-  replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
-  const auto sums = strategy::evaluate(replicas_, dataset, one_pass(replicas_.strategy(), dataset));
-  replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
+  job::Agreement(replicas_->strategy().ranks()).require_same("ranks", "data and options", describe_plan(dataset));
+  replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
+  const auto sums = strategy::evaluate(*replicas_, dataset, one_pass(replicas_->strategy(), dataset));
+  replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
   return *sums;
 }
 
 void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink) {
   check_data_fits(dataset, *network_, options_.loss, DataUse::prediction);
-  job::Agreement(replicas_.strategy().ranks()).require_same("ranks", "data and options", describe_plan(dataset));
-  replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
-  strategy::predict(replicas_, dataset, one_pass(replicas_.strategy(), dataset), sink);
-  replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
+  job::Agreement(replicas_->strategy().ranks()).require_same("ranks", "data and options", describe_plan(dataset));
+  replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
+  strategy::predict(*replicas_, dataset, one_pass(replicas_->strategy(), dataset), sink);
+  replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
 }
 
 checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& path) {
-  const Strategy& strategy = replicas_.strategy();
-  const checkpoint::ReplicaArrays arrays = replicas_.arrays(false);
+  const Strategy& strategy = replicas_->strategy();
+  const checkpoint::ReplicaArrays arrays = replicas_->arrays(false);
   const std::string single =
       checkpoint::on_every_rank(strategy.ranks(), [&]() -> std::string {
         std::error_code unreadable;  // reported when the directory is listed
@@ -90,7 +100,7 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
     strategy.ranks().broadcast(std::as_writable_bytes(arrays.buffers), 0);
     restored = {path, checkpoint::parse_training_state(single, path.string())};
   }
-  replicas_.spread();
+  replicas_->spread();
   return restored;
 }
 

@@ -9,11 +9,12 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/network.h"
 #include "lockstep/strategy/evaluation.h"
-#include "lockstep/strategy/local_replicas.h"
 #include "lockstep/strategy/strategy.h"
 #include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::strategy {
+
+class LocalReplicas;
 
 /// Trains a network on the replicas of a strategy. Every rank creates a Trainer and calls the same functions in the
 /// same order.
@@ -24,11 +25,14 @@ class Trainer {
  public:
   /// All replicas start with the same initial parameters, generated from `options.seed`.
   Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options = {});
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+  ~Trainer();
 
   const model::Network& network() const { return *network_; }  ///< the trained network
   const TrainerOptions& options() const { return options_; }   ///< the options of the constructor
-  /// The replicas of this process, for custom training loops.
-  LocalReplicas& replicas() { return replicas_; }
+  /// The replicas of this process, for custom training loops (lockstep/strategy/local_replicas.h).
+  LocalReplicas& replicas() { return *replicas_; }
 
   /// Trains on `dataset`, which must be batched. Up to rounding, the results do not depend on the number of replicas.
   /// Throws Error of any category (diverged: 100 skipped steps in a row, or no good step at the end). The signals of
@@ -51,17 +55,15 @@ class Trainer {
 
   /// Loads parameters and moving statistics from a file or checkpoint of another training; see read_pretrained() for
   /// names, types and errors.
-  PretrainedWeights initialize_from(const Pretrained& pretrained) {
-    return strategy::initialize_from(replicas_, pretrained);
-  }
+  PretrainedWeights initialize_from(const Pretrained& pretrained);
 
   /// xxh3-64 hash of the parameters in the order of their names.
-  std::uint64_t parameter_hash() { return replicas_[0].parameter_hash(); }
+  std::uint64_t parameter_hash();
 
  private:
   TrainerOptions options_;
   std::shared_ptr<const model::Network> network_;
-  LocalReplicas replicas_;
+  std::unique_ptr<LocalReplicas> replicas_;
 };
 
 }  // namespace lockstep::strategy

@@ -9,9 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/allreduce/gradient_buckets.h"
-#include "lockstep/checkpoint/directory.h"
-#include "lockstep/checkpoint/manifest.h"
+#include "lockstep/allreduce/reduction.h"
+#include "lockstep/checkpoint/training_state.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/optimizer.h"

@@ -2,6 +2,7 @@
 // and names become durable, and errors of single operations. tests/support/disk_faults.cpp is linked in.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/logger.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <sys/wait.h>
 #include <unistd.h>

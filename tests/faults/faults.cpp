@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/strategy/local_replicas.h"
 
 namespace lockstep::faults {
 namespace {

@@ -1,4 +1,5 @@
 #include "lockstep/interop/distributed_optimizer.h"
+#include "lockstep/interop/gradient_reducer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/allreduce/layout.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::interop {

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/allreduce/groups.h"
 #include "lockstep/job/session.h"
+#include "lockstep/job/workers.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::interop {

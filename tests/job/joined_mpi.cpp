@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/job/session.h"
+#include "lockstep/job/workers.h"
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include "lockstep/base/host.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/job/device_share.h"
+#include "lockstep/strategy/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
 #include "tests/strategy/training.h"
 #include "tests/support/mpi_session.h"

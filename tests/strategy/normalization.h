@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/allreduce/groups.h"
 #include "lockstep/base/host.h"
 #include "lockstep/strategy/local_replicas.h"
 #include "tests/strategy/training.h"

@@ -13,7 +13,7 @@
 
 #include "lockstep/interop/torch/module_buffers.h"
 #include "lockstep/interop/torch/parameter_gradients.h"
-#include "lockstep/job/session.h"
+#include "lockstep/job/workers.h"
 
 namespace lockstep::torch {
 

@@ -11,7 +11,7 @@
 
 #include "lockstep/interop/torch/named_tensors.h"
 #include "lockstep/interop/torch/parameter_gradients.h"
-#include "lockstep/job/session.h"
+#include "lockstep/job/workers.h"
 
 namespace lockstep::torch {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "lockstep/interop/torch/named_tensors.h"
-#include "lockstep/job/session.h"
+#include "lockstep/job/workers.h"
 
 namespace lockstep::torch {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/interop/torch/named_tensors.h"
-#include "lockstep/job/session.h"
+#include "lockstep/job/workers.h"
 
 namespace lockstep::torch {
 

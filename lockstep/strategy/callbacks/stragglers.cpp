@@ -1,6 +1,7 @@
 #include "lockstep/strategy/callbacks/stragglers.h"
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include "lockstep/base/error.h"
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 #include <unistd.h>
 
 #include <cerrno>

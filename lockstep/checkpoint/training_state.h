@@ -1,0 +1,76 @@
+// What a checkpoint says of its training beside the arrays (state.json), and how a run uses
+// checkpoints. Light, because the options of a training contain it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace lockstep::checkpoint {
+
+/// The configuration of a run: a JSON object with value semantics, initially empty. Code that accesses members includes
+/// <nlohmann/json.hpp>, which this header avoids for shorter compile times.
+class Configuration {
+ public:
+  Configuration();
+  /// Copies `object`.
+  Configuration(const nlohmann::json& object);           // NOLINT(google-explicit-constructor): wraps it
+  Configuration(const Configuration& other);             ///< deep copy
+  Configuration& operator=(const Configuration& other);  ///< deep copy
+  ~Configuration();
+
+  nlohmann::json& operator*() { return *object_; }                    ///< the object
+  const nlohmann::json& operator*() const { return *object_; }        ///< the object
+  nlohmann::json* operator->() { return object_.get(); }              ///< the object's members
+  const nlohmann::json* operator->() const { return object_.get(); }  ///< the object's members
+
+ private:
+  std::unique_ptr<nlohmann::json> object_;
+};
+
+/// The position of a training run. The data order and random numbers are functions of the step.
+struct TrainingState {
+  std::int64_t step = 0;              ///< updates done
+  std::int64_t epoch = 0;             ///< epochs completed
+  std::uint64_t seed = 1;             ///< of the run
+  std::int64_t global_batch = 0;      ///< samples
+  std::string precision = "float32";  ///< of the computation: a value of `--precision`
+  double loss_scale = 1;              ///< factor for the next loss
+  /// Written exactly: the same double is read back; values that are not finite are read back as NaN.
+  std::map<std::string, double> metrics;
+  Configuration configuration;  ///< the options of the run
+};
+
+/// The text of state.json. Strings of the configuration that are not UTF-8, such as paths, are encoded by
+/// encode_bytes().
+std::string to_json_text(const TrainingState& state);
+/// Parses state.json. Throws Error (checkpoint) with `where`.
+TrainingState parse_training_state(const std::string& text, const std::string& where);
+
+/// The result of CheckpointDirectory::restore().
+struct RestoredCheckpoint {
+  std::filesystem::path path;  ///< of the checkpoint's own directory
+  TrainingState state;         ///< position of the training run
+};
+
+/// `--resume auto|never|require`; "must" is an alias of "require".
+enum class Resume { automatic, never, must };
+/// Throws Error (input) that lists the valid names.
+Resume parse_resume(std::string_view name);
+
+/// How each save verifies that the replicas of the other ranks are identical to the chief's:
+/// `--verify-checkpoint auto|full|hash|none`.
+enum class VerifyCheckpoint {
+  automatic,  ///< full up to kMaxFullBytes per rank if the nodes have the space, otherwise hash
+  full,       ///< each rank writes a temporary directory on its node, compares it with the chief's, and removes it
+  hash,       ///< each rank hashes what it would write; no file is created
+  none,       ///< nothing is compared
+};
+/// Throws Error (input) that lists the valid names.
+VerifyCheckpoint parse_verify_checkpoint(std::string_view name);
+
+}  // namespace lockstep::checkpoint
