@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/tfrecord.h"
@@ -42,8 +43,6 @@ struct Options {
   double seconds = 2;
   bool in_order = false;
 };
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Of all threads of this process, with the system's share.
 double processor_seconds() {

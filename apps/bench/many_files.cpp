@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/data/order/epoch_order.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/record_frame.h"
@@ -70,10 +71,6 @@ double mebibytes(const std::string& name) {
 
 std::int64_t open_descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// The first record of each file, in a shuffled order.

@@ -1,11 +1,13 @@
 #include "lockstep/strategy/bucket_tuner.h"
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include <algorithm>
 #include <array>
 
 #include "lockstep/base/error.h"
+#include "lockstep/strategy/local_replicas.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -53,6 +55,29 @@ std::string BucketTuner::describe() const {
   for (std::size_t i = 0; i < sizes_.size(); ++i)
     others += fmt::format("{}{} MiB {:.1f} ms", i == 0 ? "" : ", ", sizes_[i] / kMebibyte, seconds_[i] * 1000);
   return fmt::format("{} MiB; median step time with {}", choose() / kMebibyte, others);
+}
+
+void BucketTuning::begin(bool tunes) {
+  if (chosen_ > 0)
+    set_bytes(chosen_);
+  else if (tunes && replicas_.strategy().group(0).overlaps())
+    tuner_.emplace(replicas_.network().parameters().element_count() * sizeof(float));
+}
+
+void BucketTuning::add_step(double seconds) {
+  if (!tuner_) return;
+  if (const auto next = tuner_->add_step(seconds)) return set_bytes(*next);
+  if (!tuner_->has_tried_all()) return;
+  const Strategy& strategy = replicas_.strategy();
+  strategy.ranks().all_reduce(std::span(tuner_->seconds_of_sizes()), allreduce::ReduceOp::max).wait();
+  chosen_ = tuner_->choose();
+  set_bytes(chosen_);
+  if (strategy.is_chief()) strategy.session().logger()->info("buckets of {}", tuner_->describe());
+  tuner_.reset();
+}
+
+void BucketTuning::set_bytes(std::size_t bytes) {
+  replicas_.run([bytes](Replica& replica, int) { replica.set_bucket_bytes(bytes); });
 }
 
 }  // namespace lockstep::strategy

@@ -9,6 +9,8 @@
 
 namespace lockstep::strategy {
 
+class LocalReplicas;
+
 /// Small buckets start early but need more messages; large buckets start late but need fewer. The best size depends on
 /// the model, the network and the number of replicas. After some warm-up steps, the tuner tries each size for a few
 /// steps, and keeps the one with the shortest median step time.
@@ -42,6 +44,28 @@ class BucketTuner {
   std::vector<double> current_;  // of the current trial
   int warm_up_ = 0;
   int settling_ = 0;
+};
+
+/// Tries bucket sizes on the replicas of a job, and keeps the fastest. All functions are collective.
+class BucketTuning {
+ public:
+  /// `replicas` must outlive this object.
+  explicit BucketTuning(LocalReplicas& replicas) : replicas_(replicas) {}
+
+  void restore(std::size_t chosen) { chosen_ = chosen; }  ///< the size that an earlier run found; 0 for none
+  /// Sets the size of an earlier run, or starts to try sizes if `tunes` and reductions overlap with computation.
+  void begin(bool tunes);
+  /// Adds the duration of a step; changes the size if it is time to.
+  void add_step(double seconds);
+  /// The chosen size, of this or an earlier run; 0 for none.
+  std::size_t chosen() const { return chosen_; }
+
+ private:
+  void set_bytes(std::size_t bytes);
+
+  LocalReplicas& replicas_;
+  std::optional<BucketTuner> tuner_;  // while it is trying sizes
+  std::size_t chosen_ = 0;
 };
 
 }  // namespace lockstep::strategy

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "lockstep/allreduce/layout.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/order/batch_split.h"
 #include "lockstep/device/gpu.h"
@@ -36,10 +37,6 @@ std::unique_ptr<ReplicaStatistics> shared_statistics(const allreduce::Communicat
                                                      const NormalizationScope& scope) {
   const int members = scope.members(group.size());
   return members > 1 ? std::make_unique<ReplicaStatistics>(group.rank(), group.size(), members) : nullptr;
-}
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 /// Page-locked if a GPU reads and writes it.

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <limits>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/host.h"
 #include "lockstep/job/device_share.h"
 
@@ -21,8 +22,6 @@ constexpr std::size_t kCopied = std::size_t{16} << 20;  // larger than the priva
 constexpr double kSlow = 0.75;                          // of the fastest rank's speed
 constexpr double kUseless = 1.0 / 3;
 constexpr int kFewest = 3;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 /// CPU time of all threads of this process, in seconds.
 double processor_seconds() {

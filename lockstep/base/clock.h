@@ -1,0 +1,13 @@
+// Elapsed time.
+#pragma once
+
+#include <chrono>
+
+namespace lockstep {
+
+/// Seconds since `start`.
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace lockstep
