@@ -4,7 +4,7 @@ cmake_policy(VERSION 3.25)
 set(lockstep_header_roots
   lockstep/lockstep.h
   lockstep/allreduce/groups.h
-  lockstep/data/record/example.h lockstep/data/record/tfrecord.h lockstep/data/record/tfrecord.h
+  lockstep/data/record/example.h lockstep/data/record/mapped_file.h lockstep/data/record/tfrecord.h
   lockstep/data/source/tfrecord_shards.h
   lockstep/base/host.h lockstep/device/gpu.h lockstep/base/random.h
   lockstep/strategy/callbacks/json_events.h lockstep/strategy/callbacks/progress.h lockstep/strategy/callbacks/stragglers.h lockstep/strategy/callbacks/summaries.h

@@ -148,6 +148,7 @@ void read_stream(benchmark::State& state, const std::filesystem::path& path) {
 /// Every record by the index, with both checksums. The first `range` 1: in a shuffled order; the second: mapped.
 void read_by_index(benchmark::State& state, const std::filesystem::path& path) {
   RecordFile file(path);
+  enable_mapped_files();
   if (state.range(1) != 0) file.map();
   const RecordIndex index = build_record_index(file);
   const auto order = order_of(index.records(), state.range(0) != 0);
@@ -194,6 +195,7 @@ void read_mapped(benchmark::State& state, const std::filesystem::path& path) {
 
 /// Read, checksums, parse: pixels and label of every image; `range` 1: in a shuffled order.
 void read_images(benchmark::State& state) {
+  enable_mapped_files();
   const TFRecordSource source({files().images()}, {.input_shape = {28, 28, 1}, .classes = 10}, "images");
   const auto order = order_of(source.size(), state.range(0) != 0);
   std::vector<std::uint8_t> pixels(kPixels);

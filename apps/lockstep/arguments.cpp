@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/open_data.h"
+#include "lockstep/data/record/mapped_file.h"
 #include "lockstep/device/device_list.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/strategy/strategies.h"
@@ -274,6 +275,7 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
   options.tfrecord.index_dir = arguments.index_dir;
   const auto bad_records = parse_bad_records(arguments.bad_records);
   options.tfrecord.skip_damage = bad_records.has_value();
+  data::enable_mapped_files();  // not earlier: Open MPI warns about signal handlers that it finds
   data::Dataset dataset = prepared(data::open_data(spec, options), arguments.images, part);
   return bad_records ? dataset.skip_bad_records(*bad_records) : dataset;
 }

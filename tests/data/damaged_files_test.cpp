@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/data/record/mapped_file.h"
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/source/tfrecord_source.h"
@@ -154,6 +155,7 @@ TEST_F(DamagedFiles, WithNothingBeforeTheDamageSayWhatIsWrong) {
 class IndexedDamage : public ::testing::TestWithParam<bool> {};
 
 TEST_P(IndexedDamage, HasTheRightKindAtEveryBit) {
+  if (GetParam()) enable_mapped_files();
   const TemporaryDirectory directory;
   const auto path = directory / "a.tfrecord";
   const std::vector<std::string> records = {"zero", std::string(100, 'x'), "", "three"};
@@ -167,6 +169,7 @@ TEST_P(IndexedDamage, HasTheRightKindAtEveryBit) {
     write_bytes(path, damaged);
     RecordFile file(path);
     if (GetParam()) file.map();
+    ASSERT_EQ(file.is_mapped(), GetParam());
     for (std::size_t i = 0; i < records.size(); ++i) {
       const std::uint64_t begin = index.offsets[i];
       const auto number = static_cast<std::int64_t>(i);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/source/tfrecord_source.h"
 #include "tests/data/support.h"
@@ -15,13 +16,30 @@ namespace {
 
 using ::testing::HasSubstr;
 
+/// The handlers of all signals.
+std::vector<void (*)(int)> signal_handlers() {
+  std::vector<void (*)(int)> handlers;
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction now = {};
+    ::sigaction(signal, nullptr, &now);
+    handlers.push_back(now.sa_handler);
+  }
+  return handlers;
+}
+
 class MappedFileTest : public ::testing::Test {
  protected:
   MappedFileTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 
   std::optional<MappedFile> map_pages(std::size_t pages) const {
+    enable_mapped_files();
     write_bytes(path_, std::string(pages * page_, 'x'));
     return MappedFile::map(InputFile(path_), pages * page_);
+  }
+  void write_images() const {
+    TFRecordWriter writer(path_);
+    for (int i = 0; i < 40; ++i) writer.write(image_record(i % 10, 784, 1));
+    writer.close();
   }
   void shrink_to(std::size_t bytes) const { std::filesystem::resize_file(path_, bytes); }
   /// Reads a page that nobody guards and that the file has lost.
@@ -39,6 +57,7 @@ class MappedFileTest : public ::testing::Test {
 };
 
 TEST_F(MappedFileTest, HoldsTheBytesOfTheFile) {
+  enable_mapped_files();
   write_bytes(path_, "0123456789");
   const auto mapped = MappedFile::map(InputFile(path_), 10);
   ASSERT_TRUE(mapped);
@@ -56,6 +75,7 @@ TEST_F(MappedFileTest, ComesAgainAfterItsPagesWereReleased) {
 }
 
 TEST_F(MappedFileTest, IsNothingForAnEmptyFile) {
+  enable_mapped_files();
   write_bytes(path_, "");
   EXPECT_FALSE(MappedFile::map(InputFile(path_), 0));
 }
@@ -88,6 +108,7 @@ TEST_F(MappedFileTest, TellsTheLossOfItsOwnPagesAlone) {
 }
 
 TEST_F(MappedFileTest, IsNothingWhereTooManyAreGuarded) {
+  enable_mapped_files();
   std::vector<MappedFile> mapped;
   write_bytes(path_, "0123456789");
   const InputFile file(path_);
@@ -141,6 +162,7 @@ TEST_F(MappedFileTest, LeavesASignalThatWasSentToWhomItIsFor) {
 }
 
 TEST_F(MappedFileTest, OfRecordsEndsWithTheErrorOfPread) {
+  enable_mapped_files();
   const std::vector<std::string> records(50, std::string(1000, 'x'));
   write_records(path_, records);
   RecordFile file(path_);
@@ -164,16 +186,55 @@ TEST_F(MappedFileTest, OfRecordsEndsWithTheErrorOfPread) {
   }
 }
 
-TEST_F(MappedFileTest, OfASourceEndsWithAnErrorThatNamesTheRecord) {
-  TFRecordWriter writer(path_);
-  for (int i = 0; i < 40; ++i) writer.write(image_record(i % 10, 784, 1));
-  writer.close();
+/// A file of 40 images shrinks while a source is open: the same Error with and without mappings.
+class ShrunkSource : public MappedFileTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(ShrunkSource, EndsWithAnErrorThatNamesTheRecord) {
+  if (GetParam()) enable_mapped_files();
+  write_images();
   const TFRecordSource source({path_}, {.input_shape = {28, 28, 1}, .classes = 10}, "images");
   EXPECT_EQ(read(source, 33).label, 3);
   shrink_to(10'000);
   EXPECT_EQ(read(source, 4).label, 4);
   EXPECT_THAT(data_error_of([&] { read(source, 33); }),
               ::testing::AllOf(HasSubstr(path_.string() + ": record 33 at byte "), HasSubstr("truncated length")));
+}
+
+INSTANTIATE_TEST_SUITE_P(MappedFileTest, ShrunkSource, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Mapped" : "ByPread"; });
+
+using MappedFileDeathTest = MappedFileTest;  // each statement runs in a process of its own
+
+TEST_F(MappedFileDeathTest, WithoutTheProgramsConsentNoSignalIsHandledAndNothingIsMapped) {
+  EXPECT_EXIT(
+      {
+        const auto before = signal_handlers();
+        write_images();
+        RecordFile file(path_);
+        file.map();
+        const auto stream = Dataset::from_tfrecords(path_.string(), {.input_shape = {28, 28, 1}, .classes = 10})
+                                .shuffle()
+                                .batch(16)
+                                .stream({.last_step = 6, .threads = 2});
+        std::vector<Batch> parts(1);
+        int steps = 0;
+        while (stream->next(parts)) ++steps;
+        ::_exit(steps == 6 && !file.is_mapped() && signal_handlers() == before ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(MappedFileDeathTest, WithTheProgramsConsentFilesAreMapped) {
+  EXPECT_EXIT(
+      {
+        const auto before = signal_handlers();
+        enable_mapped_files();
+        write_images();
+        RecordFile file(path_);
+        file.map();
+        ::_exit(file.is_mapped() && signal_handlers() != before ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <optional>
 
+#include "lockstep/data/record/mapped_file.h"
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/record/tfrecord.h"
@@ -37,6 +38,7 @@ void read_untrusted(Bytes bytes) {
   const RecordIndex index = build_record_index(records, damage);
   LOCKSTEP_CHECK_OP(index.offsets.back(), <=, records.size());
   read_by_index(records, index);
+  enable_mapped_files();
   records.map();
   read_by_index(records, index);
   build_record_index(RecordFile(file.path()));

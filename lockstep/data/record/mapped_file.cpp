@@ -85,16 +85,18 @@ void install_handler() {
   ::sigaction(SIGBUS, &action, nullptr);
 }
 
-/// Whether our SIGBUS handler is installed. It is not reinstalled if another library has replaced it: two handlers that
-/// forward signals to each other would loop.
+/// It is not reinstalled if other code has replaced it: two handlers that forward signals to each other would loop.
 bool is_handler_installed() {
-  static std::once_flag once;
-  std::call_once(once, install_handler);
   struct sigaction now = {};
   return ::sigaction(SIGBUS, nullptr, &now) == 0 && is_ours(now);
 }
 
 }  // namespace
+
+void enable_mapped_files() {
+  static std::once_flag once;
+  std::call_once(once, install_handler);
+}
 
 MappingGuard::MappingGuard(const void* begin, std::size_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(begin);

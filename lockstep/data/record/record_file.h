@@ -70,7 +70,8 @@ class RecordFile {
   bool is_cut() const { return is_cut_; }
 
   /// Maps the file, so that records are read directly from the page cache. Touched pages count as memory of the
-  /// process. A compressed file, or one that cannot be mapped, is read as before. No thread may read during this call.
+  /// process. A compressed file, or one that cannot be mapped, is read as before; so is any file if the program has not
+  /// called enable_mapped_files(). No thread may read during this call.
   void map();
   /// Whether records are read from a mapping. It ends permanently if a page could not be read, because the file shrank
   /// or its disk failed: from then on the file is read with pread, whose Error states the cause. A caller that used a

@@ -16,8 +16,8 @@
 namespace lockstep::data {
 namespace {
 
-/// Files up to this total size are mapped. Touched pages of a mapping count as memory of the process, so a larger data
-/// set is read with pread. This costs nothing: the first touch of a page is as slow.
+/// Files up to this total size are mapped if the program allows it. Touched pages of a mapping count as memory of the
+/// process, so a larger data set is read with pread. This costs nothing: the first touch of a page is as slow.
 constexpr std::uint64_t kMaxMappedBytes = std::uint64_t{1} << 30;
 
 std::vector<std::string> glob_names(const std::string& pattern) {
