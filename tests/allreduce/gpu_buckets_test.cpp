@@ -15,7 +15,7 @@
 #include "lockstep/allreduce/algorithm/staged.h"
 #include "lockstep/allreduce/gradient_buckets.h"
 #include "lockstep/allreduce/groups.h"
-#include "tests/allreduce/overlapping_group.h"
+#include "tests/allreduce/wrapped_groups.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/ranks.h"
 

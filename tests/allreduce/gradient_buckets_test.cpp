@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
-#include "tests/allreduce/overlapping_group.h"
+#include "tests/allreduce/wrapped_groups.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::allreduce {

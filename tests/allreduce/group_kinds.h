@@ -1,7 +1,9 @@
-// The kinds of group that a test program can form: threads in one program, ranks under mpirun in the other.
+// The kinds of groups that a test program can form: threads, ranks under mpirun, and GPUs, pretended or real. Each
+// program supplies its own, and compiles the promises of all routes against them.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -18,29 +20,31 @@ struct GroupKind {
   std::function<std::vector<Communicator>()> make;
   /// The same bits on all members and in every run: promised by our own routes, not by the MPI library.
   bool is_exact = true;
-  /// The member that an error names beside the last one when that differs: its neighbour where threads of one rank
+  bool adds_in_member_order = false;  ///< rather than in another fixed order; for three members or more
+  /// The member that an error names besides the last one when that differs: its neighbour where threads of one rank
   /// compare first.
   int named_beside_last = 0;
   /// The same for calls that carry no values, where that is another.
   std::optional<int> named_beside_last_in_control = {};
+  /// What has to exist while members use their memory, if anything.
+  std::function<std::shared_ptr<const void>()> setting = {};
 };
 
-inline void run(const GroupKind& kind, const MemberBody& body) { run_members(kind.make(), body); }
+inline std::shared_ptr<const void> setting_of(const GroupKind& kind) { return kind.setting ? kind.setting() : nullptr; }
+
+inline void run(const GroupKind& kind, const MemberBody& body) {
+  const auto setting = setting_of(kind);
+  run_members(kind.make(), body);
+}
 
 /// Supplied by the test program.
 std::vector<GroupKind> group_kinds();
 
-/// Those of at least two members, who can disagree.
-inline std::vector<GroupKind> kinds_of_several() {
+/// Those of which `condition`, a member of GroupKind or a function of it, is true.
+template <typename Condition>
+std::vector<GroupKind> kinds_with(Condition condition) {
   std::vector<GroupKind> kinds = group_kinds();
-  std::erase_if(kinds, [](const GroupKind& kind) { return kind.size < 2; });
-  return kinds;
-}
-
-/// Those that promise exact bits.
-inline std::vector<GroupKind> exact_kinds() {
-  std::vector<GroupKind> kinds = group_kinds();
-  std::erase_if(kinds, [](const GroupKind& kind) { return !kind.is_exact; });
+  std::erase_if(kinds, [&](const GroupKind& kind) { return !std::invoke(condition, kind); });
   return kinds;
 }
 

@@ -3,36 +3,31 @@
 #include "lockstep/allreduce/algorithm/hierarchical.h"
 #include "lockstep/allreduce/algorithm/nccl.h"
 #include "lockstep/allreduce/algorithm/ring.h"
+#include "lockstep/allreduce/transport/mpi.h"
 #include "tests/allreduce/group_kinds.h"
-#include "tests/allreduce/on_gpus.h"
+#include "tests/allreduce/wrapped_groups.h"
 
 namespace lockstep::allreduce {
 namespace {
 
-int world_size() {
-  int size = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  return size;
+int world_rank() { return rank_in(MPI_COMM_WORLD); }
+
+std::vector<Communicator> make_rings(const RingOptions& options) {
+  return {Communicator(make_ring(MPI_COMM_WORLD, options))};
 }
 
-int world_rank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-
-Communicator make_nodes(int node) {
+std::vector<Communicator> make_nodes(int node) {
   MPI_Comm ranks_of_node = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, node, world_rank(), &ranks_of_node);
   Communicator group(make_hierarchical(MPI_COMM_WORLD, ranks_of_node, {.doubling_bytes = 64, .segment_bytes = 4096}));
   MPI_Comm_free(&ranks_of_node);
-  return group;
+  return {group};
 }
 
 }  // namespace
 
 std::vector<GroupKind> group_kinds() {
-  const int ranks = world_size();
+  const int ranks = size_of(MPI_COMM_WORLD);
   const auto between = [](Route route) { return std::vector{make_mpi_group(MPI_COMM_WORLD, route)}; };
   const auto workers = [](int replicas, Route route) {
     return make_multi_worker_group(MPI_COMM_WORLD, replicas, route);
@@ -41,7 +36,19 @@ std::vector<GroupKind> group_kinds() {
   const int uneven = ranks + ranks / 2;
   std::vector<GroupKind> kinds = {
       {.name = "ring", .size = ranks, .make = [=] { return between(Route::ring); }},
-      {.name = "shared_memory", .size = ranks, .make = [=] { return between(Route::shared_memory); }},
+      // Rings that cut even small buffers, so that many segments, empty ones among them, are sent; and one that does
+      // not cut at all.
+      {.name = "ring_of_small_segments",
+       .size = ranks,
+       .make = [] { return make_rings({.doubling_bytes = 0, .segment_bytes = 4096}); }},
+      {.name = "ring_of_tiny_segments",
+       .size = ranks,
+       .make = [] { return make_rings({.doubling_bytes = 0, .segment_bytes = 256}); }},
+      {.name = "recursive_doubling", .size = ranks, .make = [] { return make_rings({.doubling_bytes = 1 << 20}); }},
+      {.name = "shared_memory",
+       .size = ranks,
+       .make = [=] { return between(Route::shared_memory); },
+       .adds_in_member_order = ranks > 2},
       {.name = "hierarchical", .size = ranks, .make = [=] { return between(Route::hierarchical); }},
       {.name = "mpi", .size = ranks, .make = [=] { return between(Route::mpi); }, .is_exact = false},
       {.name = "workers_of_1", .size = ranks, .make = [=] { return workers(1, Route::automatic); }},
@@ -63,21 +70,14 @@ std::vector<GroupKind> group_kinds() {
        .make = [=] { return workers(1 + world_rank() % 2, Route::ring); },
        .named_beside_last = ranks % 2 == 0 ? uneven - 2 : 0},
   };
-  // A ring that cuts even small buffers, so that many segments, empty ones among them, go round.
-  if (ranks > 1)
-    kinds.push_back({.name = "ring_of_small_segments", .size = ranks, .make = [] {
-                       return std::vector{
-                           Communicator(make_ring(MPI_COMM_WORLD, {.doubling_bytes = 0, .segment_bytes = 4096}))};
-                     }});
   // Nodes of two ranks, and nodes of one and of all the others, as if these were on different hosts.
-  if (ranks > 1)
-    for (const bool even : {true, false})
-      kinds.push_back({.name = even ? "nodes_of_2" : "uneven_nodes", .size = ranks, .make = [even] {
-                         return std::vector{make_nodes(even ? world_rank() / 2 : world_rank() > 0)};
-                       }});
+  for (const bool even : {true, false})
+    kinds.push_back({.name = even ? "nodes_of_2" : "uneven_nodes", .size = ranks, .make = [even] {
+                       return make_nodes(even ? world_rank() / 2 : world_rank() > 0);
+                     }});
   // With a real GPU for each rank, all on this node.
   const device::Device gpu = {device::DeviceKind::gpu, world_rank()};
-  if (ranks > 1 && nccl_built_version() != "absent" && static_cast<int>(device::list_gpus().size()) >= ranks)
+  if (nccl_built_version() != "absent" && static_cast<int>(device::list_gpus().size()) >= ranks)
     for (const Route route : {Route::nccl, Route::hierarchical})
       kinds.push_back({.name = route == Route::nccl ? "nccl" : "nccl_and_ring",
                        .size = ranks,

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/allreduce/groups.h"
-#include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
@@ -20,17 +19,17 @@ int world_size() { return size_of(MPI_COMM_WORLD); }
 int world_rank() { return rank_in(MPI_COMM_WORLD); }
 
 TEST(NcclBetweenRanks, NamesItsRoute) {
-  const auto route_of = [](Route route) {
-    return make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route).front().route();
+  const auto route_of = [](MPI_Comm ranks, Route route) {
+    return make_device_group(ranks, pretend::gpus(1, world_rank()), route).front().route();
   };
-  const bool alone = world_size() == 1;
-  EXPECT_EQ(route_of(Route::automatic), alone ? "none" : "nccl");
-  EXPECT_EQ(route_of(Route::nccl), alone ? "none" : "nccl");
-  EXPECT_EQ(route_of(Route::hierarchical), alone ? "none" : "nccl + ring");
+  EXPECT_EQ(route_of(MPI_COMM_WORLD, Route::automatic), "nccl");
+  EXPECT_EQ(route_of(MPI_COMM_WORLD, Route::nccl), "nccl");
+  EXPECT_EQ(route_of(MPI_COMM_WORLD, Route::hierarchical), "nccl + ring");
+  for (const Route route : {Route::automatic, Route::nccl, Route::hierarchical})
+    EXPECT_EQ(route_of(MPI_COMM_SELF, route), "none");
 }
 
 TEST(NcclBetweenRanks, RefusesTwoRanksOnOneGpu) {
-  if (world_size() == 1) GTEST_SKIP() << "one rank has its GPU for itself";
   EXPECT_EQ(
       error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::nccl); }),
       fmt::format("[devices] expected a GPU for each rank: let --devices auto choose, give each rank its own with "
@@ -41,7 +40,6 @@ TEST(NcclBetweenRanks, RefusesTwoRanksOnOneGpu) {
 
 TEST(NcclBetweenRanks, SaysOnAllRanksThatOneLacksTheLibrary) {
   const int last = world_size() - 1;
-  if (last == 0) GTEST_SKIP() << "one rank needs no route";
   if (world_rank() == last) pretend::lose_library();
   for (const Route route : {Route::nccl, Route::hierarchical})
     EXPECT_EQ(error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route); }),
@@ -50,7 +48,6 @@ TEST(NcclBetweenRanks, SaysOnAllRanksThatOneLacksTheLibrary) {
 }
 
 TEST(NcclBetweenRanks, RefusesAMixture) {
-  if (world_size() == 1) GTEST_SKIP() << "one rank has one device";
   const std::vector<device::Device> devices = {world_rank() == 0 ? device::Device{} : pretend::gpus(1).front()};
   EXPECT_EQ(error_of([&] { make_device_group(MPI_COMM_WORLD, devices, Route::automatic); }),
             fmt::format("[--allreduce] expected all replicas on the CPU or all on GPUs, got 1 of {} on the CPU",
@@ -58,7 +55,6 @@ TEST(NcclBetweenRanks, RefusesAMixture) {
 }
 
 TEST(NcclBetweenRanks, RefusesRoutesOfTheCpu) {
-  if (world_size() == 1) GTEST_SKIP() << "one rank needs no route";
   EXPECT_EQ(
       error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), Route::shared_memory); }),
       "[--allreduce] expected auto, nccl, hierarchical or staged between GPUs of several ranks, got shared-memory");
@@ -70,7 +66,6 @@ TEST(NcclBetweenRanks, RefusesRoutesOfTheCpu) {
 }
 
 TEST(NcclBetweenRanks, NamesTheRankWithoutItsGpuOnAllRanks) {
-  if (world_size() == 1) GTEST_SKIP() << "one rank asks for itself";
   const int last = world_size() - 1;
   const int gpu = world_rank() == last ? 99 : world_rank();
   EXPECT_EQ(error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, gpu), Route::nccl); }),
@@ -82,7 +77,7 @@ TEST(NcclBetweenRanks, NamesTheRankWithoutItsGpuOnAllRanks) {
 TEST(NcclBetweenRanks, OfTheCpuIsAGroupOfTheCpu) {
   run_member(make_device_group(MPI_COMM_WORLD, {device::Device{}}, Route::automatic).front(),
              [](const Communicator& group) {
-               EXPECT_EQ(group.route(), world_size() == 1 ? "none" : "shared-memory");
+               EXPECT_EQ(group.route(), "shared-memory");
                std::vector<float> values(10, 1.0F);
                sum_and_wait(group, values);
                EXPECT_EQ(values[9], static_cast<float>(group.size()));
@@ -90,7 +85,6 @@ TEST(NcclBetweenRanks, OfTheCpuIsAGroupOfTheCpu) {
 }
 
 TEST(NcclBetweenRanks, AnAnswerOfNcclIsTheErrorOfAllRanks) {
-  if (world_size() == 1) GTEST_SKIP() << "one rank does not ask NCCL";
   for (const Route route : {Route::nccl, Route::hierarchical}) {
     const Communicator member = make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route).front();
     run_member(member, [&](const Communicator& group) {
@@ -107,7 +101,6 @@ TEST(NcclBetweenRanks, AnAnswerOfNcclIsTheErrorOfAllRanks) {
 }
 
 TEST(NcclBetweenRanks, ARankThatLeavesFreesThoseThatWaitOnTheirGpus) {
-  if (world_size() == 1) GTEST_SKIP() << "one rank waits for nobody";
   for (const Route route : {Route::nccl, Route::hierarchical}) {
     const Communicator member = make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route).front();
     run_member(member, [&](const Communicator& group) {
@@ -125,16 +118,6 @@ TEST(NcclBetweenRanks, ARankThatLeavesFreesThoseThatWaitOnTheirGpus) {
     pretend::mend();
     MPI_Barrier(MPI_COMM_WORLD);
   }
-}
-
-TEST(GatherTexts, GivesEveryRanksTextInOrder) {
-  const auto text_of = [](int rank) {
-    return std::string(static_cast<std::size_t>(rank), static_cast<char>('a' + rank));
-  };
-  const std::vector<std::string> texts = gather_texts(MPI_COMM_WORLD, text_of(world_rank()));
-  ASSERT_EQ(texts.size(), static_cast<std::size_t>(world_size()));
-  for (int rank = 0; rank < world_size(); ++rank) EXPECT_EQ(texts[static_cast<std::size_t>(rank)], text_of(rank));
-  EXPECT_EQ(gather_texts(MPI_COMM_NULL, "alone"), std::vector<std::string>{"alone"});
 }
 
 }  // namespace

@@ -82,15 +82,6 @@ TEST_F(NcclGroup, ReducesMemoryOfItsOwnAtDifferentOffsets) {
   });
 }
 
-TEST_F(NcclGroup, BuffersMayOutliveTheGroup) {
-  device::Buffer buffer;
-  {
-    const std::vector<Communicator> members = make_device_group(pretend::gpus(2));
-    buffer = members[0].allocate(1000);
-  }
-  EXPECT_EQ(buffer.as<std::uint8_t>()[999], 0);
-}
-
 TEST_F(NcclGroup, AnAnswerOfNcclIsTheErrorOfAllMembers) {
   pretend::answer_next_call(1, ncclSystemError);
   const std::string expected = "[nccl] expected ncclAllReduce on " + place_of(1) +

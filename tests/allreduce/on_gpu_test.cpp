@@ -52,6 +52,7 @@ TEST_F(OnAGpu, AddsInMemberOrder) {
   const std::vector<float> big_last = {1.0F, 1.0F, 16777216.0F};
   run_members(make_device_group(kOneGpu), [&](const Communicator& group) {
     EXPECT_EQ(group.route(), "in-gpu");
+    EXPECT_FALSE(group.overlaps());
     const auto rank = static_cast<std::size_t>(group.rank());
     device::Stream stream(kOneGpu.front());
     const device::Buffer buffer = group.allocate(4000);

@@ -2,30 +2,32 @@
 #include <fmt/format.h>
 
 #include "lockstep/allreduce/algorithm/nccl.h"
-#include "lockstep/allreduce/groups.h"
 #include "tests/allreduce/group_kinds.h"
 #include "tests/support/pretend_gpu.h"
 
 namespace lockstep::allreduce {
+namespace {
+
+GroupKind kind_on_gpus(const std::string& name, const std::vector<device::Device>& gpus, Route route,
+                       bool adds_in_member_order) {
+  return {.name = fmt::format("{}_{}", name, gpus.size()),
+          .size = static_cast<int>(gpus.size()),
+          .make = [gpus, route] { return make_device_group(gpus, route); },
+          .adds_in_member_order = adds_in_member_order && gpus.size() > 2,
+          .setting = [] { return std::make_shared<pretend::AllMemoryIsOnGpus>(); }};
+}
+
+}  // namespace
 
 std::vector<GroupKind> group_kinds() {
-  static const pretend::AllMemoryIsOnGpus all_memory;
   std::vector<GroupKind> kinds;
   for (const std::size_t size : {1, 2, 3, 5}) {
     const std::vector<device::Device> one_gpu(size, pretend::gpus(1).front());
-    kinds.push_back({.name = fmt::format("in_gpu_{}", size), .size = static_cast<int>(size), .make = [one_gpu] {
-                       return make_device_group(one_gpu);
-                     }});
+    kinds.push_back(kind_on_gpus("in_gpu", one_gpu, Route::automatic, true));
   }
-  for (const int size : {1, 3})
-    kinds.push_back({.name = fmt::format("staged_{}", size), .size = size, .make = [size] {
-                       return make_device_group(pretend::gpus(size), Route::staged);
-                     }});
-  for (const int size : {2, 3, 4})
-    if (nccl_built_version() != "absent")
-      kinds.push_back({.name = fmt::format("nccl_{}", size), .size = size, .make = [size] {
-                         return make_device_group(pretend::gpus(size));
-                       }});
+  for (const int size : {1, 3}) kinds.push_back(kind_on_gpus("staged", pretend::gpus(size), Route::staged, true));
+  if (nccl_built_version() == "absent") return kinds;
+  for (const int size : {2, 3, 4}) kinds.push_back(kind_on_gpus("nccl", pretend::gpus(size), Route::automatic, false));
   return kinds;
 }
 

@@ -25,7 +25,6 @@ std::vector<Communicator> make_nodes(int node) {
 }  // namespace
 
 std::vector<GroupKind> group_kinds() {
-  static const pretend::AllMemoryIsOnGpus all_memory;
   const int ranks = size_of(MPI_COMM_WORLD);
   const int rank = world_rank();
   std::vector<GroupKind> kinds = {
@@ -35,20 +34,19 @@ std::vector<GroupKind> group_kinds() {
       {.name = "nccl_with_2_gpus_a_rank",
        .size = 2 * ranks,
        .make = [=] { return make_device_group(MPI_COMM_WORLD, pretend::gpus(2, 2 * rank), Route::nccl); },
-       .named_beside_last_in_control = 2 * ranks - 2}};
-  kinds.push_back({.name = "staged_on_one_gpu", .size = ranks, .make = [=] {
-                     return make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::automatic, true);
-                   }});
-  if (ranks > 1) {
-    kinds.push_back({.name = "hierarchical_on_one_node", .size = ranks, .make = [=] {
-                       return make_device_group(MPI_COMM_WORLD, pretend::gpus(1, rank), Route::hierarchical);
+       .named_beside_last_in_control = 2 * ranks - 2},
+      {.name = "staged_on_one_gpu",
+       .size = ranks,
+       .make = [] { return make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::automatic, true); }},
+      {.name = "hierarchical_on_one_node", .size = ranks, .make = [=] {
+         return make_device_group(MPI_COMM_WORLD, pretend::gpus(1, rank), Route::hierarchical);
+       }}};
+  // Nodes of two ranks, and nodes of one and of all the others, as if these were on different hosts.
+  for (const bool even : {true, false})
+    kinds.push_back({.name = even ? "nodes_of_2" : "uneven_nodes", .size = ranks, .make = [=] {
+                       return make_nodes(even ? rank / 2 : rank > 0);
                      }});
-    // Nodes of two ranks, and nodes of one and of all the others, as if these were on different hosts.
-    for (const bool even : {true, false})
-      kinds.push_back({.name = even ? "nodes_of_2" : "uneven_nodes", .size = ranks, .make = [=] {
-                         return make_nodes(even ? rank / 2 : rank > 0);
-                       }});
-  }
+  for (GroupKind& kind : kinds) kind.setting = [] { return std::make_shared<pretend::AllMemoryIsOnGpus>(); };
   return kinds;
 }
 

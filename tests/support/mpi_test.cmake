@@ -23,3 +23,15 @@ function(lockstep_mpi_test NAME RANKS TARGET)
   add_test(NAME ${NAME} COMMAND ${lockstep_mpirun} ${MPIEXEC_NUMPROC_FLAG} ${RANKS} $<TARGET_FILE:${TARGET}> ${ARGN})
   set_tests_properties(${NAME} PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS ${RANKS} ENVIRONMENT "OMP_NUM_THREADS=1;GTEST_BRIEF=1")
 endfunction()
+
+# lockstep_mpi_tests(TARGET RANKS N… [MORE_RANKS N…]): the same for each number of ranks, in tests named TARGET_N. Two and three ranks show all but
+# nodes of two ranks each; MORE_RANKS have the label more_ranks, and run with scripts/test --all.
+function(lockstep_mpi_tests TARGET)
+  cmake_parse_arguments(TEST "" "" "RANKS;MORE_RANKS" ${ARGN})
+  foreach(ranks ${TEST_RANKS} ${TEST_MORE_RANKS})
+    lockstep_mpi_test(${TARGET}_${ranks} ${ranks} ${TARGET})
+  endforeach()
+  foreach(ranks ${TEST_MORE_RANKS})
+    set_tests_properties(${TARGET}_${ranks} PROPERTIES LABELS "mpi;more_ranks")
+  endforeach()
+endfunction()

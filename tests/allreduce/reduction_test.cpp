@@ -1,8 +1,9 @@
-// The arithmetic that the CPU and the GPU share, against that of the CPU's loops.
-#include "lockstep/allreduce/element.h"
+// Reductions of elements in memory: slices, the loops of the CPU, the arithmetic that CPU and GPU share, wire scales.
+#include "lockstep/allreduce/reduction.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -10,10 +11,71 @@
 #include <limits>
 #include <vector>
 
-#include "lockstep/allreduce/reduction.h"
+#include "lockstep/allreduce/element.h"
 
 namespace lockstep::allreduce {
 namespace {
+
+template <std::size_t size>
+std::array<const std::byte*, size> sources(const std::array<std::byte*, size>& members) {
+  std::array<const std::byte*, size> readable{};
+  std::ranges::copy(members, readable.begin());
+  return readable;
+}
+
+TEST(SliceOf, CoversEveryElementOnceInWholeCacheLines) {
+  for (const ElementType type : {ElementType::float16, ElementType::float32, ElementType::float64}) {
+    const std::size_t line = 64 / bytes_per_element(type);
+    for (const int parts : {1, 2, 3, 7}) {
+      for (const std::size_t count : {0UL, 1UL, 15UL, 16UL, 17UL, 1000UL, 100'003UL}) {
+        std::size_t end = 0;
+        for (int part = 0; part < parts; ++part) {
+          const Slice slice = slice_of(count, type, parts, part);
+          EXPECT_EQ(slice.begin, end);
+          EXPECT_LE(slice.begin, slice.end);
+          EXPECT_LE(slice.end - slice.begin, (count / line / static_cast<std::size_t>(parts) + 2) * line);
+          EXPECT_TRUE(slice.end == count || slice.end % line == 0);
+          end = slice.end;
+        }
+        EXPECT_EQ(end, count);
+      }
+    }
+  }
+}
+
+TEST(ReduceSlice, WritesNothingOutsideTheSlice) {
+  std::vector<double> first(3000, 1.0);
+  std::vector<double> second(3000, 10.0);
+  const std::array<std::byte*, 2> members = {reinterpret_cast<std::byte*>(first.data()),
+                                             reinterpret_cast<std::byte*>(second.data())};
+  reduce_slice(sources(members), members, {5, 2500}, ElementType::float64, ReduceOp::sum);
+  for (std::size_t i = 0; i < 3000; ++i) {
+    const bool inside = i >= 5 && i < 2500;
+    ASSERT_EQ(first[i], inside ? 11.0 : 1.0) << i;
+    ASSERT_EQ(second[i], inside ? 11.0 : 10.0) << i;
+  }
+}
+
+TEST(ReduceSlice, CanLeaveTheResultWithTheFirstMemberAlone) {
+  std::vector<std::int64_t> first = {1, 2, 3};
+  std::vector<std::int64_t> second = {5, 0, 3};
+  std::vector<std::int64_t> third = {2, 9, 1};
+  const std::array<std::byte*, 3> members = {reinterpret_cast<std::byte*>(first.data()),
+                                             reinterpret_cast<std::byte*>(second.data()),
+                                             reinterpret_cast<std::byte*>(third.data())};
+  reduce_slice(sources(members), std::span(members).first(1), {0, 3}, ElementType::int64, ReduceOp::max);
+  EXPECT_EQ(first, (std::vector<std::int64_t>{5, 9, 3}));
+  EXPECT_EQ(second, (std::vector<std::int64_t>{5, 0, 3}));
+  EXPECT_EQ(third, (std::vector<std::int64_t>{2, 9, 1}));
+}
+
+TEST(ReduceInto, TakesTheMinimum) {
+  std::vector<std::int32_t> into = {1, 2, 3};
+  const std::vector<std::int32_t> from = {3, 2, 1};
+  reduce_into(reinterpret_cast<std::byte*>(into.data()), reinterpret_cast<const std::byte*>(from.data()), 3,
+              ElementType::int32, ReduceOp::min);
+  EXPECT_EQ(into, (std::vector<std::int32_t>{1, 2, 1}));
+}
 
 // Every 16-bit pattern that is a number, and floats around all of them.
 template <typename Half>
@@ -131,6 +193,33 @@ TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat16) { expect_bits_of_the_loops
 TEST(ReduceElement, GivesTheBitsOfTheLoopsForBFloat16) { expect_bits_of_the_loops<BFloat16>(ElementType::bfloat16); }
 TEST(ReduceElement, GivesTheBitsOfTheLoopsForInt32) { expect_bits_of_the_loops<std::int32_t>(ElementType::int32); }
 TEST(ReduceElement, GivesTheBitsOfTheLoopsForInt64) { expect_bits_of_the_loops<std::int64_t>(ElementType::int64); }
+
+TEST(WireScale, MakesTheSumAsLargeAsFits) {
+  for (const float largest : {1e-20F, 3e-9F, 0.3F, 1.0F, 1.5F, 70000.0F, 1e30F})
+    for (const int members : {1, 2, 3, 64}) {
+      const float scale = wire_scale(largest, members);
+      EXPECT_EQ(std::scalbn(1.0F, std::ilogb(scale)), scale) << "a power of two";
+      EXPECT_LE(scale * largest * static_cast<float>(members), 32768.0F);
+      EXPECT_GT(scale * largest * static_cast<float>(members), 16383.0F);
+    }
+}
+
+TEST(WireScale, StaysWithinFloat32) {
+  EXPECT_EQ(wire_scale(std::numeric_limits<float>::denorm_min(), 1), 0x1p100F);
+  EXPECT_EQ(wire_scale(std::numeric_limits<float>::max(), 1000), 0x1p-100F);
+}
+
+TEST(WireScale, LeavesAloneWhatItCannotHelp) {
+  for (const float largest : {0.0F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+    EXPECT_EQ(wire_scale(largest, 2), 1.0F);
+}
+
+TEST(MagnitudeBits, AreOrderedAndEndAtInfinity) {
+  EXPECT_EQ(magnitude_bits(-0.0F), 0U);
+  EXPECT_LT(magnitude_bits(-1.0F), magnitude_bits(1.5F));
+  EXPECT_EQ(magnitude_bits(std::numeric_limits<float>::quiet_NaN()),
+            magnitude_bits(-std::numeric_limits<float>::infinity()));
+}
 
 }  // namespace
 }  // namespace lockstep::allreduce

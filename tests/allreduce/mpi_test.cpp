@@ -1,0 +1,175 @@
+// What groups of ranks promise beyond what all groups do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cmath>
+#include <cstring>
+#include <span>
+
+#include "lockstep/allreduce/algorithm/ring.h"
+#include "lockstep/allreduce/selection.h"
+#include "lockstep/allreduce/transport/job_texts.h"
+#include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/base/error.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::allreduce {
+namespace {
+
+int world_size() { return size_of(MPI_COMM_WORLD); }
+int world_rank() { return rank_in(MPI_COMM_WORLD); }
+
+TEST(MpiGroup, NamesItsRoute) {
+  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::automatic).route(), "shared-memory");
+  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::shared_memory).route(), "shared-memory");
+  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::hierarchical).route(), "hierarchical");
+  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::ring).route(), "ring");
+  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::mpi).route(), "mpi");
+}
+
+TEST(MultiWorkerGroup, NamesItsRoute) {
+  EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 2, Route::automatic)[0].route(), "in-process + shared-memory");
+  EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 2, Route::mpi)[1].route(), "in-process + mpi");
+  EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 1, Route::ring)[0].route(), "ring");
+}
+
+// These are the groups of threads that the unit tests have.
+TEST(MpiGroup, OfOneRankIsAGroupWithinItsProcess) {
+  for (const Route route : {Route::automatic, Route::shared_memory, Route::hierarchical, Route::ring, Route::mpi}) {
+    EXPECT_EQ(make_mpi_group(MPI_COMM_SELF, route).route(), "none");
+    EXPECT_EQ(make_multi_worker_group(MPI_COMM_SELF, 1, route)[0].route(), "none");
+    EXPECT_EQ(make_multi_worker_group(MPI_COMM_SELF, 2, route)[1].route(), "in-process");
+  }
+}
+
+TEST(MpiGroup, RefusesARouteOfThreads) {
+  try {
+    make_mpi_group(MPI_COMM_WORLD, Route::in_process);
+    FAIL() << "in-process was accepted between ranks";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.category(), ErrorCategory::input);
+    EXPECT_EQ(error.what(),
+              fmt::format(
+                  "[--allreduce] expected auto, shared-memory, ring, hierarchical or mpi between ranks, got in-process "
+                  "for {} ranks",
+                  world_size()));
+  }
+}
+
+TEST(SelectRoute, TakesSharedMemoryWithinANodeWithoutMeasuring) {
+  const Selection selection = select_route(MPI_COMM_WORLD);
+  EXPECT_EQ(selection.route, Route::shared_memory);
+  EXPECT_EQ(selection.reason, fmt::format("{} ranks on one node", world_size()));
+}
+
+TEST(SelectRoute, TakesWhatItRememberedWhereThatIsPossible) {
+  EXPECT_EQ(select_route(MPI_COMM_WORLD, Route::ring).route, Route::ring);
+  // A training that began on several nodes and goes on, on one.
+  EXPECT_EQ(select_route(MPI_COMM_WORLD, Route::hierarchical).route, Route::shared_memory);
+}
+
+TEST(MpiGroup, LeavesTheCallersCommunicatorAlone) {
+  const int rank = world_rank();
+  run_ranks(world_size(), Route::ring, [&](const Communicator& group) {
+    const int right = (rank + 1) % world_size();
+    const int left = (rank + world_size() - 1) % world_size();
+    int from_left = -1;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Irecv(&from_left, 1, MPI_INT, left, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
+    std::vector<float> values(100'000, 1.0f);
+    sum_and_wait(group, values);
+    MPI_Send(&rank, 1, MPI_INT, right, 0, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    EXPECT_EQ(from_left, left);
+    EXPECT_EQ(values.back(), static_cast<float>(world_size()));
+  });
+}
+
+TEST(MpiGroup, ServesAPartOfTheRanks) {
+  const int rank = world_rank();
+  MPI_Comm half = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+  {
+    const Communicator group = make_mpi_group(half, Route::ring);
+    MPI_Comm_free(&half);  // the group has its own
+    run_member(group, [&](const Communicator& member) {
+      std::vector<std::int64_t> ranks = {rank};
+      sum_and_wait(member, ranks);
+      std::int64_t expected = 0;
+      for (int other = rank % 2; other < world_size(); other += 2) expected += other;
+      EXPECT_EQ(ranks[0], expected);
+    });
+  }
+}
+
+// The counts of MPI have 32 bits. The memory is reserved only: the sizes are compared before it is read.
+TEST(MpiGroup, RefusesToGatherMoreThanMpiCanCount) {
+  constexpr std::size_t kBytes = std::size_t{3} << 29;
+  void* const memory = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  run_ranks(world_size(), Route::ring, [&](const Communicator& group) {
+    EXPECT_EQ(error_of([&] { group.all_gather(std::span(static_cast<const std::byte*>(memory), kBytes)); }),
+              fmt::format("[all-gather] expected at most 2147483647 bytes over all ranks together; gather in pieces, "
+                          "got {}",
+                          kBytes * static_cast<std::size_t>(world_size())));
+    const std::byte small{static_cast<unsigned char>(group.rank())};
+    EXPECT_EQ(group.all_gather(std::span(&small, 1)).size(), static_cast<std::size_t>(world_size()));
+  });
+  munmap(memory, kBytes);
+}
+
+TEST(MultiWorkerGroup, NumbersReplicasOfRankAfterRank) {
+  // Rank r drives r + 1 replicas: the first of rank r is number r (r + 1) / 2.
+  const int rank = world_rank();
+  const std::vector<Communicator> group = make_multi_worker_group(MPI_COMM_WORLD, rank + 1, Route::automatic);
+  ASSERT_EQ(group.size(), static_cast<std::size_t>(rank + 1));
+  for (int local = 0; local <= rank; ++local) {
+    EXPECT_EQ(group[static_cast<std::size_t>(local)].rank(), rank * (rank + 1) / 2 + local);
+    EXPECT_EQ(group[static_cast<std::size_t>(local)].size(), world_size() * (world_size() + 1) / 2);
+  }
+}
+
+TEST(Ring, GivesTheSameBitsWhateverTheSegments) {
+  run_member(Communicator(make_ring(MPI_COMM_WORLD)), [](const Communicator& usual) {
+    const Communicator fine(make_ring(MPI_COMM_WORLD, {.segment_bytes = 576}));
+    std::vector<float> first(50'001);
+    for (std::size_t i = 0; i < first.size(); ++i)
+      first[i] = std::cos(static_cast<float>(i) * 0.37F + static_cast<float>(usual.rank()));
+    std::vector<float> second = first;
+    sum_and_wait(usual, first);
+    sum_and_wait(fine, second);
+    EXPECT_EQ(std::memcmp(first.data(), second.data(), first.size() * sizeof(float)), 0);
+  });
+}
+
+TEST(Ring, RefusesSegmentsThatSplitACacheLine) {
+  EXPECT_THROW(make_ring(MPI_COMM_WORLD, {.segment_bytes = 100}), CheckFailure);
+  EXPECT_THROW(make_ring(MPI_COMM_WORLD, {.segment_bytes = 0}), CheckFailure);
+}
+
+TEST(SharedMemory, GivesMemoryBackAndTakesNew) {
+  run_member(make_mpi_group(MPI_COMM_WORLD, Route::shared_memory), [](const Communicator& group) {
+    for (int round = 1; round <= 20; ++round) {
+      const device::Buffer buffer = group.allocate(100'000);
+      const std::span<float> values = buffer.as<float>();
+      for (const float value : values) ASSERT_EQ(value, 0.0f);
+      values[values.size() - 1] = static_cast<float>(round);
+      group.all_reduce(values).wait();
+      ASSERT_EQ(values[values.size() - 1], static_cast<float>(round * group.size()));
+    }
+  });
+}
+
+TEST(GatherTexts, GivesEveryRanksTextInOrder) {
+  const auto text_of = [](int rank) {
+    return std::string(static_cast<std::size_t>(rank), static_cast<char>('a' + rank));
+  };
+  const std::vector<std::string> texts = gather_texts(MPI_COMM_WORLD, text_of(world_rank()));
+  ASSERT_EQ(texts.size(), static_cast<std::size_t>(world_size()));
+  for (int rank = 0; rank < world_size(); ++rank) EXPECT_EQ(texts[static_cast<std::size_t>(rank)], text_of(rank));
+  EXPECT_EQ(gather_texts(MPI_COMM_NULL, "alone"), std::vector<std::string>{"alone"});
+}
+
+}  // namespace
+}  // namespace lockstep::allreduce
