@@ -140,7 +140,7 @@ void kill_in_mid_training(unsigned trial) {
         << "trial " << trial << " on " << kRoutes[i].name;
 }
 
-TEST(ARankKilledAtAnyMoment, EndsTheJobAtOnce) {
+TEST(LongRankKilledAtAnyMoment, EndsTheJobAtOnce) {
   for (unsigned trial = 0; trial < 10; ++trial) kill_in_mid_training(trial);
 }
 
