@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "apps/lockstep/launch/first_task.h"
-#include "apps/lockstep/launch/join_request.h"
+#include "apps/lockstep/launch/messages.h"
 #include "apps/lockstep/launch/other_task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"

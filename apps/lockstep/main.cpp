@@ -17,7 +17,7 @@
 #include "apps/lockstep/data_commands.h"
 #include "apps/lockstep/doctor_command.h"
 #include "apps/lockstep/evaluate_command.h"
-#include "apps/lockstep/launch/agent.h"
+#include "apps/lockstep/launch/daemon.h"
 #include "apps/lockstep/launch_command.h"
 #include "apps/lockstep/predict_command.h"
 #include "apps/lockstep/process_start.h"

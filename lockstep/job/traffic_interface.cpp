@@ -9,7 +9,7 @@
 
 #include "lockstep/job/agreement.h"
 #include "lockstep/net/interfaces.h"
-#include "lockstep/net/socket.h"
+#include "lockstep/net/reachability.h"
 
 namespace lockstep::job {
 namespace {

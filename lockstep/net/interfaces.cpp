@@ -98,6 +98,18 @@ std::string numeric_address(const sockaddr* address) {
   return text.data();
 }
 
+std::optional<SocketAddress> parse_address(const std::string& address, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return std::nullopt;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  SocketAddress parsed{.size = found->ai_addrlen};
+  std::memcpy(&parsed.storage, found->ai_addr, found->ai_addrlen);
+  return parsed;
+}
+
 std::vector<InterfaceAddress> interface_addresses() {
   ifaddrs* first = nullptr;
   if (getifaddrs(&first) != 0) return {};
@@ -132,17 +144,17 @@ std::vector<NetworkAddress> network_addresses() {
 
 namespace {
 
-constexpr const char* kAnyPort = "9";
+constexpr std::uint16_t kAnyPort = 9;
 
 /// The source address of a datagram to `other`. Connecting a datagram socket only looks up the route.
-std::string own_address(const addrinfo& other) {
-  const int socket = ::socket(other.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+std::string own_address(const SocketAddress& other) {
+  const int socket = ::socket(other.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return "";
   std::string own;
   sockaddr_storage storage{};
   auto* address = reinterpret_cast<sockaddr*>(&storage);
   socklen_t size = sizeof(storage);
-  if (connect(socket, other.ai_addr, other.ai_addrlen) == 0 && getsockname(socket, address, &size) == 0)
+  if (connect(socket, other.get(), other.size) == 0 && getsockname(socket, address, &size) == 0)
     own = numeric_address(address);
   close(socket);
   return own;
@@ -157,13 +169,9 @@ std::string interface_of(const std::string& own) {
 }  // namespace
 
 NetworkWay way_to(const std::string& address) {
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(address.c_str(), kAnyPort, &hints, &found) != 0) return {};
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  NetworkWay way{.address = own_address(*found)};
+  const std::optional<SocketAddress> other = parse_address(address, kAnyPort);
+  if (!other) return {};
+  NetworkWay way{.address = own_address(*other)};
   if (!way.address.empty()) way.interface = interface_of(way.address);
   return way;
 }

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,17 @@ namespace lockstep::net {
 /// "10.0.0.1", "fd00::1"; empty if `address` is neither IPv4 nor IPv6. A link-local address has its interface appended:
 /// "fe80::1%eth0".
 std::string numeric_address(const sockaddr* address);
+
+/// An address and a port, as system calls take them.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+/// The reverse of numeric_address(); nullopt if the text is not numeric.
+std::optional<SocketAddress> parse_address(const std::string& address, std::uint16_t port);
 
 /// An address of an active interface.
 struct InterfaceAddress {

@@ -1,17 +1,15 @@
 #include "lockstep/net/socket.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <memory>
+#include <string_view>
 #include <system_error>
 
 #include "lockstep/base/error.h"
@@ -20,26 +18,23 @@
 namespace lockstep::net {
 namespace {
 
-constexpr std::size_t kMaxAddresses = 8;
+constexpr int kProbes = 6;                             // TCP keep-alive probes within a timeout
+constexpr std::int64_t kMaxProbeSeconds = 32767;       // limit of the system
+constexpr std::string_view kMappedPrefix = "::ffff:";  // of an IPv4 address on an IPv6 socket
 
 std::string message_of(int error) { return std::generic_category().message(error); }
 
-void send_at_once(int descriptor) {
-  const int yes = 1;
-  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+void set(const FileDescriptor& socket, int level, int option, int value) {
+  setsockopt(socket.get(), level, option, &value, sizeof(value));
 }
 
 /// A listening socket at `address`; an IPv6 socket accepts IPv4 as well. On failure, not open and errno is set.
 FileDescriptor listen_at(const sockaddr* address, socklen_t size, std::uint16_t port) {
-  FileDescriptor socket(::socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  FileDescriptor socket = tcp_socket(address->sa_family);
   if (!socket.is_open()) return {};
   // Allows reuse of a port that was in use recently.
-  const int yes = 1;
-  if (port != 0) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (address->sa_family == AF_INET6) {
-    const int no = 0;
-    setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
-  }
+  if (port != 0) set(socket, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address->sa_family == AF_INET6) set(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   if (bind(socket.get(), address, size) != 0 || listen(socket.get(), SOMAXCONN) != 0) return {};
   return socket;
 }
@@ -54,34 +49,12 @@ FileDescriptor listen_on(int family, std::uint16_t port) {
                    family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in), port);
 }
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-/// Resolves a numeric address; null if it is not one.
-Addresses numeric(const std::string& address, std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) found = nullptr;
-  return {found, freeaddrinfo};
-}
-
 std::uint16_t port_of(const FileDescriptor& socket) {
   sockaddr_storage own{};
   socklen_t size = sizeof(own);
   getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size);
   // The port has the same offset in both families.
   return ntohs(reinterpret_cast<const sockaddr_in*>(&own)->sin_port);
-}
-
-/// Waits until the pending connection attempt has ended. Returns 0 or its error.
-int await_connection(int descriptor, std::chrono::milliseconds limit) {
-  pollfd ready{.fd = descriptor, .events = POLLOUT, .revents = 0};
-  if (poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return ETIMEDOUT;
-  int error = 0;
-  socklen_t size = sizeof(error);
-  getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size);
-  return error;
 }
 
 }  // namespace
@@ -100,8 +73,8 @@ Listener::Listener(std::uint16_t port) : socket_(listen_on(AF_INET6, port)) {
 }
 
 Listener::Listener(const std::string& address, std::uint16_t port) {
-  if (const Addresses found = numeric(address, port)) {
-    socket_ = listen_at(found->ai_addr, found->ai_addrlen, port);
+  if (const auto at = parse_address(address, port)) {
+    socket_ = listen_at(at->get(), at->size, port);
   } else {
     errno = EADDRNOTAVAIL;
   }
@@ -114,46 +87,33 @@ Listener::Listener(const std::string& address, std::uint16_t port) {
 }
 
 FileDescriptor Listener::accept() const {
-  FileDescriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (socket.is_open()) send_at_once(socket.get());
+  return FileDescriptor(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
+FileDescriptor tcp_socket(int family) {
+  FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (socket.is_open()) set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   return socket;
 }
 
-std::vector<std::string> host_addresses() {
-  std::vector<std::string> loopback;
-  std::vector<std::string> others;
-  for (const net::InterfaceAddress& one : net::interface_addresses())
-    (is_loopback(one.address) ? loopback : others).push_back(one.address);
-  std::vector<std::string> all = loopback.empty() && others.empty() ? std::vector<std::string>{"127.0.0.1"} : loopback;
-  all.insert(all.end(), others.begin(), others.end());
-  if (all.size() > kMaxAddresses) all.erase(all.begin() + kMaxAddresses, all.end());
-  return all;
+void limit_silence(const FileDescriptor& socket, std::chrono::seconds timeout) {
+  const auto ask = static_cast<int>(std::clamp<std::int64_t>(timeout.count() / kProbes, 1, kMaxProbeSeconds));
+  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, ask);
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, ask);
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  // The timeout for unacknowledged data and for keep-alive probes.
+  const auto limit = std::clamp<std::int64_t>(std::chrono::milliseconds(timeout).count(), 1000, INT32_MAX);
+  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limit));
 }
 
-bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "?";
-  return name.data();
-}
-
-FileDescriptor connect_to(const std::string& address, std::uint16_t port, std::chrono::milliseconds limit,
-                          std::string& why) {
-  const Addresses found = numeric(address, port);
-  if (!found) {
-    why = "not an address";
-    return {};
-  }
-  FileDescriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  int error = socket.is_open() && connect(socket.get(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
-  if (error == EINPROGRESS) error = await_connection(socket.get(), limit);
-  if (error != 0) {
-    why = message_of(error);
-    return {};
-  }
-  send_at_once(socket.get());
-  return socket;
+std::string peer_address(const FileDescriptor& socket) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  auto* address = reinterpret_cast<sockaddr*>(&storage);
+  if (getpeername(socket.get(), address, &size) != 0) return "";
+  const std::string text = numeric_address(address);
+  return text.starts_with(kMappedPrefix) ? text.substr(kMappedPrefix.size()) : text;
 }
 
 }  // namespace lockstep::net

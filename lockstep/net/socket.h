@@ -1,11 +1,10 @@
-// TCP sockets: an owning file descriptor, a listener, and connecting with a timeout.
+// TCP sockets: an owning file descriptor, a listener, and options of connections.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace lockstep::net {
 
@@ -47,15 +46,13 @@ class Listener {
   std::uint16_t port_ = 0;
 };
 
-/// Numeric addresses at which this host or others may reach it: loopback first, then IPv4, then IPv6. At most eight.
-std::vector<std::string> host_addresses();
-bool is_loopback(const std::string& address);
-/// The name of this host; "?" if unknown.
-std::string host_name();
+/// A non-blocking TCP socket of `family` that sends small messages without delay. Not open, with errno set, on failure.
+FileDescriptor tcp_socket(int family);
 
-/// Connects within `limit`; the socket is non-blocking. On failure, the result is not open and `why` is a
-/// human-readable reason.
-FileDescriptor connect_to(const std::string& address, std::uint16_t port, std::chrono::milliseconds limit,
-                          std::string& why);
+/// Breaks the connection if the peer's system does not respond for `timeout`, by keep-alive probes.
+void limit_silence(const FileDescriptor& socket, std::chrono::seconds timeout);
+
+/// The numeric address of the peer; of IPv4 even on an IPv6 socket. Empty if it is not connected.
+std::string peer_address(const FileDescriptor& socket);
 
 }  // namespace lockstep::net

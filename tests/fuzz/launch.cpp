@@ -1,10 +1,6 @@
 // Frames of a launch, and what is read of their texts: arrivals, calls of agents, facts for daemons, targets, endings.
-#include "apps/lockstep/launch/agent.h"
 #include "apps/lockstep/launch/daemon.h"
-#include "apps/lockstep/launch/join_request.h"
-#include "apps/lockstep/launch/link.h"
-#include "apps/lockstep/launch/options.h"
-#include "apps/lockstep/launch/reach.h"
+#include "apps/lockstep/launch/messages.h"
 #include "lockstep/base/error.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -36,9 +32,9 @@ void read_text(const std::string& text) {
 
 void read_untrusted(Bytes bytes) {
   const std::string_view text = text_of(bytes);
-  apps::launch::FrameReader reader;
+  net::FrameReader reader(apps::launch::kFrameLimits);
   reader.add(text);
-  while (const auto frame = reader.next()) read_text(frame->text);
+  while (const auto frame = reader.next()) read_text(frame->body);
   read_text(std::string(text));  // without a header that fits
 }
 

@@ -30,7 +30,7 @@ void shake_hands(std::string_view bytes, net::Handshake::Role role) {
 
 void read_untrusted(Bytes bytes) {
   const std::string_view text = text_of(bytes);
-  allreduce::MessageReader reader;
+  net::FrameReader reader(allreduce::kMessageLimits);
   reader.add(text);
   while (const auto message = reader.next()) read_body(message->body);
   read_body(text);

@@ -12,6 +12,8 @@
 #include <functional>
 #include <thread>
 
+#include "lockstep/net/reachability.h"
+
 namespace lockstep::net {
 namespace {
 

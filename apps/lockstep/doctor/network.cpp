@@ -12,7 +12,7 @@
 #include <set>
 #include <thread>
 
-#include "lockstep/net/socket.h"
+#include "lockstep/net/reachability.h"
 
 namespace lockstep::apps::doctor {
 namespace {

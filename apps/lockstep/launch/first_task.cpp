@@ -9,11 +9,10 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "apps/lockstep/launch/agent.h"
-#include "apps/lockstep/launch/join_request.h"
-#include "apps/lockstep/launch/rendezvous.h"
+#include "apps/lockstep/launch/daemon.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
+#include "lockstep/base/log.h"
 #include "lockstep/net/interfaces.h"
 #include "lockstep/net/token.h"
 
@@ -127,7 +126,7 @@ void FirstTask::gather() {
                   missing_ranks());
     for (const Event& event : rendezvous_.wait(signals_, deadline)) {
       Client& client = *event.client;
-      if (event.frame && event.frame->kind == FrameKind::arrive) {
+      if (event.frame && event.frame->is(FrameKind::arrive)) {
         admit(client, *event.frame);
       } else if (!event.frame && client.task) {
         tasks_.erase(client.task->rank);  // it may connect again, for example after a restart
@@ -137,11 +136,11 @@ void FirstTask::gather() {
   }
 }
 
-void FirstTask::admit(Client& client, const Frame& frame) {
+void FirstTask::admit(Client& client, const net::Frame& frame) {
   if (client.task) return;
   std::optional<JoinRequest> task;
   try {
-    task = parse_join_request(frame.text);
+    task = parse_join_request(frame.body);
   } catch (const Error&) {
     return client.link.close(kNotOurs);
   }
@@ -159,7 +158,7 @@ void FirstTask::admit(Client& client, JoinRequest task) {
                                     mine.job, task.job)})});
     return;
   }
-  task.towards = net::way_to(client.link.peer()).interface;
+  task.towards = net::way_to(net::peer_address(client.link.socket())).interface;
   client.task = task;  // from now on it belongs to the job, and receives its errors
   if (task.ranks != mine.ranks)
     throw Error(ErrorCategory::input, "launch", "expected the same number of tasks in the environment of every task",
@@ -170,7 +169,7 @@ void FirstTask::admit(Client& client, JoinRequest task) {
         ErrorCategory::input, "launch", "expected one task for each rank",
         fmt::format("rank {} connected from host {} and from host {}", task.rank, found->second.host, task.host));
   tasks_.emplace(task.rank, std::move(task));
-  client.link.send({FrameKind::welcome});
+  client.link.send(FrameKind::welcome);
 }
 
 std::string FirstTask::missing_ranks() const {
@@ -219,11 +218,11 @@ void FirstTask::probe() {
     for (const Event& event : rendezvous_.wait(signals_, deadline)) {
       const auto& task = event.client->task;
       if (!event.frame && task) throw lost(*event.client);
-      if (!event.frame || event.frame->kind != FrameKind::probed || !task) continue;
+      if (!event.frame || !event.frame->is(FrameKind::probed) || !task) continue;
       const auto host = std::ranges::find(plan_.hosts, task->rank, [](const Host& one) { return one.ranks.front(); });
       if (host == plan_.hosts.end()) continue;  // it received no probe
       try {
-        add(host->name, parse_failures(event.frame->text));
+        add(host->name, parse_failures(event.frame->body));
       } catch (const Error&) {
         event.client->link.close(kNotOurs);
         throw lost(*event.client);
@@ -300,11 +299,11 @@ void FirstTask::serve(const Event& event, Child& mpirun) {
     return;
   }
   if (client.is_agent) {
-    if (event.frame->kind == FrameKind::call) answer_call(client, event.frame->text);
+    if (event.frame->is(FrameKind::call)) answer_call(client, event.frame->body);
     return;
   }
   if (!client.task) return;
-  switch (event.frame->kind) {
+  switch (event.frame->kind<FrameKind>()) {
     case FrameKind::ended:
       running_daemons_.erase(client.task->rank);
       return pass_to_agent(client, *event.frame);
@@ -316,7 +315,7 @@ void FirstTask::serve(const Event& event, Child& mpirun) {
       return;
     case FrameKind::signal:
       try {
-        take_signal(parse_integer(event.frame->text, 1, SIGRTMAX), client.task->rank, mpirun);
+        take_signal(parse_integer(event.frame->body, 1, SIGRTMAX), client.task->rank, mpirun);
       } catch (const Error&) {
         client.link.close(kNotOurs);
       }
@@ -326,9 +325,16 @@ void FirstTask::serve(const Event& event, Child& mpirun) {
   }
 }
 
+/// Refuses a call that is invalid; mpirun then treats its host as one that ssh cannot reach.
 void FirstTask::answer_call(Client& agent, const std::string& text) {
-  Call call = parse_call(text, runtime_here());
-  const auto host = std::ranges::find(plan_.hosts, call.host, &Host::name);
+  Call call;
+  auto host = plan_.hosts.end();
+  try {
+    call = parse_call(text, runtime_here());
+    host = std::ranges::find(plan_.hosts, call.host, &Host::name);
+  } catch (const Error& error) {
+    make_logger()->warn("[launch] refused the call of an agent of mpirun: {}", error.what());
+  }
   if (host == plan_.hosts.end() || host == plan_.hosts.begin()) {
     agent.link.send({FrameKind::ended, std::to_string(kSshFailed)});
     return;
@@ -339,7 +345,7 @@ void FirstTask::answer_call(Client& agent, const std::string& text) {
   running_daemons_.insert(host->ranks.front());
 }
 
-void FirstTask::pass_to_agent(const Client& client, const Frame& frame) {
+void FirstTask::pass_to_agent(const Client& client, const net::Frame& frame) {
   for (Client& other : rendezvous_.clients())
     if (other.agent_of && plan_.hosts[*other.agent_of].ranks.front() == client.task->rank) other.link.send(frame);
 }

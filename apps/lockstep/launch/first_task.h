@@ -10,8 +10,6 @@
 
 #include "apps/lockstep/launch/child.h"
 #include "apps/lockstep/launch/job_plan.h"
-#include "apps/lockstep/launch/options.h"
-#include "apps/lockstep/launch/reach.h"
 #include "apps/lockstep/launch/rendezvous.h"
 #include "lockstep/base/error.h"
 
@@ -31,7 +29,7 @@ class FirstTask {
   using Clock = Rendezvous::Clock;
 
   void gather();
-  void admit(Client& client, const Frame& frame);
+  void admit(Client& client, const net::Frame& frame);
   void admit(Client& client, JoinRequest task);
   void probe();
   std::vector<Target> targets_of(std::size_t host) const;
@@ -40,7 +38,7 @@ class FirstTask {
   void wait_for_daemons(Child& mpirun);
   void serve(const Event& event, Child& mpirun);
   void answer_call(Client& agent, const std::string& text);
-  void pass_to_agent(const Client& client, const Frame& frame);
+  void pass_to_agent(const Client& client, const net::Frame& frame);
   void take_signal(int signal, int rank, Child& mpirun);
   void stop_on_signals();
   void dismiss(const Ending& ending, FrameKind kind);

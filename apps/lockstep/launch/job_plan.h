@@ -1,14 +1,46 @@
 // Converts the tasks of a job to one mpirun: its hosts, the ranks of each host, and the command line.
+//
+// mpirun starts processes on hosts with ORTE in Open MPI 4 and with PRRTE in Open MPI 5. They are equivalent for
+// `lockstep launch`, but their parameters have different names.
 #pragma once
 
+#include <chrono>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "apps/lockstep/launch/join_request.h"
-#include "apps/lockstep/launch/runtime.h"
+#include "apps/lockstep/launch/messages.h"
+#include "lockstep/net/token.h"
 
 namespace lockstep::apps::launch {
+
+/// The names of one runtime environment.
+struct Runtime {
+  std::string_view name;                         ///< in messages
+  std::string_view daemon;                       ///< program on each host
+  std::string_view option;                       ///< option that sets a parameter, of the daemon and of mpirun
+  std::string_view job;                          ///< parameter: mpirun's name for the job
+  std::string_view nodes;                        ///< parameter: the hosts of the job; empty: the daemon requests them
+  std::string_view uri;                          ///< parameter: where mpirun listens
+  std::string_view launcher;                     ///< component that starts daemons with a program such as ssh
+  std::string_view agent;                        ///< parameter: that program
+  std::string_view agent_options;                ///< parameter: its options; empty: mpirun rejects empty options
+  std::string_view no_tree;                      ///< parameter: mpirun itself starts all daemons
+  std::string_view full_names;                   ///< parameter: host names are not shortened at the first dot
+  std::string_view interfaces;                   ///< parameter: networks of mpirun and its daemons
+  std::span<const std::string_view> may_be_set;  ///< parameters that mpirun may set on another host
+  bool is_prrte;
+};
+
+extern const Runtime kOrte;
+extern const Runtime kPrrte;
+
+/// The runtime of the Open MPI that this program is linked to. Throws Error (input) for another MPI.
+const Runtime& runtime_here();
+
+/// The runtime for a version text of MPI, "Open MPI v4.1.4, package: …". Throws Error (input) for another MPI.
+const Runtime& runtime_of(std::string_view mpi);
 
 /// A host of the job.
 struct Host {
@@ -43,6 +75,23 @@ struct MpirunOptions {
   std::vector<std::string> more = {};     ///< additional options of mpirun
   std::string interface = "auto";         ///< names or networks; "any": mpirun's own choice; "auto": the plan's, unless
                                           ///< the environment or `more` selects one
+};
+
+/// Options of `lockstep launch`.
+struct LaunchOptions {
+  MpirunOptions mpirun = {};
+  std::string job = {};        ///< name of the job; empty: from the environment
+  std::string host = {};       ///< name of this task's host; empty: the system's host name
+  double timeout = 60;         ///< seconds for all tasks to connect, and for mpirun to reach their hosts
+  double stall_timeout = 120;  ///< seconds without a response after which a host is considered lost
+  net::JobSecret secret = net::JobSecret::none();  ///< shared by all tasks of the job
+
+  std::chrono::seconds stall_limit() const {
+    return std::chrono::ceil<std::chrono::seconds>(std::chrono::duration<double>(stall_timeout));
+  }
+  std::chrono::steady_clock::duration patience() const {
+    return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(timeout));
+  }
 };
 
 /// Settings of this process for mpirun, which --print does not show.

@@ -9,13 +9,12 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "apps/lockstep/launch/daemon.h"
-#include "apps/lockstep/launch/join_request.h"
 #include "apps/lockstep/launch/rendezvous.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/net/authentication.h"
 #include "lockstep/net/interfaces.h"
+#include "lockstep/net/reachability.h"
 
 namespace lockstep::apps::launch {
 namespace {
@@ -89,7 +88,8 @@ bool OtherTask::come_to(const std::string& address, Clock::time_point deadline) 
     failure_ = fmt::format("{}: the process there is not rank 0 of this job: {}", from, why);
     return false;
   }
-  link_ = Link(std::move(socket), options_.stall_limit());
+  net::limit_silence(socket, options_.stall_limit());
+  link_ = net::Connection(std::move(socket), kFrameLimits);
   join_request_.interface = is_interface_name(way.interface) ? way.interface : "";
   listen_for_hosts(way.address);
   link_.send({FrameKind::arrive, to_text(join_request_)});
@@ -114,8 +114,8 @@ bool OtherTask::is_welcome(Clock::time_point deadline) {
     wait_for({link_.interest(), to_read(signals_.descriptor())},
              std::chrono::ceil<milliseconds>(deadline - Clock::now()));
     bool welcome = false;
-    for (const Frame& frame : link_.receive()) {
-      welcome = welcome || frame.kind == FrameKind::welcome;
+    for (const net::Frame& frame : link_.receive()) {
+      welcome = welcome || frame.is(FrameKind::welcome);
       take(frame);  // other frames may have arrived with the welcome
     }
     if (welcome && !ending_) return true;
@@ -132,16 +132,17 @@ void OtherTask::leave_on_signals() {
 void OtherTask::stay() {
   while (!ending_) {
     std::vector<pollfd> interests = {link_.interest(), to_read(signals_.descriptor())};
-    if (daemon_) {
+    // Output that the first task does not read yet stays in the daemon.
+    if (daemon_ && link_.is_flushed()) {
       interests.push_back(to_read(daemon_->output().get()));
       interests.push_back(to_read(daemon_->errors().get()));
     }
     wait_for(std::move(interests), seconds(1));
-    for (const Frame& frame : link_.receive()) take(frame);
+    for (const net::Frame& frame : link_.receive()) take(frame);
     for (const int signal : signals_.take()) link_.send({FrameKind::signal, std::to_string(signal)});
-    if (daemon_) announce_daemon();
+    if (daemon_ && link_.is_flushed()) announce_daemon();
     if (daemon_ && !told_of_ranks_ && !daemon_->ranks().empty()) {
-      link_.send({FrameKind::started});
+      link_.send(FrameKind::started);
       told_of_ranks_ = true;
     }
     if (!ending_ && !link_.is_open())
@@ -151,7 +152,7 @@ void OtherTask::stay() {
   }
 }
 
-void OtherTask::take(const Frame& frame) {
+void OtherTask::take(const net::Frame& frame) {
   try {
     act_on(frame);
   } catch (const Error& error) {
@@ -159,16 +160,16 @@ void OtherTask::take(const Frame& frame) {
   }
 }
 
-void OtherTask::act_on(const Frame& frame) {
-  switch (frame.kind) {
+void OtherTask::act_on(const net::Frame& frame) {
+  switch (frame.kind<FrameKind>()) {
     case FrameKind::probe:
-      link_.send({FrameKind::probed, dump_json(nlohmann::json(try_to_reach(parse_targets(frame.text), kProbeTime)))});
+      link_.send({FrameKind::probed, dump_json(nlohmann::json(try_to_reach(parse_targets(frame.body), kProbeTime)))});
       return;
     case FrameKind::run:
-      return start_daemon(frame.text);
+      return start_daemon(frame.body);
     case FrameKind::refuse:
     case FrameKind::leave:
-      ending_ = parse_ending(frame.text);
+      ending_ = parse_ending(frame.body);
       return;
     default:
       return;

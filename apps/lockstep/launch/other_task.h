@@ -7,9 +7,8 @@
 
 #include "apps/lockstep/launch/child.h"
 #include "apps/lockstep/launch/daemon.h"
-#include "apps/lockstep/launch/link.h"
-#include "apps/lockstep/launch/options.h"
-#include "apps/lockstep/launch/reach.h"
+#include "apps/lockstep/launch/messages.h"
+#include "lockstep/net/connection.h"
 
 namespace lockstep::apps::launch {
 
@@ -30,8 +29,8 @@ class OtherTask {
   bool is_welcome(Clock::time_point deadline);
   void leave_on_signals();
   void stay();
-  void take(const Frame& frame);
-  void act_on(const Frame& frame);
+  void take(const net::Frame& frame);
+  void act_on(const net::Frame& frame);
   void start_daemon(const std::string& text);
   void require_own_addresses(const DaemonFacts& facts) const;
   void announce_daemon();
@@ -43,7 +42,7 @@ class OtherTask {
   SignalQueue signals_;
   std::optional<net::Listener> reachable_;  // for the probes of other hosts, until the job starts
   JoinRequest join_request_;
-  Link link_;
+  net::Connection link_;
   std::string failure_;  // why the last attempt to connect failed
   std::unique_ptr<Child> daemon_;
   bool told_of_ranks_ = false;

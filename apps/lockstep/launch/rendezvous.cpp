@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cmath>
 
-#include "apps/lockstep/launch/reach.h"
 #include "lockstep/base/error.h"
+#include "lockstep/net/interfaces.h"
+#include "lockstep/net/reachability.h"
 
 namespace lockstep::apps::launch {
 namespace {
@@ -40,7 +43,7 @@ bool is_of_one_host(const job::Task& task) {
 
 std::vector<std::string> rendezvous_addresses(const job::Task& task, const net::JobSecret& secret, std::string& why) {
   if (is_of_one_host(task)) return {kLoopback};
-  std::vector<std::string> addresses = addresses_of(task.rendezvous.host, why);
+  std::vector<std::string> addresses = net::addresses_of(task.rendezvous.host, why);
   if (secret.is_secret() || addresses.empty()) return addresses;
   std::vector<std::string> loopback;
   std::ranges::copy_if(addresses, std::back_inserter(loopback), net::is_loopback);
@@ -84,6 +87,53 @@ std::vector<net::Listener> listen_for_tasks(const job::Task& task, const net::Jo
 
 namespace {
 
+constexpr rlim_t kConnectionsPerTask = 10;  // its own, its agent's, and attempts at up to eight addresses
+constexpr rlim_t kOtherFiles = 128;
+
+/// Ranks failed attempts for the error message, the most informative first: a timeout, then other errors, then an
+/// address that this host has too, such as that of a container bridge.
+int vagueness(const net::Attempt& attempt) {
+  const std::string& address = attempt.endpoint.address;
+  if (net::way_to(address).address == address) return 2;
+  return attempt.timed_out ? 0 : 1;
+}
+
+std::string describe(const Target& target, const net::Attempt& attempt) {
+  const net::NetworkWay way = net::way_to(attempt.endpoint.address);
+  return fmt::format("{} at {} by {}: {}", target.host, attempt.endpoint.address,
+                     way.interface.empty() ? "no interface" : way.interface, attempt.failure);
+}
+
+}  // namespace
+
+void allow_connections(int tasks) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t needed = kOtherFiles + kConnectionsPerTask * static_cast<rlim_t>(tasks);
+  if (limit.rlim_cur >= needed) return;
+  limit.rlim_cur = std::min(needed, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::vector<std::string> try_to_reach(const std::vector<Target>& targets, std::chrono::milliseconds limit) {
+  std::vector<std::vector<net::Endpoint>> hosts(targets.size());
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    for (const std::string& address : targets[i].addresses)
+      hosts[i].push_back({.address = address, .port = targets[i].port});
+  const std::vector<net::Attempt> attempts = net::connect_to_hosts(hosts, limit, net::Until::each_host_answered);
+  std::vector<std::string> failures;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto at_target = std::ranges::equal_range(attempts, i, {}, &net::Attempt::host);
+    if (at_target.empty())
+      failures.push_back(targets[i].host + ": it has no address");
+    else if (std::ranges::find(at_target, "", &net::Attempt::failure) == at_target.end())
+      failures.push_back(describe(targets[i], *std::ranges::min_element(at_target, {}, vagueness)));
+  }
+  return failures;
+}
+
+namespace {
+
 double seconds_of(Rendezvous::Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
@@ -109,8 +159,10 @@ std::uint16_t Rendezvous::expect_agents(const net::JobSecret& token) {
 }
 
 void Rendezvous::let_in(net::PendingConnections& pending, bool agents) {
-  for (net::FileDescriptor& socket : pending.advance(seconds_of(Clock::now())))
-    clients_.push_back({.link = Link(std::move(socket), stall_timeout_), .is_agent = agents});
+  for (net::FileDescriptor& socket : pending.advance(seconds_of(Clock::now()))) {
+    net::limit_silence(socket, stall_timeout_);
+    clients_.push_back({.link = net::Connection(std::move(socket), kFrameLimits), .is_agent = agents});
+  }
 }
 
 std::vector<Event> Rendezvous::wait(const SignalQueue& signals, Clock::time_point deadline) {
@@ -131,7 +183,7 @@ std::vector<Event> Rendezvous::wait(const SignalQueue& signals, Clock::time_poin
   if (agents_) let_in(*agents_, true);
   std::vector<Event> events;
   for (Client& client : clients_) {
-    for (Frame& frame : client.link.receive()) events.push_back({.client = &client, .frame = std::move(frame)});
+    for (net::Frame& frame : client.link.receive()) events.push_back({.client = &client, .frame = std::move(frame)});
     if (client.link.is_open()) continue;
     client.left = true;
     events.push_back({.client = &client});

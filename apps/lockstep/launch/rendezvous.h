@@ -1,4 +1,5 @@
-// The address of the rendezvous, and whether it requires a secret.
+// The rendezvous of the tasks: its addresses, whether it requires a secret, the connections of the first task with the
+// others, and whether their hosts reach each other.
 #pragma once
 
 #include <chrono>
@@ -9,10 +10,10 @@
 #include <vector>
 
 #include "apps/lockstep/launch/child.h"
-#include "apps/lockstep/launch/join_request.h"
-#include "apps/lockstep/launch/link.h"
+#include "apps/lockstep/launch/messages.h"
 #include "lockstep/job/task.h"
 #include "lockstep/net/authentication.h"
+#include "lockstep/net/connection.h"
 #include "lockstep/net/socket.h"
 #include "lockstep/net/token.h"
 
@@ -30,11 +31,18 @@ std::vector<std::string> rendezvous_addresses(const job::Task& task, const net::
 std::vector<net::Listener> listen_for_tasks(const job::Task& task, const net::JobSecret& secret,
                                             std::vector<std::string>& addresses);
 
-// The first task's end of the connections with the other tasks.
+/// Raises this process's limit of open files for a job of `tasks`, as far as the hard limit allows: per task, its
+/// connection, that of an agent of mpirun, and attempts at all addresses of its host.
+void allow_connections(int tasks);
+
+/// Tests whether this host reaches the others, before mpirun runs, which would wait for unreachable ones. Connects to
+/// all targets concurrently. Returns an entry for each host that did not answer at any address within `limit`, with the
+/// most informative error: "b at 10.0.0.2 by eth0: Connection refused".
+std::vector<std::string> try_to_reach(const std::vector<Target>& targets, std::chrono::milliseconds limit);
 
 /// An authenticated peer.
 struct Client {
-  Link link;
+  net::Connection link;
   bool is_agent = false;                     ///< an agent of mpirun; otherwise a task
   std::optional<JoinRequest> task = {};      ///< the task's request to join
   std::optional<std::size_t> agent_of = {};  ///< the host that the agent represents
@@ -44,7 +52,7 @@ struct Client {
 /// A frame from a client, or the end of its connection.
 struct Event {
   Client* client = nullptr;
-  std::optional<Frame> frame = {};  ///< nullopt: the connection has closed
+  std::optional<net::Frame> frame = {};  ///< nullopt: the connection has closed
 };
 
 class Rendezvous {

@@ -9,7 +9,7 @@
 namespace lockstep::allreduce {
 namespace {
 
-using Kind = Message::Kind;
+using Kind = MessageKind;
 using Link = RankView::Link;
 
 constexpr double kHelloPatience = 5;  // seconds until the hello
@@ -37,9 +37,8 @@ Coordinator::Coordinator(int ranks, std::string host, double stall_timeout, doub
   }
   if (addresses.empty()) {
     listeners.emplace_back();
-    for (const std::string& address : net::host_addresses())
-      if (!net::is_loopback(address))
-        invitation_.endpoints.push_back({.address = address, .port = listeners.back().port()});
+    for (const std::string& address : net::addresses_for_other_hosts())
+      invitation_.endpoints.push_back({.address = address, .port = listeners.back().port()});
   }
   pending_.emplace(std::move(listeners), secret, net::kWatchPurpose);
 }
@@ -68,7 +67,7 @@ std::optional<Finding> Coordinator::receive(double now) {
 void Coordinator::greet(double now) {
   if (!pending_) return;
   for (net::FileDescriptor& socket : pending_->advance(now))
-    newcomers_.push_back({.connection = Connection(std::move(socket)), .since = now});
+    newcomers_.push_back({.connection = net::Connection(std::move(socket), kMessageLimits), .since = now});
   std::erase_if(newcomers_, [&](Newcomer& newcomer) {
     return admit(newcomer, now) || !newcomer.connection.is_open() || now - newcomer.since > kHelloPatience;
   });
@@ -76,9 +75,9 @@ void Coordinator::greet(double now) {
 
 /// Returns whether the newcomer is a missing rank and has been accepted as a peer.
 bool Coordinator::admit(Newcomer& newcomer, double now) {
-  const std::vector<Message> messages = newcomer.connection.receive();
+  const std::vector<net::Frame> messages = newcomer.connection.receive();
   if (messages.empty()) return false;
-  const auto hello = messages.front().kind == Kind::hello ? read_hello(messages.front().body) : std::nullopt;
+  const auto hello = messages.front().is(Kind::hello) ? read_hello(messages.front().body) : std::nullopt;
   const auto rank = hello ? static_cast<std::size_t>(hello->rank) : 0;
   if (!hello || rank < 1 || rank >= peers_.size() || views_[rank].link != Link::connected ||
       !views_[rank].replicas.empty()) {
@@ -88,8 +87,8 @@ bool Coordinator::admit(Newcomer& newcomer, double now) {
   // A rank that has not reported yet may connect again over another address.
   Peer& peer = peers_[rank];
   peer.connection.emplace(std::move(newcomer.connection));
-  peer.connection->send({.kind = Kind::welcome});
-  peer.connection->send({.kind = Kind::beat, .body = write_beat(views_.front().replicas)});
+  peer.connection->send(Kind::welcome);
+  peer.connection->send({Kind::beat, write_beat(views_.front().replicas)});
   views_[rank].host = hello->host;
   for (std::size_t i = 1; i < messages.size(); ++i) take(static_cast<int>(rank), messages[i], now);
   return true;
@@ -100,8 +99,7 @@ bool Coordinator::hear(int rank, double now) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   RankView& view = views_[static_cast<std::size_t>(rank)];
   if (!peer.connection) return false;
-  peer.connection->flush();
-  for (const Message& message : peer.connection->receive()) take(rank, message, now);
+  for (const net::Frame& message : peer.connection->receive()) take(rank, message, now);
   const bool closed = !peer.connection->is_open();
   const std::string reason = peer.connection->reason();
   if (closed || view.link != Link::connected) peer.connection.reset();
@@ -112,16 +110,16 @@ bool Coordinator::hear(int rank, double now) {
   return view.link == Link::gone;
 }
 
-void Coordinator::take(int rank, const Message& message, double now) {
+void Coordinator::take(int rank, const net::Frame& message, double now) {
   RankView& view = views_[static_cast<std::size_t>(rank)];
   peers_[static_cast<std::size_t>(rank)].heard_at = now;
-  if (message.kind == Kind::beat) {
+  if (message.is(Kind::beat)) {
     if (auto replicas = read_beat(message.body)) view.replicas = std::move(*replicas);
-  } else if (message.kind == Kind::goodbye) {
+  } else if (message.is(Kind::goodbye)) {
     const bool after_error = read_goodbye(message.body);
     view.link = after_error ? Link::failed : Link::left;
     if (after_error) announce_error(now);
-  } else if (message.kind == Kind::ending) {
+  } else if (message.is(Kind::ending)) {
     announce_error(now);
   }
 }
@@ -134,8 +132,7 @@ std::optional<Finding> Coordinator::beat(double now, const std::vector<ReplicaVi
     Peer& peer = peers_[rank];
     views_[rank].silent_seconds = now - peer.heard_at;
     // Skipped for a rank that does not read, to limit the send buffer.
-    if (peer.connection && peer.connection->is_flushed())
-      peer.connection->send({.kind = Kind::beat, .body = write_beat(mine)});
+    if (peer.connection && peer.connection->is_flushed()) peer.connection->send({Kind::beat, write_beat(mine)});
   }
   if (auto finding = signs_of_life()) return finding;
   return reported_here(judge_progress(views_, invitation_.stall_timeout, buckets_));
@@ -145,24 +142,24 @@ std::optional<Finding> Coordinator::signs_of_life() const {
   return reported_here(judge_signs_of_life(views_, invitation_.stall_timeout, buckets_));
 }
 
-std::vector<Connection*> Coordinator::connections() {
-  std::vector<Connection*> all;
+std::vector<net::Connection*> Coordinator::connections() {
+  std::vector<net::Connection*> all;
   for (Peer& peer : peers_)
     if (peer.connection && peer.connection->is_open()) all.push_back(&*peer.connection);
   return all;
 }
 
 void Coordinator::spread(const std::string& text, std::chrono::milliseconds limit) {
-  send_last_words(connections(), {.kind = Kind::verdict, .body = text}, limit);
+  net::send_last_frame(connections(), {Kind::verdict, text}, limit);
 }
 
 void Coordinator::announce_error(double now) {
   ending_until_ = now + kEndingSeconds;
-  for (Connection* connection : connections()) connection->send({.kind = Kind::ending});
+  for (net::Connection* connection : connections()) connection->send(Kind::ending);
 }
 
 void Coordinator::say_goodbye(bool after_error, std::chrono::milliseconds limit) {
-  send_last_words(connections(), {.kind = Kind::goodbye, .body = write_goodbye(after_error)}, limit);
+  net::send_last_frame(connections(), {Kind::goodbye, write_goodbye(after_error)}, limit);
 }
 
 }  // namespace lockstep::allreduce

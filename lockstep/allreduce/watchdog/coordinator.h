@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/allreduce/watchdog/agent.h"
-#include "lockstep/allreduce/watchdog/connection.h"
+#include "lockstep/allreduce/watchdog/message.h"
 #include "lockstep/allreduce/watchdog/verdict.h"
 #include "lockstep/net/authentication.h"
 
@@ -36,20 +36,20 @@ class Coordinator final : public Agent {
  private:
   /// An authenticated connection whose rank is not known yet.
   struct Newcomer {
-    Connection connection;
+    net::Connection connection;
     double since = 0;
   };
   struct Peer {
-    std::optional<Connection> connection;
+    std::optional<net::Connection> connection;
     double heard_at = 0;
   };
 
   void greet(double now);
   bool admit(Newcomer& newcomer, double now);
   bool hear(int rank, double now);
-  void take(int rank, const Message& message, double now);
+  void take(int rank, const net::Frame& message, double now);
   std::optional<Finding> signs_of_life() const;
-  std::vector<Connection*> connections();
+  std::vector<net::Connection*> connections();
   bool is_ending(double now) const { return now < ending_until_; }
 
   Invitation invitation_;

@@ -14,7 +14,7 @@
 namespace lockstep::allreduce {
 namespace {
 
-using Kind = Message::Kind;
+using Kind = MessageKind;
 using Link = RankView::Link;
 using std::chrono::milliseconds;
 
@@ -23,12 +23,11 @@ constexpr std::array kPatience = {milliseconds(1000), milliseconds(5000)};
 constexpr milliseconds kPause(20);  // before the next attempt if rank 0 has no free slot
 
 /// Waits for the reply to a hello.
-bool is_welcomed(Connection& connection, milliseconds limit) {
+bool is_welcomed(net::Connection& connection, milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   for (;;) {
-    connection.flush();
-    for (const Message& message : connection.receive())
-      if (message.kind == Kind::welcome) return true;
+    for (const net::Frame& message : connection.receive())
+      if (message.is(Kind::welcome)) return true;
     const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
     if (left <= 0 || !connection.is_open()) return false;
     pollfd interest = connection.interest();
@@ -36,8 +35,8 @@ bool is_welcomed(Connection& connection, milliseconds limit) {
   }
 }
 
-std::optional<Connection> knock(const Endpoint& endpoint, const Hello& hello, const net::JobSecret& secret,
-                                milliseconds limit, std::string& why) {
+std::optional<net::Connection> knock(const net::Endpoint& endpoint, const Hello& hello, const net::JobSecret& secret,
+                                     milliseconds limit, std::string& why) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   net::FileDescriptor socket = net::connect_to(endpoint.address, endpoint.port, limit, why);
   if (!socket.is_open()) return std::nullopt;
@@ -47,19 +46,19 @@ std::optional<Connection> knock(const Endpoint& endpoint, const Hello& hello, co
     socket = net::connect_to(endpoint.address, endpoint.port, limit, why);
     if (!socket.is_open()) return std::nullopt;
   }
-  Connection connection(std::move(socket));
-  connection.send({.kind = Kind::hello, .body = write_hello(hello)});
+  net::Connection connection(std::move(socket), kMessageLimits);
+  connection.send({Kind::hello, write_hello(hello)});
   if (is_welcomed(connection, limit)) return connection;
   why = "the listener there did not answer";
   return std::nullopt;
 }
 
-Connection reach(const Hello& hello, const Invitation& invitation) {
+net::Connection reach(const Hello& hello, const Invitation& invitation) {
   const net::JobSecret secret(invitation.secret, "watchdog");
   std::vector<std::string> tried;
   for (const milliseconds limit : kPatience) {
     tried.clear();
-    for (const Endpoint& endpoint : invitation.endpoints) {
+    for (const net::Endpoint& endpoint : invitation.endpoints) {
       std::string why;
       if (auto connection = knock(endpoint, hello, secret, limit, why)) return std::move(*connection);
       tried.push_back(fmt::format("{} port {} ({})", endpoint.address, endpoint.port, why));
@@ -98,8 +97,7 @@ void Member::add_interests(std::vector<pollfd>& interests) const {
 
 std::optional<Finding> Member::receive(double now) {
   if (!connection_) return std::nullopt;
-  connection_->flush();
-  for (const Message& message : connection_->receive())
+  for (const net::Frame& message : connection_->receive())
     if (auto finding = take(message, now)) return finding;
   if (rank_zero_.link != Link::connected) {
     connection_.reset();
@@ -115,12 +113,12 @@ std::optional<Finding> Member::receive(double now) {
   return lost_rank_zero();
 }
 
-std::optional<Finding> Member::take(const Message& message, double now) {
+std::optional<Finding> Member::take(const net::Frame& message, double now) {
   heard_at_ = now;
-  if (message.kind == Kind::verdict) return Finding{.text = message.body, .reporter = Finding::Reporter::other_rank};
-  if (message.kind == Kind::ending) ending_until_ = now + kEndingSeconds;
-  if (message.kind == Kind::goodbye) rank_zero_.link = read_goodbye(message.body) ? Link::failed : Link::left;
-  if (message.kind == Kind::beat)
+  if (message.is(Kind::verdict)) return Finding{.text = message.body, .reporter = Finding::Reporter::other_rank};
+  if (message.is(Kind::ending)) ending_until_ = now + kEndingSeconds;
+  if (message.is(Kind::goodbye)) rank_zero_.link = read_goodbye(message.body) ? Link::failed : Link::left;
+  if (message.is(Kind::beat))
     if (auto replicas = read_beat(message.body)) rank_zero_.replicas = std::move(*replicas);
   return std::nullopt;
 }
@@ -129,7 +127,7 @@ std::optional<Finding> Member::beat(double now, const std::vector<ReplicaView>& 
                                     const std::vector<std::string>& buckets) {
   buckets_ = buckets;
   if (!connection_) return stuck_without_rank_zero(mine);
-  if (connection_->is_flushed()) connection_->send({.kind = Kind::beat, .body = write_beat(mine)});
+  if (connection_->is_flushed()) connection_->send({Kind::beat, write_beat(mine)});
   rank_zero_.silent_seconds = now - heard_at_;
   if (rank_zero_.silent_seconds < stall_timeout_ + grace_) return std::nullopt;
   return lost_rank_zero();
@@ -164,11 +162,11 @@ void Member::spread(const std::string& /*text*/, milliseconds /*limit*/) {}
 
 void Member::announce_error(double now) {
   ending_until_ = now + kEndingSeconds;
-  if (connection_) connection_->send({.kind = Kind::ending});
+  if (connection_) connection_->send(Kind::ending);
 }
 
 void Member::say_goodbye(bool after_error, milliseconds limit) {
-  if (connection_) send_last_words({&*connection_}, {.kind = Kind::goodbye, .body = write_goodbye(after_error)}, limit);
+  if (connection_) net::send_last_frame({&*connection_}, {Kind::goodbye, write_goodbye(after_error)}, limit);
 }
 
 }  // namespace lockstep::allreduce

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/allreduce/watchdog/agent.h"
-#include "lockstep/allreduce/watchdog/connection.h"
+#include "lockstep/allreduce/watchdog/message.h"
 #include "lockstep/allreduce/watchdog/verdict.h"
 
 namespace lockstep::allreduce {
@@ -28,7 +28,7 @@ class Member final : public Agent {
   void say_goodbye(bool after_error, std::chrono::milliseconds limit) override;
 
  private:
-  std::optional<Finding> take(const Message& message, double now);
+  std::optional<Finding> take(const net::Frame& message, double now);
   std::optional<Finding> lost_rank_zero() const;
   std::optional<Finding> stuck_without_rank_zero(const std::vector<ReplicaView>& mine) const;
   Finding found_by_all(std::string text) const;
@@ -38,7 +38,7 @@ class Member final : public Agent {
   std::string job_;
   double stall_timeout_;
   double grace_;
-  std::optional<Connection> connection_;  // none once rank 0 has left
+  std::optional<net::Connection> connection_;  // none once rank 0 has left
   RankView rank_zero_;
   double heard_at_ = 0;
   double ending_until_ = 0;

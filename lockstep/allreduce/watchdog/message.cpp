@@ -2,8 +2,7 @@
 
 #include <cstring>
 #include <type_traits>
-
-#include "lockstep/base/error.h"
+#include <utility>
 
 namespace lockstep::allreduce {
 namespace {
@@ -64,8 +63,6 @@ class Reader {
   bool failed_ = false;
 };
 
-constexpr std::size_t kHeader = sizeof(std::uint32_t) + sizeof(Message::Kind);
-
 void write_replica(Writer& out, const ReplicaView& view) {
   const ActivityState& state = view.state;
   out.value(state.step).value(state.phase).value(state.entered).value(state.left).text(state.operation);
@@ -87,30 +84,6 @@ ReplicaView read_replica(Reader& in) {
 }
 
 }  // namespace
-
-std::string frame(const Message& message) {
-  LOCKSTEP_CHECK_OP(message.body.size(), <=, kLongestBody);
-  return Writer().value(static_cast<std::uint32_t>(message.body.size())).value(message.kind).take() + message.body;
-}
-
-std::optional<Message> MessageReader::next() {
-  const std::string_view rest = std::string_view(bytes_).substr(begin_);
-  if (!broken_ && rest.size() >= kHeader) {
-    Reader header(rest);
-    const std::size_t size = header.value<std::uint32_t>();
-    const auto kind = header.value<Message::Kind>();
-    broken_ = size > kLongestBody || kind > Message::Kind::goodbye;
-    if (!broken_ && rest.size() >= kHeader + size) {
-      Message message{.kind = kind, .body = std::string(rest.substr(kHeader, size))};
-      begin_ += kHeader + size;
-      return message;
-    }
-  }
-  // Erases all returned messages at once rather than one by one.
-  bytes_.erase(0, begin_);
-  begin_ = 0;
-  return std::nullopt;
-}
 
 std::string write_hello(const Hello& hello) { return Writer().value(hello.rank).text(hello.host).take(); }
 
@@ -144,7 +117,7 @@ std::string write_invitation(const Invitation& invitation) {
   out.text(invitation.secret).text(invitation.host);
   out.value(invitation.stall_timeout).value(invitation.heartbeat);
   out.value(static_cast<std::uint32_t>(invitation.endpoints.size()));
-  for (const Endpoint& endpoint : invitation.endpoints) out.text(endpoint.address).value(endpoint.port);
+  for (const net::Endpoint& endpoint : invitation.endpoints) out.text(endpoint.address).value(endpoint.port);
   return out.take();
 }
 
@@ -156,7 +129,7 @@ std::optional<Invitation> read_invitation(std::string_view body) {
   invitation.stall_timeout = in.value<double>();
   invitation.heartbeat = in.value<double>();
   for (auto count = in.value<std::uint32_t>(); count > 0 && !in.failed(); --count) {
-    Endpoint endpoint{.address = in.text()};
+    net::Endpoint endpoint{.address = in.text()};
     endpoint.port = in.value<std::uint16_t>();
     invitation.endpoints.push_back(std::move(endpoint));
   }

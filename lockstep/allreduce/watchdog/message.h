@@ -1,4 +1,5 @@
-// Messages between ranks outside MPI: a byte stream in host byte order, which is the same on all hosts of a job.
+// Messages between ranks outside MPI: frames of lockstep/net/connection.h, whose bodies are in host byte order, which
+// is the same on all hosts of a job.
 #pragma once
 
 #include <cstdint>
@@ -9,42 +10,23 @@
 #include <vector>
 
 #include "lockstep/allreduce/watchdog/progress.h"
+#include "lockstep/net/connection.h"
+#include "lockstep/net/reachability.h"
 
 namespace lockstep::allreduce {
 
-struct Message {
-  enum class Kind : std::uint8_t {
-    hello,    ///< first message of a rank to rank 0: Hello
-    welcome,  ///< rank 0's reply to hello
-    beat,     ///< the sender's replicas: Beat
-    verdict,  ///< rank 0's text: all ranks must exit
-    ending,   ///< a rank has failed and the job will end: from that rank to rank 0, from rank 0 to all
-    goodbye,  ///< ends the watch of the sender: Goodbye
-  };
-
-  Kind kind = Kind::beat;
-  std::string body{};
+enum class MessageKind : std::uint8_t {
+  hello,    ///< first message of a rank to rank 0: Hello
+  welcome,  ///< rank 0's reply to hello
+  beat,     ///< the sender's replicas: Beat
+  verdict,  ///< rank 0's text: all ranks must exit
+  ending,   ///< a rank has failed and the job will end: from that rank to rank 0, from rank 0 to all
+  goodbye,  ///< ends the watch of the sender: Goodbye
 };
 
-/// The encoded message: length, kind, body. Throws CheckFailure for a body longer than kLongestBody.
-std::string frame(const Message& message);
-
-inline constexpr std::size_t kLongestBody = std::size_t{256} << 10;
-
-/// Splits a byte stream into messages.
-class MessageReader {
- public:
-  void add(std::string_view bytes) { bytes_ += bytes; }
-  /// The next complete message.
-  std::optional<Message> next();
-  /// Whether the stream is invalid; next() then returns nothing.
-  bool is_broken() const { return broken_; }
-
- private:
-  std::string bytes_;
-  std::size_t begin_ = 0;  // start of the unread bytes
-  bool broken_ = false;
-};
+/// Of connections between ranks and rank 0.
+inline constexpr net::FrameLimits kMessageLimits{
+    .kinds = {"\0\1\2\3\4\5", 6}, .body = std::size_t{256} << 10, .queued = std::size_t{2} << 20};
 
 struct Hello {
   std::int32_t rank = 0;
@@ -61,17 +43,11 @@ std::optional<std::vector<ReplicaView>> read_beat(std::string_view body);
 std::string write_goodbye(bool after_error);
 bool read_goodbye(std::string_view body);
 
-/// A numeric address and a TCP port.
-struct Endpoint {
-  std::string address{};
-  std::uint16_t port = 0;
-};
-
 /// The addresses of rank 0 and the secret for authentication, sent over MPI at the start.
 struct Invitation {
   std::string secret{};
   std::string host{};  ///< host of rank 0
-  std::vector<Endpoint> endpoints{};
+  std::vector<net::Endpoint> endpoints{};
   double stall_timeout = 0;  ///< rank 0's value is used by all
   double heartbeat = 0;
 };

@@ -1,4 +1,4 @@
-// What ranks exchange over MPI before the watchdog starts.
+// Where the other ranks can reach rank 0, which they find out over MPI before the watchdog starts.
 #pragma once
 
 #include <mpi.h>
@@ -7,9 +7,6 @@
 #include <vector>
 
 namespace lockstep::allreduce {
-
-/// Returns rank 0's `text` on every rank. Collective.
-std::string share_of_rank_zero(MPI_Comm ranks, std::string text);
 
 /// The addresses at which other ranks can reach rank 0's host: only loopback if all ranks share its network, else those
 /// of the interfaces with a route to the other hosts; empty if there is no route. Always empty on the other ranks.

@@ -27,6 +27,7 @@
 #include "lockstep/allreduce/watchdog/progress.h"
 #include "lockstep/allreduce/watchdog/rendezvous.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
 #include "lockstep/base/process.h"
 
 namespace lockstep::allreduce {
@@ -48,7 +49,7 @@ WatchdogOptions complete(WatchdogOptions options) {
     throw Error(ErrorCategory::input, "watchdog", "expected a stall timeout of 0 (off) or more seconds",
                 fmt::format("got {}", options.stall_timeout));
   if (options.heartbeat <= 0) options.heartbeat = std::clamp(options.stall_timeout / 5, 0.02, 1.0);
-  if (options.host.empty()) options.host = net::host_name();
+  if (options.host.empty()) options.host = host_name();
   return options;
 }
 
@@ -287,7 +288,7 @@ Watchdog::Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, Watchd
     error = caught.message();
   }
   raise_first(ranks, error);
-  const auto invitation = read_invitation(share_of_rank_zero(ranks, std::move(mine)));
+  const auto invitation = read_invitation(gather_texts(ranks, mine).front());
   LOCKSTEP_CHECK(invitation.has_value());
   if (invitation->stall_timeout == 0) return;
 

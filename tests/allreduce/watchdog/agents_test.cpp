@@ -250,8 +250,9 @@ TEST_F(Posts, DropStrangers) {
   const net::FileDescriptor browser =
       net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why);
   ASSERT_TRUE(browser.is_open()) << why;
-  Connection stranger{net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why)};
-  stranger.send({.kind = Message::Kind::verdict, .body = "all out!"});
+  net::Connection stranger{net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why),
+                           kMessageLimits};
+  stranger.send({MessageKind::verdict, "all out!"});
   await([&] {
     EXPECT_FALSE(center_->receive(1));
     stranger.receive();
@@ -288,7 +289,8 @@ TEST_F(Posts, ListenWhereTheyAreToldTo) {
 TEST_F(Posts, ForgetWhoSaysNothing) {
   start(2);
   std::string why;
-  Connection mute{net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why)};
+  net::Connection mute{net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why),
+                       kMessageLimits};
   await([&] {
     EXPECT_FALSE(center_->receive(1));
     EXPECT_FALSE(center_->receive(7));

@@ -1,11 +1,11 @@
 // Runs on the ranks of an MPI job.
 #include "lockstep/allreduce/watchdog/rendezvous.h"
-#include "lockstep/allreduce/transport/job_texts.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::allreduce {
@@ -23,9 +23,11 @@ int last_rank() {
   return size - 1;
 }
 
-TEST(Rendezvous, SharesWhatRankZeroSays) {
-  const std::string said = rank_of_job() == 0 ? "port 7" : "nobody asks";
-  EXPECT_EQ(share_of_rank_zero(MPI_COMM_WORLD, said), "port 7");
+TEST(Rendezvous, SharesWhatEveryRankSays) {
+  const std::string said = rank_of_job() == 0 ? "port 7" : "";
+  const std::vector<std::string> texts = gather_texts(MPI_COMM_WORLD, said);
+  ASSERT_EQ(texts.size(), static_cast<std::size_t>(last_rank() + 1));
+  EXPECT_EQ(texts.front(), "port 7");
 }
 
 TEST(Rendezvous, KeepsToLoopbackWhereAllRanksAreOnOneHost) {

@@ -5,9 +5,8 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "apps/lockstep/launch/agent.h"
 #include "apps/lockstep/launch/daemon.h"
-#include "apps/lockstep/launch/join_request.h"
+#include "apps/lockstep/launch/messages.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::apps::launch {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "apps/lockstep/launch/child.h"
-#include "apps/lockstep/launch/options.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::apps::launch {

@@ -15,10 +15,10 @@
 #include <thread>
 #include <vector>
 
-#include "apps/lockstep/launch/join_request.h"
-#include "apps/lockstep/launch/link.h"
+#include "apps/lockstep/launch/messages.h"
 #include "lockstep/net/authentication.h"
-#include "lockstep/net/socket.h"
+#include "lockstep/net/connection.h"
+#include "lockstep/net/reachability.h"
 #include "tests/apps/program.h"
 
 namespace lockstep::apps {
@@ -76,24 +76,24 @@ class LaunchTest : public ::testing::Test {
 
   /// A connection to the first task, which has told of itself what `join_request` says. Of this user, and no more is
   /// asked of a job without a secret.
-  launch::Link come(const launch::JoinRequest& join_request) const {
+  net::Connection come(const launch::JoinRequest& join_request) const {
     is_listening();
     std::string why;
     net::FileDescriptor socket = net::connect_to("127.0.0.1", port_, std::chrono::seconds(1), why);
     EXPECT_TRUE(net::authenticate(socket, net::JobSecret::none(), net::kLaunchPurpose, std::chrono::seconds(20), why))
         << why;
-    launch::Link link(std::move(socket), std::chrono::seconds(60));
+    net::Connection link(std::move(socket), launch::kFrameLimits);
     link.send({launch::FrameKind::arrive, to_text(join_request)});
     return link;
   }
 
-  /// Waits for a frame of this kind; false where the connection ends without one.
-  static bool hears(launch::Link& link, launch::FrameKind kind) {
+  /// Waits for a frame of this kind; false where the connection ends without one, or its body does not start like this.
+  static bool hears(net::Connection& link, launch::FrameKind kind, const std::string& body = "") {
     while (link.is_open()) {
       pollfd ready = link.interest();
       if (poll(&ready, 1, 10000) <= 0) return false;
-      for (const launch::Frame& frame : link.receive())
-        if (frame.kind == kind) return true;
+      for (const net::Frame& frame : link.receive())
+        if (frame.is(kind)) return frame.body.starts_with(body);
     }
     return false;
   }

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <thread>
 
-#include "apps/lockstep/launch/runtime.h"
+#include "apps/lockstep/launch/job_plan.h"
 #include "lockstep/base/host.h"
 #include "tests/apps/launch/launch_fixture.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
@@ -169,14 +169,14 @@ TEST_F(LaunchTest, RefusesTasksThatContradictEachOther) {
 
 TEST_F(LaunchTest, HearsNoTaskThatCannotBe) {
   const Process first(task(0, {}, shell("true")));
-  launch::Link stranger = come({.rank = 2, .ranks = 2, .host = "b", .place = "b"});
+  net::Connection stranger = come({.rank = 2, .ranks = 2, .host = "b", .place = "b"});
   EXPECT_FALSE(hears(stranger, launch::FrameKind::welcome));
   EXPECT_FALSE(stranger.is_open());
 }
 
 TEST_F(LaunchTest, NamesATaskThatAnswersOtherwise) {
   Process first(task(0, {}, shell("true")));
-  launch::Link stranger = come({.rank = 1, .ranks = 2, .host = "b", .place = "b"});
+  net::Connection stranger = come({.rank = 1, .ranks = 2, .host = "b", .place = "b"});
   ASSERT_TRUE(hears(stranger, launch::FrameKind::probe));
   stranger.send({launch::FrameKind::probed, "[1"});
   const Result result = first.finish();

@@ -1,16 +1,14 @@
-#include "apps/lockstep/launch/reach.h"
-
-#include <arpa/inet.h>
+// Whether hosts reach each other before mpirun runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <stdexcept>
 
+#include "apps/lockstep/launch/messages.h"
+#include "apps/lockstep/launch/rendezvous.h"
 #include "lockstep/net/socket.h"
+#include "tests/net/silence.h"
 
 namespace lockstep::apps::launch {
 namespace {
@@ -21,28 +19,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 std::uint16_t port_of_nobody() { return net::Listener().port(); }
-
-/// A port of 127.0.0.2 where those who come get no answer: it takes one connection, which it has.
-class Silence {
- public:
-  Silence() {
-    sockaddr_in place{};
-    place.sin_family = AF_INET;
-    inet_pton(AF_INET, "127.0.0.2", &place.sin_addr);
-    auto* address = reinterpret_cast<sockaddr*>(&place);
-    socklen_t size = sizeof(place);
-    if (bind(listener_.get(), address, size) != 0 || listen(listener_.get(), 0) != 0 ||
-        getsockname(listener_.get(), address, &size) != 0 || connect(client_.get(), address, size) != 0)
-      throw std::runtime_error("no port of 127.0.0.2");
-    port_ = ntohs(place.sin_port);
-  }
-  std::uint16_t port() const { return port_; }
-
- private:
-  net::FileDescriptor listener_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  net::FileDescriptor client_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  std::uint16_t port_ = 0;
-};
 
 /// While it lives, this process may open files of numbers below `count` only.
 class FileLimit {
@@ -82,7 +58,7 @@ TEST(Reach, NamesHostAddressAndInterfaceThatDoNot) {
 }
 
 TEST(Reach, NamesTheAddressThatTellsMost) {
-  const Silence silence;
+  const net::Silence silence;
   EXPECT_THAT(try_to_reach({{"b", {"127.0.0.1", "no address", "127.0.0.2"}, silence.port()}}, milliseconds(100)),
               ElementsAre("b at 127.0.0.2 by lo: Connection timed out"))
       << "127.0.0.1 is this host's own address";
@@ -105,14 +81,6 @@ TEST(AllowConnections, RaisesTheLimitWhereAJobNeedsIt) {
 TEST(Reach, TargetsAreReadAsTheyWereSent) {
   const std::vector<Target> sent = {{"b", {"10.0.0.1", "::1"}, 7}, {"c", {}, 65535}};
   EXPECT_EQ(parse_targets(to_text(sent)), sent);
-}
-
-TEST(AddressesOf, KnowsNumbersAndSaysWhatItDoesNotKnow) {
-  std::string why;
-  EXPECT_THAT(addresses_of("127.0.0.1", why), ElementsAre("127.0.0.1"));
-  EXPECT_EQ(why, "");
-  EXPECT_THAT(addresses_of("no such name", why), IsEmpty());
-  EXPECT_THAT(why, ::testing::StartsWith("the name no such name has no address: "));
 }
 
 }  // namespace

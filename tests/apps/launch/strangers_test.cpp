@@ -68,7 +68,7 @@ class Strangers : public LaunchTest {
   }
 };
 
-std::string frame(FrameKind kind, const std::string& text) { return launch::encode({kind, text}); }
+std::string frame(FrameKind kind, const std::string& text) { return net::encode({kind, text}); }
 
 TEST_F(Strangers, EndNoJob) {
   Process first(task(0, {}, {"true"}));
@@ -104,10 +104,10 @@ TEST_F(Strangers, TakeNoMemory) {
 
 TEST_F(Strangers, KeepNobodyFromHearing) {
   Process first(task(0, {}, {"true"}));
-  launch::Link client = come({.rank = 1, .ranks = 2, .host = "b", .place = "b"});
+  net::Connection client = come({.rank = 1, .ranks = 2, .host = "b", .place = "b"});
   ASSERT_TRUE(hears(client, FrameKind::probe)) << "it is of this user, and may say anything";
   // Five bytes each, of which many fit into one piece that is read.
-  for (int i = 0; i < 500000; ++i) client.send({FrameKind::started});
+  for (int i = 0; i < 500000; ++i) client.send(FrameKind::started);
   first.kill(SIGTERM);
   EXPECT_TRUE(hears(client, FrameKind::leave) || !client.is_open());
   client.close("");
@@ -206,6 +206,45 @@ TEST_F(FakeFirstTask, HasNoDaemonStartedThatCallsAnotherHost) {
   EXPECT_THAT(result_.errors, HasSubstr("expected a contact address of this host, because the job has no secret, got "
                                         "192.0.2.77"));
   EXPECT_FALSE(anything_ran());
+}
+
+// ---- In the place of an agent of mpirun
+
+TEST_F(Strangers, EndNoJobByACallThatCannotBe) {
+  const ScratchDirectory folder;
+  std::filesystem::create_directories(folder.path());
+  const std::string path = folder.path().string();
+  std::ofstream(path + "/mpirun") << fmt::format(
+      "#!/bin/sh\nprintf '%s' \"$LOCKSTEP_LAUNCH_AGENT\" >{0}/part; mv {0}/part {0}/agent\n"
+      "while ! test -e {0}/done; do sleep 0.02; done\n",
+      path);
+  std::filesystem::permissions(path + "/mpirun", std::filesystem::perms::owner_all);
+  Process first(with(fmt::format("PATH={}:{}", path, std::getenv("PATH")), task(0, {}, {"true"})));
+  const net::Listener reachable("127.0.0.1", 0);
+  net::Connection client =
+      come({.rank = 1, .ranks = 2, .host = "b", .place = "b", .addresses = {"127.0.0.1"}, .port = reachable.port()});
+  ASSERT_TRUE(hears(client, FrameKind::probe));
+  client.send({FrameKind::probed, "[]"});
+  for (int look = 0; look < 1000 && !std::filesystem::exists(path + "/agent"); ++look)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  int port = 0;
+  std::string token;
+  std::ifstream(path + "/agent") >> port >> token;
+  std::string why;
+  FileDescriptor socket = net::connect_to("127.0.0.1", static_cast<std::uint16_t>(port), std::chrono::seconds(5), why);
+  ASSERT_TRUE(net::authenticate(socket, JobSecret(token, "test"), net::kAgentPurpose, std::chrono::seconds(20), why))
+      << why;
+  net::Connection agent(std::move(socket), launch::kFrameLimits);
+  agent.send({FrameKind::call, R"(["b", "not a daemon"])"});
+  EXPECT_TRUE(hears(agent, FrameKind::ended, "255"));
+  EXPECT_TRUE(client.receive().empty()) << "nothing was started";
+  std::ofstream(path + "/done").put('\n');
+  EXPECT_TRUE(hears(client, FrameKind::leave, "[0,"));
+  client.close("");
+  const Result result = first.finish();
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.errors,
+              HasSubstr("lockstep: [launch] refused the call of an agent of mpirun: [launch] expected "));
 }
 
 // ---- With a secret

@@ -1,6 +1,8 @@
-// Validation of messages from other processes. Each function throws Error (communication) `[launch] expected …, got …`.
+// Messages between the tasks of a launch: their kinds, their contents as JSON, and the validation of what other
+// processes send. The functions that parse throw Error (communication) `[launch] expected …, got …`.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -8,8 +10,29 @@
 #include <vector>
 
 #include "lockstep/job/task.h"
+#include "lockstep/net/connection.h"
 
 namespace lockstep::apps::launch {
+
+enum class FrameKind : std::uint8_t {
+  arrive = 'A',   ///< to the first task: request to join (JoinRequest)
+  welcome = 'W',  ///< reply: accepted
+  refuse = 'R',   ///< reply: exit with a status and a message
+  probe = 'P',    ///< to a host: try to reach these hosts (Target)
+  probed = 'Q',   ///< reply: the hosts that it cannot reach
+  call = 'C',     ///< from an agent of mpirun: start the daemon of a host
+  run = 'X',      ///< to a host: start its daemon (daemon.h)
+  output = 'O',   ///< reply: the daemon's standard output
+  errors = 'E',   ///< reply: the daemon's standard error
+  started = 'T',  ///< reply: MPI ranks have been seen on the host
+  ended = 'Z',    ///< reply: the daemon's exit status
+  signal = 'S',   ///< to the first task: a signal that another task received
+  leave = 'L',    ///< to all: the job has ended, with this exit status
+};
+
+/// A body may hold the addresses of ten thousand hosts; the queue, the output of a host while nobody reads it.
+inline constexpr net::FrameLimits kFrameLimits{
+    .kinds = "AWRPQCXOETZSL", .body = std::size_t{4} << 20, .queued = std::size_t{256} << 20};
 
 /// Parses the JSON document of a frame: at most `values` values, at most three levels deep.
 nlohmann::json parse_fields(std::string_view text, std::size_t values);
@@ -42,8 +65,7 @@ bool consists_of(std::string_view text, std::string_view more);
 
 [[noreturn]] void refuse(std::string_view expected, std::string_view got);
 
-// The description of itself that a task sends to the rendezvous.
-
+/// The description of itself that a task sends to the rendezvous.
 struct JoinRequest {
   std::string job = {};  ///< name of its job
   int rank = 0;
@@ -62,11 +84,33 @@ struct JoinRequest {
 };
 
 std::string to_text(const JoinRequest& join_request);
-/// Validates every field (fields.h). Throws Error (communication).
 JoinRequest parse_join_request(const std::string& text);
 
 /// Describes this process. `host`: name of its host; empty: the system's host name. Throws Error (input) if mpirun
 /// would not accept the name.
 JoinRequest describe_this_task(const job::Task& task, const std::string& job, const std::string& host);
+
+/// Another host, with a port at which it accepts connections.
+struct Target {
+  std::string host = {};
+  std::vector<std::string> addresses = {};  ///< numeric; one that answers is enough
+  std::uint16_t port = 0;
+
+  bool operator==(const Target&) const = default;
+};
+
+std::string to_text(const std::vector<Target>& targets);
+std::vector<Target> parse_targets(const std::string& text);
+
+/// How a task is to exit.
+struct Ending {
+  int status = 0;
+  std::string message = {};  ///< error message; empty if there is none, or another task prints it
+
+  bool operator==(const Ending&) const = default;
+};
+
+std::string to_text(const Ending& ending);
+Ending parse_ending(const std::string& text);
 
 }  // namespace lockstep::apps::launch

@@ -1,9 +1,9 @@
-#include "apps/lockstep/launch/join_request.h"
+#include "apps/lockstep/launch/messages.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <net/if.h>
-#include <sched.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -15,18 +15,27 @@
 #include "lockstep/base/host.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/numa.h"
-#include "lockstep/net/socket.h"
+#include "lockstep/net/reachability.h"
 
 namespace lockstep::apps::launch {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
+// In bytes or elements.
 constexpr int kMaxDepth = 3;
-constexpr std::size_t kMaxHostName = 255;
+constexpr std::size_t kMaxName = 255;
 constexpr std::size_t kMaxGpuList = 4096;
 constexpr std::size_t kMaxProcessors = 8192;
+constexpr int kMaxRanks = 1'000'000;
+constexpr std::size_t kMaxJob = 256;
+constexpr std::size_t kMaxPlace = 512;
+constexpr std::size_t kMaxAddresses = 16;  // of a host
+constexpr std::size_t kMaxFields = 10000;  // of a JoinRequest
+constexpr std::size_t kMaxTargets = 100000;
+constexpr std::size_t kMaxTargetFields = kMaxTargets * (kMaxAddresses + 4);
+constexpr int kMaxStatus = 255;
+constexpr std::size_t kMaxMessage = std::size_t{64} << 10;
 
 bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
@@ -40,7 +49,7 @@ void refuse(std::string_view expected, std::string_view got) {
 
 json parse_fields(std::string_view text, std::size_t values) {
   return parse_json(text, ErrorCategory::communication, "launch",
-                    {.bytes = kMaxBytes, .depth = kMaxDepth, .values = values});
+                    {.bytes = kFrameLimits.body, .depth = kMaxDepth, .values = values});
 }
 
 const json& field(const json& object, const char* name) {
@@ -93,7 +102,7 @@ int parse_integer(std::string_view text, int least, int most) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most)
     refuse(fmt::format("a number from {} to {}", least, most),
-           fmt::format("{}", describe_json(std::string(text.substr(0, kMaxHostName)))));
+           fmt::format("{}", describe_json(std::string(text.substr(0, kMaxName)))));
   return value;
 }
 
@@ -103,7 +112,7 @@ bool consists_of(std::string_view text, std::string_view more) {
 }
 
 bool is_host_name(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxHostName && !name.starts_with('-') && consists_of(name, ".-_");
+  return !name.empty() && name.size() <= kMaxName && !name.starts_with('-') && consists_of(name, ".-_");
 }
 
 bool is_interface_name(std::string_view name) {
@@ -122,16 +131,6 @@ bool is_address(std::string_view address) {
 
 namespace {
 
-using Json = nlohmann::json;
-
-constexpr int kMaxRanks = 1'000'000;
-constexpr std::size_t kMaxJob = 256;  // bytes
-constexpr std::size_t kMaxPlace = 512;
-constexpr std::size_t kMaxGpus = 4096;
-constexpr std::size_t kMaxName = 255;
-constexpr std::size_t kMaxAddresses = 16;
-constexpr std::size_t kMaxFields = 10000;
-
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -149,18 +148,25 @@ std::string place_of_this_process() {
   return boot;
 }
 
+std::vector<std::string> numeric_addresses(const json& value) {
+  std::vector<std::string> addresses;
+  for (const json& one : require_array(value, kMaxAddresses)) {
+    addresses.push_back(line_of(one, kMaxName));
+    if (!is_address(addresses.back())) refuse("a numeric address", describe_json(one));
+  }
+  return addresses;
+}
+
 /// The addresses of this host, without loopback unless there is no other.
 std::vector<std::string> addresses_for_others() {
-  const std::vector<std::string> all = net::host_addresses();
-  std::vector<std::string> others;
-  std::ranges::copy_if(all, std::back_inserter(others), [](const auto& one) { return !net::is_loopback(one); });
-  return others.empty() ? all : others;
+  std::vector<std::string> others = net::addresses_for_other_hosts();
+  return others.empty() ? net::host_addresses() : others;
 }
 
 }  // namespace
 
 std::string to_text(const JoinRequest& join_request) {
-  return dump_json(Json({{"job", join_request.job},
+  return dump_json(json({{"job", join_request.job},
                          {"rank", join_request.rank},
                          {"ranks", join_request.ranks},
                          {"local_ranks", join_request.local_ranks},
@@ -174,34 +180,35 @@ std::string to_text(const JoinRequest& join_request) {
 }
 
 JoinRequest parse_join_request(const std::string& text) {
-  const Json json = parse_fields(text, kMaxFields);
+  const json fields = parse_fields(text, kMaxFields);
   JoinRequest join_request;
-  join_request.job = line_of(field(json, "job"), kMaxJob);
-  join_request.ranks = integer_of(field(json, "ranks"), 1, kMaxRanks);
-  join_request.rank = integer_of(field(json, "rank"), 0, join_request.ranks - 1);
-  join_request.local_ranks = integer_of(field(json, "local_ranks"), 0, join_request.ranks);
-  join_request.host = line_of(field(json, "host"), kMaxName);
+  join_request.job = line_of(field(fields, "job"), kMaxJob);
+  join_request.ranks = integer_of(field(fields, "ranks"), 1, kMaxRanks);
+  join_request.rank = integer_of(field(fields, "rank"), 0, join_request.ranks - 1);
+  join_request.local_ranks = integer_of(field(fields, "local_ranks"), 0, join_request.ranks);
+  join_request.host = line_of(field(fields, "host"), kMaxName);
   if (!is_host_name(join_request.host)) refuse("the name of a host", describe_json(join_request.host));
-  join_request.place = line_of(field(json, "place"), kMaxPlace);
-  join_request.processors = processors_of(field(json, "processors"));
-  join_request.gpus = line_of(field(json, "gpus"), kMaxGpus);
+  join_request.place = line_of(field(fields, "place"), kMaxPlace);
+  join_request.processors = processors_of(field(fields, "processors"));
+  join_request.gpus = line_of(field(fields, "gpus"), kMaxGpuList);
   if (!is_gpu_list(join_request.gpus)) refuse("a list of GPUs", describe_json(join_request.gpus));
-  join_request.interface = line_of(field(json, "interface"), kMaxName);
+  join_request.interface = line_of(field(fields, "interface"), kMaxName);
   if (!is_interface_name(join_request.interface))
     refuse("the name of an interface", describe_json(join_request.interface));
-  for (const Json& one : require_array(field(json, "addresses"), kMaxAddresses)) {
-    join_request.addresses.push_back(line_of(one, kMaxName));
-    if (!is_address(join_request.addresses.back())) refuse("a numeric address", describe_json(one));
-  }
-  join_request.port = static_cast<std::uint16_t>(integer_of(field(json, "port"), 0, 65535));
+  join_request.addresses = numeric_addresses(field(fields, "addresses"));
+  join_request.port = static_cast<std::uint16_t>(integer_of(field(fields, "port"), 0, 65535));
   return join_request;
 }
+
+namespace {
 
 /// Shortens the name of a job. A name from TF_CONFIG contains the addresses of all workers.
 std::string short_name(const std::string& job) {
   if (job.size() <= kMaxJob / 2) return job;
   return fmt::format("{}… ({:016x})", job.substr(0, kMaxJob / 4), std::hash<std::string>()(job));
 }
+
+}  // namespace
 
 JoinRequest describe_this_task(const job::Task& task, const std::string& job, const std::string& host) {
   JoinRequest join_request{.job = short_name(job.empty() ? task.job : job),
@@ -218,6 +225,33 @@ JoinRequest describe_this_task(const job::Task& task, const std::string& job, co
   join_request.gpus = variable("CUDA_VISIBLE_DEVICES");
   join_request.addresses = addresses_for_others();
   return parse_join_request(to_text(join_request));  // as received by other tasks, so that comparisons are consistent
+}
+
+std::string to_text(const std::vector<Target>& targets) {
+  json all = json::array();
+  for (const Target& target : targets) all.push_back({target.host, target.addresses, target.port});
+  return dump_json(all);
+}
+
+std::vector<Target> parse_targets(const std::string& text) {
+  std::vector<Target> targets;
+  const json all = parse_fields(text, kMaxTargetFields);
+  for (const json& one : require_array(all, kMaxTargets)) {
+    Target target{.host = line_of(element(one, 0), kMaxName), .addresses = numeric_addresses(element(one, 1))};
+    target.port = static_cast<std::uint16_t>(integer_of(element(one, 2), 1, 65535));
+    targets.push_back(std::move(target));
+  }
+  return targets;
+}
+
+std::string to_text(const Ending& ending) {
+  return dump_json(json({ending.status, ending.message.substr(0, kMaxMessage)}));
+}
+
+Ending parse_ending(const std::string& text) {
+  const json fields = parse_fields(text, 8);
+  return {.status = integer_of(element(fields, 0), 0, kMaxStatus),
+          .message = text_of(element(fields, 1), 4 * kMaxMessage)};
 }
 
 }  // namespace lockstep::apps::launch
