@@ -43,7 +43,7 @@ struct Conv2DSpec {
   bool relu = false;            ///< whether to fuse a ReLU into the output
   bool training = false;        ///< whether a backward pass follows
   bool input_gradient = false;  ///< whether backward must write the input's gradient
-  /// whether a normalization is the only reader of the output; only with Backend::fuses_statistics()
+  /// whether a normalization is the only reader of the output; only with Fusions::statistics
   bool statistics = false;
 };
 
@@ -74,7 +74,7 @@ struct BatchNormalizationSpec {
   std::int64_t channels = 0;  ///< channels, each with a mean and a variance
   float epsilon = 0;          ///< added to the variance before the square root
   float momentum = 0;         ///< fraction of the old moving statistics that is kept
-  /// whether to add input 1 to the normalized input 0; only with Backend::fuses_additions()
+  /// whether to add input 1 to the normalized input 0; only with Fusions::additions
   bool add = false;
   bool relu = false;  ///< whether to fuse a ReLU into the output
   /// True: uses batch statistics, and a backward pass follows. False: uses moving statistics.
@@ -105,12 +105,9 @@ class Backend {
   virtual std::string name() const = 0;  ///< human-readable: "oneDNN"
   /// Whether passes are complete when their calls return, and operands are in host memory.
   virtual bool runs_on_host() const = 0;
-  virtual Precision precision() const = 0;  ///< the type of activations, their gradients and `weights`
-  /// Whether batch normalization can add a second input.
-  virtual bool fuses_additions() const { return false; }
-  /// Whether convolutions may compute the statistics that a following batch normalization needs.
-  virtual bool fuses_statistics() const { return false; }
-  virtual device::Allocator& allocator() = 0;  ///< allocates the memory of passes on this backend's device
+  virtual Precision precision() const = 0;        ///< the type of activations, their gradients and `weights`
+  virtual Fusions fusions() const { return {}; }  ///< what its operations can fuse
+  virtual device::Allocator& allocator() = 0;     ///< allocates the memory of passes on this backend's device
   /// Bytes that the allocator can still provide. On the host, where the operating system decides, there is no limit.
   virtual std::size_t free_bytes() { return std::numeric_limits<std::size_t>::max(); }
   virtual device::Stream& stream() = 0;  ///< the stream on which all work is enqueued

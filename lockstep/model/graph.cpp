@@ -13,21 +13,23 @@ std::vector<std::size_t> consumers_of(const Graph& graph, NodeId value) {
   return consumers;
 }
 
-const Layer& layer_of(const Network& network, const GraphStep& step) {
-  return *network.nodes()[static_cast<std::size_t>(step.node)].layer;
+Traits traits_of(const Network& network, const GraphStep& step) {
+  return network.nodes()[static_cast<std::size_t>(step.node)].layer->traits();
 }
 
 // relu(x) -> pool becomes pool(x) -> relu. The ReLU's step moves after the pooling; the readers of the pooling now read
 // the ReLU.
 void move_relu_behind_pooling(const Network& network, Graph& graph) {
   for (std::size_t i = 0; i < graph.steps.size(); ++i) {
-    if (!layer_of(network, graph.steps[i]).is_relu() || graph.steps[i].inputs.front() == kInput) continue;
+    if (traits_of(network, graph.steps[i]).function != Traits::Function::relu ||
+        graph.steps[i].inputs.front() == kInput)
+      continue;
     const NodeId relu = graph.steps[i].node;
     const NodeId source = graph.steps[i].inputs.front();
     const auto readers = consumers_of(graph, relu);
     if (relu == graph.output || readers.size() != 1 || consumers_of(graph, source).size() != 1) continue;
     const std::size_t pool_step = readers.front();
-    if (!layer_of(network, graph.steps[pool_step]).commutes_with_relu()) continue;
+    if (!traits_of(network, graph.steps[pool_step]).commutes_with_relu) continue;
 
     const NodeId pool = graph.steps[pool_step].node;
     for (GraphStep& step : graph.steps) std::ranges::replace(step.inputs, pool, relu);
@@ -42,47 +44,54 @@ void move_relu_behind_pooling(const Network& network, Graph& graph) {
   }
 }
 
-void fuse_relus(const Network& network, Graph& graph) {
-  for (GraphStep& relu : graph.steps) {
-    if (!layer_of(network, relu).is_relu()) continue;
-    const NodeId source = relu.inputs.front();
-    const auto producer = std::ranges::find(graph.steps, source, &GraphStep::node);
-    if (producer == graph.steps.end() || !layer_of(network, *producer).can_fuse_relu()) continue;
-    if (consumers_of(graph, source).size() != 1) continue;
-    producer->fused_relu = true;
-    relu.absorbed = true;
-  }
+// The step that writes `value`: its layer, or the layer that absorbed it. Null for the network's input.
+GraphStep* writer_of(Graph& graph, NodeId value) {
+  const auto step = std::ranges::find(graph.steps, value, &GraphStep::node);
+  if (step == graph.steps.end()) return nullptr;
+  return step->absorbed ? writer_of(graph, step->inputs.front()) : &*step;
 }
 
-// The addition's other input becomes the layer's second input.
-void fuse_additions(const Network& network, Graph& graph) {
-  for (std::size_t i = 1; i < graph.steps.size(); ++i) {
-    GraphStep& addition = graph.steps[i];
-    GraphStep& before = graph.steps[i - 1];
-    if (!layer_of(network, addition).is_addition() || addition.inputs.size() != 2) continue;
-    if (!layer_of(network, before).can_fuse_addition() || before.fused_relu) continue;
-    if (consumers_of(graph, before.node).size() != 1) continue;
-    const auto place = std::ranges::find(addition.inputs, before.node);
-    if (place == addition.inputs.end()) continue;
-    const auto other = static_cast<std::size_t>(1 - (place - addition.inputs.begin()));
-    before.inputs.push_back(addition.inputs[other]);
-    before.input_shapes.push_back(addition.input_shapes[other]);
-    before.fused_add = true;
-    before.fused_relu = addition.fused_relu;
-    addition.inputs = {before.node};
-    addition.input_shapes = {before.output_shape};
-    addition.fused_relu = false;
-    addition.absorbed = true;
-  }
+// `relu` becomes part of the layer before it.
+void fuse_relu(const Network& network, Graph& graph, GraphStep& relu) {
+  GraphStep* const writer = writer_of(graph, relu.inputs.front());
+  if (writer == nullptr || writer->fused_relu || !traits_of(network, *writer).absorbs_relu) return;
+  if (consumers_of(graph, relu.inputs.front()).size() != 1) return;
+  writer->fused_relu = true;
+  relu.absorbed = true;
 }
 
-void fuse_statistics(const Network& network, Graph& graph) {
-  for (const GraphStep& reader : graph.steps) {
-    if (!layer_of(network, reader).can_take_statistics()) continue;
-    const NodeId source = reader.inputs.front();
-    const auto producer = std::ranges::find(graph.steps, source, &GraphStep::node);
-    if (producer == graph.steps.end() || !layer_of(network, *producer).can_find_statistics()) continue;
-    producer->fused_statistics = !producer->fused_relu && consumers_of(graph, source).size() == 1;
+// The addition becomes part of the layer directly before it; its other input becomes that layer's second input, which
+// is therefore computed before that layer.
+void fuse_addition(const Network& network, Graph& graph, GraphStep& before, GraphStep& addition) {
+  if (addition.inputs.size() != 2 || !traits_of(network, before).absorbs_addition) return;
+  if (consumers_of(graph, before.node).size() != 1) return;
+  const auto place = std::ranges::find(addition.inputs, before.node);
+  if (place == addition.inputs.end()) return;
+  const auto other = static_cast<std::size_t>(1 - (place - addition.inputs.begin()));
+  before.inputs.push_back(addition.inputs[other]);
+  before.input_shapes.push_back(addition.input_shapes[other]);
+  before.fused_add = true;
+  addition.inputs = {before.node};
+  addition.input_shapes = {before.output_shape};
+  addition.absorbed = true;
+}
+
+// The layer that writes the input of `reader` also computes its statistics, if `reader` alone reads it.
+void fuse_statistics(const Network& network, Graph& graph, const GraphStep& reader) {
+  GraphStep* const writer = writer_of(graph, reader.inputs.front());
+  if (writer == nullptr || traits_of(network, *writer).statistics != Traits::Statistics::computes) return;
+  writer->fused_statistics = !writer->fused_relu && consumers_of(graph, reader.inputs.front()).size() == 1;
+}
+
+// Visits each step after those whose outputs it reads.
+void fuse(const Network& network, const Fusions& fusions, Graph& graph) {
+  for (std::size_t i = 0; i < graph.steps.size(); ++i) {
+    GraphStep& step = graph.steps[i];
+    const Traits traits = traits_of(network, step);
+    if (traits.function == Traits::Function::relu) fuse_relu(network, graph, step);
+    if (traits.function == Traits::Function::addition && fusions.additions && i > 0)
+      fuse_addition(network, graph, graph.steps[i - 1], step);
+    if (traits.statistics == Traits::Statistics::uses && fusions.statistics) fuse_statistics(network, graph, step);
   }
 }
 
@@ -106,9 +115,7 @@ Graph make_graph(const Network& network, const Fusions& fusions) {
   }
   drop_unused(graph);
   move_relu_behind_pooling(network, graph);
-  fuse_relus(network, graph);
-  if (fusions.additions) fuse_additions(network, graph);
-  if (fusions.statistics) fuse_statistics(network, graph);
+  fuse(network, fusions, graph);
   return graph;
 }
 

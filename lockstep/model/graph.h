@@ -25,12 +25,6 @@ struct Graph {
   NodeId output = kInput;
 };
 
-/// Fusions that a device's operations support.
-struct Fusions {
-  bool additions = false;
-  bool statistics = false;
-};
-
 /// The steps of `network` that its output depends on, with these rewrites. A ReLU directly before a max pooling moves
 /// after it: max(x, 0) is monotonic, so values and gradients are unchanged, with fewer elements to process. A ReLU that
 /// is the only reader of a layer that can apply it is fused into that layer. With `additions`, an addition of two

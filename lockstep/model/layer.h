@@ -110,11 +110,32 @@ struct CompileContext {
   std::vector<Shape> inputs;      ///< without the batch
   Shape output;                   ///< without the batch
   bool training = false;          ///< whether a backward pass follows
-  bool fused_add = false;         ///< also add the second input to the output; only with Layer::can_fuse_addition()
-  bool fused_relu = false;        ///< also apply max(x, 0) to the output; only with Layer::can_fuse_relu()
+  bool fused_add = false;         ///< also add the second input to the output; only with Traits::absorbs_addition
+  bool fused_relu = false;        ///< also apply max(x, 0) to the output; only with Traits::absorbs_relu
   bool fused_statistics = false;  ///< forward may compute the statistics that the following layer needs
   bool input_statistics = false;  ///< the preceding layer has computed statistics of input 0
   bool input_gradients = true;    ///< false if no layer before this one is trained
+};
+
+/// What the fusion pass (graph.h) has to know about a layer.
+struct Traits {
+  /// A function that other layers may compute as part of theirs: max(x, 0), or the sum of the inputs.
+  enum class Function { other, relu, addition };
+  /// Per-channel sums of an array: this layer may compute those of its output (CompileContext::fused_statistics), or
+  /// use those of its input (`input_statistics`), on devices that fuse statistics.
+  enum class Statistics { none, computes, uses };
+  Function function = Function::other;       ///< what it computes
+  bool absorbs_relu = false;                 ///< compile() honors `fused_relu`
+  bool absorbs_addition = false;             ///< compile() honors `fused_add` on devices that fuse additions
+  Statistics statistics = Statistics::none;  ///< its part in fused statistics
+  /// max(x, 0) can move from before this layer to after it without changing any result, as with max pooling.
+  bool commutes_with_relu = false;
+};
+
+/// Fusions that the operations of a device support.
+struct Fusions {
+  bool additions = false;   ///< an addition into the layer before it
+  bool statistics = false;  ///< statistics for a normalization, by the convolution before it
 };
 
 /// An immutable layer description, shared by all replicas.
@@ -129,19 +150,8 @@ class Layer {
   /// inference).
   virtual std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const = 0;
 
-  /// Whether compile() honors `fused_relu`.
-  virtual bool can_fuse_relu() const { return false; }
-  virtual bool is_relu() const { return false; }  ///< whether it is exactly max(x, 0), so other layers may fuse it
-  /// Whether compile() honors `fused_add` on devices whose backend fuses additions.
-  virtual bool can_fuse_addition() const { return false; }
-  /// Whether it is exactly the sum of two inputs, so other layers may fuse it.
-  virtual bool is_addition() const { return false; }
-  /// Whether compile() honors `fused_statistics` and `input_statistics` on devices whose backend fuses statistics.
-  virtual bool can_find_statistics() const { return false; }
-  /// Whether compile() honors `input_statistics` on devices whose backend fuses statistics.
-  virtual bool can_take_statistics() const { return false; }
-  /// Whether max(x, 0) can move from before this layer to after it without changing any result: true for max pooling.
-  virtual bool commutes_with_relu() const { return false; }
+  /// What it allows the fusion pass to do; by default nothing.
+  virtual Traits traits() const { return {}; }
 };
 
 }  // namespace lockstep::model

@@ -34,8 +34,9 @@ ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes) {
 
 Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, const Arrays& arrays)
     : backend_(backend), batch_(batch), training_(training), parameter_entries_(network.parameters().entries()) {
-  Graph graph = make_graph(
-      network, {.additions = backend.fuses_additions(), .statistics = training && backend.fuses_statistics()});
+  Fusions fusions = backend.fusions();
+  fusions.statistics &= training;
+  Graph graph = make_graph(network, fusions);
   output_ = graph.output;
   compile_steps(network, std::move(graph), training);
   mark_gradients();

@@ -47,8 +47,9 @@ class CudaBackend final : public Backend {
 
   std::string name() const override { return to_string(device::Device{device::DeviceKind::gpu, context_.gpu()}); }
   bool runs_on_host() const override { return false; }
-  bool fuses_additions() const override { return true; }
-  bool fuses_statistics() const override { return cuda::may_sum_channels(context_.options()); }
+  Fusions fusions() const override {
+    return {.additions = true, .statistics = cuda::may_sum_channels(context_.options())};
+  }
   Precision precision() const override { return context_.options().precision; }
   device::Allocator& allocator() override { return context_.allocator(); }
   std::size_t free_bytes() override { return device::gpu_free_bytes(context_.gpu()); }

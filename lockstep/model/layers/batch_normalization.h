@@ -23,9 +23,9 @@ class BatchNormalization final : public Layer {
   std::string kind() const override { return "batch_normalization"; }
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
-  bool can_fuse_relu() const override { return true; }
-  bool can_fuse_addition() const override { return true; }
-  bool can_take_statistics() const override { return true; }
+  Traits traits() const override {
+    return {.absorbs_relu = true, .absorbs_addition = true, .statistics = Traits::Statistics::uses};
+  }
 
  private:
   Options options_;

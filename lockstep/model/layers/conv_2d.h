@@ -27,8 +27,10 @@ class Conv2D final : public Layer {
   std::string kind() const override { return "conv2d"; }
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
-  bool can_fuse_relu() const override { return true; }
-  bool can_find_statistics() const override { return !options_.use_bias; }
+  Traits traits() const override {
+    return {.absorbs_relu = true,
+            .statistics = options_.use_bias ? Traits::Statistics::none : Traits::Statistics::computes};
+  }
 
  private:
   Options options_;

@@ -19,7 +19,7 @@ class Dense final : public Layer {
   std::string kind() const override { return "dense"; }
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
-  bool can_fuse_relu() const override { return true; }
+  Traits traits() const override { return {.absorbs_relu = true}; }
 
  private:
   Options options_;

@@ -11,7 +11,7 @@ class ReLU final : public Layer {
   std::string kind() const override { return "re_lu"; }
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
-  bool is_relu() const override { return true; }
+  Traits traits() const override { return {.function = Traits::Function::relu}; }
 };
 
 /// In training, sets a fraction `rate` of the elements to 0 and divides the others by 1 - rate (Srivastava et al., JMLR
@@ -46,8 +46,7 @@ class Add final : public Layer {
   std::string kind() const override { return "add"; }
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
-  bool can_fuse_relu() const override { return true; }
-  bool is_addition() const override { return true; }
+  Traits traits() const override { return {.function = Traits::Function::addition, .absorbs_relu = true}; }
 };
 
 /// exp(x) / sum of exp(x) over the last axis. For outputs used as probabilities; the cross-entropy loss takes logits

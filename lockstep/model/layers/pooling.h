@@ -22,7 +22,7 @@ class MaxPool2D final : public Layer {
   std::string kind() const override { return "max_pool2d"; }
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
-  bool commutes_with_relu() const override { return true; }
+  Traits traits() const override { return {.commutes_with_relu = true}; }
 
  private:
   PoolOptions options_;
