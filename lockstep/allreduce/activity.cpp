@@ -3,29 +3,24 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/base/enum_names.h"
+
 namespace lockstep::allreduce {
 
-std::string_view to_string(Phase phase) {
-  switch (phase) {
-    case Phase::idle:
-      return "idle";
-    case Phase::starting:
-      return "starting";
-    case Phase::input:
-      return "input";
-    case Phase::compute:
-      return "compute";
-    case Phase::update:
-      return "update";
-    case Phase::evaluating:
-      return "evaluating";
-    case Phase::saving:
-      return "saving";
-    case Phase::ending:
-      return "ending";
-  }
-  return "?";
-}
+namespace {
+
+constexpr auto kPhases = enum_names<Phase>({{Phase::idle, "idle"},
+                                            {Phase::starting, "starting"},
+                                            {Phase::input, "input"},
+                                            {Phase::compute, "compute"},
+                                            {Phase::update, "update"},
+                                            {Phase::evaluating, "evaluating"},
+                                            {Phase::saving, "saving"},
+                                            {Phase::ending, "ending"}});
+
+}  // namespace
+
+std::string_view to_string(Phase phase) { return kPhases.name(phase); }
 
 void Activity::set_step(std::int64_t step) {
   step_.store(step, std::memory_order_relaxed);

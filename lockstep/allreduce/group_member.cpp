@@ -1,5 +1,6 @@
 #include "lockstep/allreduce/group_member.h"
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::allreduce {
@@ -25,24 +26,13 @@ std::string to_string(const Call& call) {
   return "unknown";
 }
 
-std::string_view name_of(Call::Kind kind) {
-  switch (kind) {
-    case Call::Kind::all_reduce:
-      return "all_reduce";
-    case Call::Kind::reduce_scatter:
-      return "reduce_scatter";
-    case Call::Kind::broadcast:
-      return "broadcast";
-    case Call::Kind::gather_slices:
-    case Call::Kind::all_gather:
-      return "all_gather";
-    case Call::Kind::barrier:
-      return "barrier";
-    case Call::Kind::any:
-      return "any";
-  }
-  return "unknown";
-}
+constexpr auto kCalls = enum_names<Call::Kind>({{Call::Kind::all_reduce, "all_reduce"},
+                                                {Call::Kind::reduce_scatter, "reduce_scatter"},
+                                                {Call::Kind::broadcast, "broadcast"},
+                                                {Call::Kind::gather_slices, "all_gather"},
+                                                {Call::Kind::all_gather, "all_gather"},
+                                                {Call::Kind::barrier, "barrier"},
+                                                {Call::Kind::any, "any"}});
 
 }  // namespace
 
@@ -81,7 +71,7 @@ bool is_same(const Call& a, const Call& b) {
 std::optional<ErrorMessage> find_difference(std::span<const Call> calls, std::span<const int> numbers) {
   for (std::size_t i = 1; i < calls.size(); ++i) {
     if (is_same(calls[0], calls[i])) continue;
-    return ErrorMessage{std::string(name_of(calls[0].kind)), "expected the same call on all members",
+    return ErrorMessage{std::string(kCalls.name(calls[0].kind)), "expected the same call on all members",
                         fmt::format("member {} called {} and member {} called {}", numbers[0], to_string(calls[0]),
                                     numbers[i], to_string(calls[i]))};
   }

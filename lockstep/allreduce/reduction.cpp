@@ -6,34 +6,33 @@
 #include <type_traits>
 
 #include "lockstep/allreduce/element.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
 
 namespace lockstep::allreduce {
 namespace {
 
-struct WireName {
-  WireType type;
-  std::string_view name;
-};
-
-constexpr std::array<WireName, 3> kWireTypes = {
-    {{WireType::float32, "float32"}, {WireType::bfloat16, "bfloat16"}, {WireType::float16, "float16"}}};
+constexpr auto kWireTypes = enum_names<WireType>(
+    {{WireType::float32, "float32"}, {WireType::bfloat16, "bfloat16"}, {WireType::float16, "float16"}});
+constexpr auto kElementTypes = enum_names<ElementType>({{ElementType::float32, "float32"},
+                                                        {ElementType::float64, "float64"},
+                                                        {ElementType::float16, "float16"},
+                                                        {ElementType::bfloat16, "bfloat16"},
+                                                        {ElementType::int32, "int32"},
+                                                        {ElementType::int64, "int64"}});
+constexpr auto kReduceOps =
+    enum_names<ReduceOp>({{ReduceOp::sum, "sum"}, {ReduceOp::max, "max"}, {ReduceOp::min, "min"}});
 
 }  // namespace
 
-WireType parse_wire_type(std::string_view name) {
-  for (const WireName& known : kWireTypes)
-    if (known.name == name) return known.type;
-  throw Error(ErrorCategory::input, "--comm-dtype", "expected float32, bfloat16 or float16",
-              fmt::format("got \"{}\"", name));
-}
+WireType parse_wire_type(std::string_view name) { return kWireTypes.parse("--comm-dtype", name); }
 
-std::string to_string(WireType type) {
-  for (const WireName& known : kWireTypes)
-    if (known.type == type) return std::string(known.name);
-  return "unknown";
-}
+std::string to_string(WireType type) { return std::string(kWireTypes.name(type)); }
+
+std::string_view name_of(ElementType type) { return kElementTypes.name(type); }
+
+std::string_view name_of(ReduceOp op) { return kReduceOps.name(op); }
 
 namespace {
 
@@ -170,36 +169,6 @@ std::size_t bytes_per_element(ElementType type) {
       return 8;
   }
   return 0;
-}
-
-std::string_view name_of(ElementType type) {
-  switch (type) {
-    case ElementType::float32:
-      return "float32";
-    case ElementType::float64:
-      return "float64";
-    case ElementType::float16:
-      return "float16";
-    case ElementType::bfloat16:
-      return "bfloat16";
-    case ElementType::int32:
-      return "int32";
-    case ElementType::int64:
-      return "int64";
-  }
-  return "unknown";
-}
-
-std::string_view name_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::max:
-      return "max";
-    case ReduceOp::min:
-      return "min";
-  }
-  return "unknown";
 }
 
 Slice slice_of(std::size_t count, ElementType type, int parts, int part) {

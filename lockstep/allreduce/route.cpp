@@ -1,43 +1,26 @@
 #include "lockstep/allreduce/route.h"
 
-#include <array>
-
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/allreduce/transport/node_memory.h"
-#include "lockstep/base/error.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep::allreduce {
 namespace {
 
-struct RouteName {
-  Route route;
-  std::string_view name;
-};
-
-constexpr std::array<RouteName, 8> kRoutes = {{{Route::automatic, "auto"},
-                                               {Route::in_process, "in-process"},
-                                               {Route::shared_memory, "shared-memory"},
-                                               {Route::ring, "ring"},
-                                               {Route::hierarchical, "hierarchical"},
-                                               {Route::mpi, "mpi"},
-                                               {Route::nccl, "nccl"},
-                                               {Route::staged, "staged"}}};
-constexpr std::string_view kRouteNames = "auto, in-process, shared-memory, ring, hierarchical, mpi, nccl or staged";
+constexpr auto kRoutes = enum_names<Route>({{Route::automatic, "auto"},
+                                            {Route::in_process, "in-process"},
+                                            {Route::shared_memory, "shared-memory"},
+                                            {Route::ring, "ring"},
+                                            {Route::hierarchical, "hierarchical"},
+                                            {Route::mpi, "mpi"},
+                                            {Route::nccl, "nccl"},
+                                            {Route::staged, "staged"}});
 
 }  // namespace
 
-Route parse_route(std::string_view name) {
-  for (const RouteName& known : kRoutes)
-    if (known.name == name) return known.route;
-  throw Error(ErrorCategory::input, "--allreduce", fmt::format("expected {}", kRouteNames),
-              fmt::format("got \"{}\"", name));
-}
+Route parse_route(std::string_view name) { return kRoutes.parse("--allreduce", name); }
 
-std::string to_string(Route route) {
-  for (const RouteName& known : kRoutes)
-    if (known.route == route) return std::string(known.name);
-  return "unknown";
-}
+std::string to_string(Route route) { return std::string(kRoutes.name(route)); }
 
 Topology::Topology(MPI_Comm ranks) : ranks_(size_of(ranks)) {
   MPI_Comm_split_type(ranks, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node_);

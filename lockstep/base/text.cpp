@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
+#include "lockstep/base/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -41,6 +44,11 @@ std::string got_name(std::string_view name, std::span<const std::string_view> kn
       known, {}, [name](std::string_view candidate) { return edit_distance(name, candidate); });
   const bool is_near = edit_distance(name, *closest) <= (closest->size() + 2) / 3;
   return is_near ? fmt::format("{} (did you mean {}?)", text, *closest) : text;
+}
+
+void refuse_name(std::string_view where, std::string_view name, std::span<const std::string_view> known) {
+  const std::string most = list_names(known.first(known.size() - 1));
+  throw Error(ErrorCategory::input, where, fmt::format("expected {} or {}", most, known.back()), got_name(name, known));
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
@@ -64,19 +65,17 @@ TrainingState parse_training_state(const std::string& text, const std::string& w
 }
 
 Resume parse_resume(std::string_view name) {
-  if (name == "auto") return Resume::automatic;
-  if (name == "never") return Resume::never;
-  if (name == "require" || name == "must") return Resume::must;
-  throw Error(ErrorCategory::input, "--resume", "expected auto, never or require", fmt::format("got \"{}\"", name));
+  static constexpr auto kNames = enum_names<Resume>(
+      {{Resume::automatic, "auto"}, {Resume::never, "never"}, {Resume::must, "require"}, {Resume::must, "must"}});
+  return kNames.parse("--resume", name);
 }
 
 VerifyCheckpoint parse_verify_checkpoint(std::string_view name) {
-  if (name == "auto") return VerifyCheckpoint::automatic;
-  if (name == "full") return VerifyCheckpoint::full;
-  if (name == "hash") return VerifyCheckpoint::hash;
-  if (name == "none") return VerifyCheckpoint::none;
-  throw Error(ErrorCategory::input, "--verify-checkpoint", "expected auto, full, hash or none",
-              fmt::format("got \"{}\"", name));
+  static constexpr auto kNames = enum_names<VerifyCheckpoint>({{VerifyCheckpoint::automatic, "auto"},
+                                                               {VerifyCheckpoint::full, "full"},
+                                                               {VerifyCheckpoint::hash, "hash"},
+                                                               {VerifyCheckpoint::none, "none"}});
+  return kNames.parse("--verify-checkpoint", name);
 }
 
 }  // namespace lockstep::checkpoint

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/pixels.h"
 #include "lockstep/data/record/record_frame.h"
@@ -15,17 +16,11 @@ namespace lockstep::data {
 std::string RecordLocation::text() const { return fmt::format("{}: record {} at byte {}", file, record, offset); }
 
 std::string_view fault_name(RecordFault fault) {
-  switch (fault) {
-    case RecordFault::truncated_length:
-      return "truncated length";
-    case RecordFault::length_crc:
-      return "length CRC";
-    case RecordFault::truncated_data:
-      return "truncated data";
-    case RecordFault::data_crc:
-      return "data CRC";
-  }
-  return "";
+  static constexpr auto kFaults = enum_names<RecordFault>({{RecordFault::truncated_length, "truncated length"},
+                                                           {RecordFault::length_crc, "length CRC"},
+                                                           {RecordFault::truncated_data, "truncated data"},
+                                                           {RecordFault::data_crc, "data CRC"}});
+  return kFaults.name(fault);
 }
 
 RecordError::RecordError(RecordFault fault, RecordLocation location, std::string_view details)

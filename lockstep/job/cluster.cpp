@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 
@@ -19,15 +19,17 @@ using nlohmann::json;
 // Enough for a hundred thousand addresses.
 constexpr JsonLimits kLimits{.bytes = std::size_t{16} << 20, .depth = 8, .values = 200'000};
 
-constexpr std::array kTaskTypes{TaskType::chief, TaskType::worker, TaskType::ps, TaskType::evaluator};
+constexpr auto kTaskTypes = enum_names<TaskType>({{TaskType::chief, "chief"},
+                                                  {TaskType::worker, "worker"},
+                                                  {TaskType::ps, "ps"},
+                                                  {TaskType::evaluator, "evaluator"}});
 
 [[noreturn]] void refuse(std::string_view expected, std::string_view actual) {
   throw Error(ErrorCategory::input, "TF_CONFIG", expected, actual);
 }
 
 TaskType parse_task_type(const std::string& name) {
-  for (const TaskType type : kTaskTypes)
-    if (to_string(type) == name) return type;
+  if (const auto type = kTaskTypes.find(name)) return *type;
   refuse("expected tasks of type chief, worker, ps or evaluator", "got " + describe_json(name));
 }
 
@@ -51,19 +53,7 @@ int parse_index(const json& index) {
 
 }  // namespace
 
-std::string to_string(TaskType type) {
-  switch (type) {
-    case TaskType::chief:
-      return "chief";
-    case TaskType::worker:
-      return "worker";
-    case TaskType::ps:
-      return "ps";
-    case TaskType::evaluator:
-      return "evaluator";
-  }
-  return "unknown";
-}
+std::string to_string(TaskType type) { return std::string(kTaskTypes.name(type)); }
 
 std::optional<Cluster> Cluster::parse(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return std::nullopt;

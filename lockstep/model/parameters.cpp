@@ -10,9 +10,9 @@
 #include <numbers>
 #include <numeric>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
-#include "lockstep/base/text.h"
 
 namespace lockstep::model {
 namespace {
@@ -78,14 +78,12 @@ void initialize(const Initializer& initializer, std::uint64_t seed, std::string_
 }
 
 Initializer::Kind parse_initializer(std::string_view name) {
-  static constexpr std::array<std::string_view, 4> kNames = {"glorot_uniform", "he_normal", "he_uniform", "zeros"};
-  static constexpr std::array<Initializer::Kind, 4> kKinds = {
-      Initializer::Kind::glorot_uniform, Initializer::Kind::he_normal, Initializer::Kind::he_uniform,
-      Initializer::Kind::constant};
-  const auto* const found = std::ranges::find(kNames, name);
-  if (found == kNames.end())
-    throw Error(ErrorCategory::input, "initializer", "expected one of " + list_names(kNames), got_name(name, kNames));
-  return kKinds[static_cast<std::size_t>(found - kNames.begin())];
+  using Kind = Initializer::Kind;
+  static constexpr auto kKinds = enum_names<Kind>({{Kind::glorot_uniform, "glorot_uniform"},
+                                                   {Kind::he_normal, "he_normal"},
+                                                   {Kind::he_uniform, "he_uniform"},
+                                                   {Kind::constant, "zeros"}});
+  return kKinds.parse("initializer", name);
 }
 
 ParameterTable::ParameterTable(std::vector<ParameterInfo> parameters) : entries_(std::move(parameters)) {

@@ -3,19 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
 
 namespace lockstep::model {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"constant", "cosine", "step", "linear"};
-constexpr std::array<Schedule::Kind, 4> kKinds = {Schedule::Kind::constant, Schedule::Kind::cosine,
-                                                  Schedule::Kind::step, Schedule::Kind::linear};
+constexpr auto kKinds = enum_names<Schedule::Kind>({{Schedule::Kind::constant, "constant"},
+                                                    {Schedule::Kind::cosine, "cosine"},
+                                                    {Schedule::Kind::step, "step"},
+                                                    {Schedule::Kind::linear, "linear"}});
 
 // 0 after the warm-up, 1 at the end of training and later.
 double progress(const Schedule& schedule, std::int64_t step) {
@@ -65,15 +65,8 @@ float Schedule::rate(std::int64_t step) const {
   return static_cast<float>(static_cast<double>(peak) * fraction(*this, step));
 }
 
-Schedule::Kind parse_schedule(std::string_view name) {
-  const auto* const found = std::ranges::find(kNames, name);
-  if (found == kNames.end())
-    throw Error(ErrorCategory::input, "schedule", "expected one of " + list_names(kNames), got_name(name, kNames));
-  return kKinds[static_cast<std::size_t>(found - kNames.begin())];
-}
+Schedule::Kind parse_schedule(std::string_view name) { return kKinds.parse("schedule", name); }
 
-std::string to_string(Schedule::Kind kind) {
-  return std::string(kNames[static_cast<std::size_t>(std::ranges::find(kKinds, kind) - kKinds.begin())]);
-}
+std::string to_string(Schedule::Kind kind) { return std::string(kKinds.name(kind)); }
 
 }  // namespace lockstep::model

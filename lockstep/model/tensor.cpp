@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <array>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
 
 namespace lockstep::model {
 
@@ -23,18 +22,14 @@ std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames{"float32", "bfloat16", "float16"};
+constexpr auto kPrecisions = enum_names<Precision>(
+    {{Precision::float32, "float32"}, {Precision::bfloat16, "bfloat16"}, {Precision::float16, "float16"}});
 
 }  // namespace
 
-Precision parse_precision(std::string_view name) {
-  for (std::size_t i = 0; i < kNames.size(); ++i)
-    if (kNames[i] == name) return static_cast<Precision>(i);
-  throw Error(ErrorCategory::input, "precision", fmt::format("expected one of {}", list_names(kNames)),
-              got_name(name, kNames));
-}
+Precision parse_precision(std::string_view name) { return kPrecisions.parse("precision", name); }
 
-std::string to_string(Precision precision) { return std::string(kNames[static_cast<std::size_t>(precision)]); }
+std::string to_string(Precision precision) { return std::string(kPrecisions.name(precision)); }
 
 void TensorView::check_type(Precision wanted) const {
   if (type_ != wanted) LOCKSTEP_CHECK_OP(to_string(type_), ==, to_string(wanted));

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::strategy {
@@ -22,10 +23,9 @@ float scale(const TrainerOptions& options, std::int64_t global_batch) {
 }  // namespace
 
 RateScaling parse_rate_scaling(std::string_view name) {
-  if (name == "none") return RateScaling::none;
-  if (name == "linear") return RateScaling::linear;
-  if (name == "sqrt") return RateScaling::sqrt;
-  throw Error(ErrorCategory::input, "lr-scaling", "expected none, linear or sqrt", fmt::format("got \"{}\"", name));
+  static constexpr auto kNames = enum_names<RateScaling>(
+      {{RateScaling::none, "none"}, {RateScaling::linear, "linear"}, {RateScaling::sqrt, "sqrt"}});
+  return kNames.parse("lr-scaling", name);
 }
 
 model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch, std::int64_t total_steps) {

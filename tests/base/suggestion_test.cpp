@@ -1,8 +1,10 @@
-#include "lockstep/base/text.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
+
+#include "lockstep/base/enum_names.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -19,6 +21,28 @@ TEST(GotName, DoesNotGuessWhereNothingIsNear) {
   EXPECT_EQ(got_name("", kKnown), "got \"\"");
   EXPECT_EQ(got_name("dense", {}), "got \"dense\"");
   EXPECT_EQ(got_name(std::string(100, 'x'), kKnown), "got \"" + std::string(100, 'x') + "\"");
+}
+
+enum class Color { red, blue, green };
+constexpr auto kColors =
+    enum_names<Color>({{Color::red, "red"}, {Color::blue, "blue"}, {Color::blue, "azure"}, {Color::green, "green"}});
+
+TEST(EnumNames, PrintTheFirstNameAndParseAll) {
+  EXPECT_EQ(kColors.name(Color::blue), "blue");
+  EXPECT_EQ(kColors.name(static_cast<Color>(7)), "unknown");
+  EXPECT_EQ(kColors.parse("paint", "azure"), Color::blue);
+  EXPECT_EQ(kColors.find("green"), Color::green);
+  EXPECT_EQ(kColors.find("gren"), std::nullopt);
+}
+
+TEST(EnumNames, ListTheFirstNamesInAnError) {
+  try {
+    kColors.parse("paint", "gren");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.category(), ErrorCategory::input);
+    EXPECT_STREQ(error.what(), "[paint] expected red, blue or green, got \"gren\" (did you mean green?)");
+  }
 }
 
 TEST(ListNames, SeparatesByCommas) { EXPECT_EQ(list_names(kKnown), "conv2d, dense, dropout"); }

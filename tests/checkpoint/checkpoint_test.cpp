@@ -276,7 +276,8 @@ TEST(VerifyCheckpoint, IsReadFromItsNames) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_STREQ(error.what(), "[--verify-checkpoint] expected auto, full, hash or none, got \"some\"");
+    EXPECT_STREQ(error.what(),
+                 "[--verify-checkpoint] expected auto, full, hash or none, got \"some\" (did you mean none?)");
   }
 }
 

@@ -304,7 +304,8 @@ TEST(Compression, APlainFileIsNeverTakenForAPackedOne) {
 }
 
 TEST(Compression, AnUnknownNameIsRefused) {
-  EXPECT_EQ(input_error_of([] { compression_from_name("zip"); }), "[compression] expected none, gzip or zlib, got zip");
+  EXPECT_EQ(input_error_of([] { compression_from_name("zip"); }),
+            "[compression] expected none, gzip or zlib, got \"zip\" (did you mean gzip?)");
   EXPECT_EQ(compression_from_name("zlib"), Compression::zlib);
 }
 

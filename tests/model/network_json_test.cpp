@@ -163,7 +163,7 @@ TEST(NetworkJson, RefusesUnknownWordsInOptions) {
               ::testing::AllOf(HasSubstr("[net.json: layer 0 (conv2d)] expected a known name for \"padding\"; "),
                                HasSubstr("got \"full\"")));
   EXPECT_THAT(refusal(R"({"type": "conv2d", "filters": 2, "kernel": 1, "initializer": "xavier"})"),
-              HasSubstr("expected one of glorot_uniform, he_normal, he_uniform, zeros, got \"xavier\""));
+              HasSubstr("expected glorot_uniform, he_normal, he_uniform or zeros, got \"xavier\""));
   EXPECT_THAT(
       refusal(R"({"type": "flatten", "activation": "rellu"})"),
       HasSubstr("expected \"activation\" to be one of none, relu, softmax, got \"rellu\" (did you mean relu?)"));

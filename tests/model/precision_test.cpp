@@ -21,7 +21,7 @@ TEST(Precision, IsReadByName) {
   for (const Precision precision : {Precision::float32, Precision::bfloat16, Precision::float16})
     EXPECT_EQ(parse_precision(to_string(precision)), precision);
   EXPECT_EQ(input_error_of([] { parse_precision("bfloat"); }),
-            "[precision] expected one of float32, bfloat16, float16, got \"bfloat\" (did you mean bfloat16?)");
+            "[precision] expected float32, bfloat16 or float16, got \"bfloat\" (did you mean bfloat16?)");
 }
 
 TEST(Precision, Float16NeedsAGpu) {

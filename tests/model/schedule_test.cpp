@@ -66,7 +66,7 @@ TEST(Schedule, RefusesWhatAKindCannotDoWithout) {
 TEST(Schedule, NamesGoBothWays) {
   for (const char* name : {"constant", "cosine", "step", "linear"}) EXPECT_EQ(to_string(parse_schedule(name)), name);
   EXPECT_EQ(input_error_of([] { parse_schedule("cosin"); }),
-            "[schedule] expected one of constant, cosine, step, linear, got \"cosin\" (did you mean cosine?)");
+            "[schedule] expected constant, cosine, step or linear, got \"cosin\" (did you mean cosine?)");
 }
 
 }  // namespace

@@ -3,33 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::data {
 namespace {
 
-constexpr std::array<std::pair<ShardPolicy, std::string_view>, 4> kNames = {{{ShardPolicy::automatic, "auto"},
-                                                                             {ShardPolicy::file, "file"},
-                                                                             {ShardPolicy::data, "data"},
-                                                                             {ShardPolicy::off, "off"}}};
+constexpr auto kPolicies = enum_names<ShardPolicy>({{ShardPolicy::automatic, "auto"},
+                                                    {ShardPolicy::file, "file"},
+                                                    {ShardPolicy::data, "data"},
+                                                    {ShardPolicy::off, "off"}});
 
 }  // namespace
 
-std::string_view to_string(ShardPolicy policy) {
-  for (const auto& [each, name] : kNames)
-    if (each == policy) return name;
-  LOCKSTEP_CHECK(false);
-}
+std::string_view to_string(ShardPolicy policy) { return kPolicies.name(policy); }
 
-ShardPolicy parse_shard_policy(std::string_view name) {
-  for (const auto& [policy, each] : kNames)
-    if (each == name) return policy;
-  throw Error(ErrorCategory::input, "shard-policy", "expected auto, file, data or off",
-              fmt::format("got \"{}\"", name));
-}
+ShardPolicy parse_shard_policy(std::string_view name) { return kPolicies.parse("shard-policy", name); }
 
 BatchPlan::BatchPlan(ShardPolicy policy, std::vector<std::int64_t> worker_records, std::int64_t global_batch,
                      ReplicaLayout layout)

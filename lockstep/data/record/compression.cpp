@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
 #include "lockstep/data/record/record_frame.h"
@@ -135,24 +136,16 @@ std::size_t expected_size(const InputFile& file, Compression compression) {
 
 }  // namespace
 
-std::string_view compression_name(Compression compression) {
-  switch (compression) {
-    case Compression::none:
-      return "none";
-    case Compression::gzip:
-      return "gzip";
-    case Compression::zlib:
-      return "zlib";
-  }
-  return "";
-}
+namespace {
 
-Compression compression_from_name(std::string_view name) {
-  for (const Compression compression : {Compression::none, Compression::gzip, Compression::zlib}) {
-    if (name == compression_name(compression)) return compression;
-  }
-  throw Error(ErrorCategory::input, "compression", "expected none, gzip or zlib", fmt::format("got {}", name));
-}
+constexpr auto kCompressions =
+    enum_names<Compression>({{Compression::none, "none"}, {Compression::gzip, "gzip"}, {Compression::zlib, "zlib"}});
+
+}  // namespace
+
+std::string_view compression_name(Compression compression) { return kCompressions.name(compression); }
+
+Compression compression_from_name(std::string_view name) { return kCompressions.parse("compression", name); }
 
 Compression detect_compression(std::string_view head) {
   if (begins_as_record(head)) return Compression::none;

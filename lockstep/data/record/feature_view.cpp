@@ -7,6 +7,7 @@
 #include <protozero/pbf_reader.hpp>
 #include <utility>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/data/record/example_fields.h"
 
 namespace lockstep::data {
@@ -142,17 +143,11 @@ void for_each_bytes(protozero::data_view list, Visitor visit) {
 }  // namespace
 
 std::string_view feature_kind_name(FeatureKind kind) {
-  switch (kind) {
-    case FeatureKind::missing:
-      return "missing";
-    case FeatureKind::bytes:
-      return "bytes";
-    case FeatureKind::floats:
-      return "float";
-    case FeatureKind::int64s:
-      return "int64";
-  }
-  return "";
+  static constexpr auto kKinds = enum_names<FeatureKind>({{FeatureKind::missing, "missing"},
+                                                          {FeatureKind::bytes, "bytes"},
+                                                          {FeatureKind::floats, "float"},
+                                                          {FeatureKind::int64s, "int64"}});
+  return kKinds.name(kind);
 }
 
 void FeatureValues::clear() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::model {
@@ -39,10 +40,9 @@ Axis slide(std::int64_t input, std::int64_t kernel, std::int64_t stride, Padding
 }  // namespace
 
 Padding parse_padding(std::string_view name) {
-  if (name == "valid") return Padding::valid;
-  if (name == "same") return Padding::same;
-  if (name == "symmetric") return Padding::symmetric;
-  throw Error(ErrorCategory::input, "padding", "expected valid, same or symmetric", fmt::format("got \"{}\"", name));
+  static constexpr auto kPaddings =
+      enum_names<Padding>({{Padding::valid, "valid"}, {Padding::same, "same"}, {Padding::symmetric, "symmetric"}});
+  return kPaddings.parse("padding", name);
 }
 
 WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D strides, Padding padding) {

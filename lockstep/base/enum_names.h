@@ -1,0 +1,60 @@
+// The names of an enumeration's values: one table to parse, to print, and to list in an error.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace lockstep {
+
+/// Throws Error (input): `[where] expected a, b or c, got "aa" (did you mean a?)`.
+[[noreturn]] void refuse_name(std::string_view where, std::string_view name, std::span<const std::string_view> known);
+
+/// A value and its name.
+template <typename Enum>
+struct EnumName {
+  Enum value;
+  std::string_view name;
+};
+
+/// A table made by enum_names(). A value's first name is printed and listed; its other names are
+/// only accepted.
+template <typename Enum, std::size_t N>
+struct EnumNames {
+  std::array<EnumName<Enum>, N> entries;
+
+  /// The first name of `value`; "unknown" if it has none.
+  constexpr std::string_view name(Enum value) const {
+    for (const EnumName<Enum>& entry : entries)
+      if (entry.value == value) return entry.name;
+    return "unknown";
+  }
+
+  /// The value called `name`; nullopt if there is none.
+  constexpr std::optional<Enum> find(std::string_view name) const {
+    for (const EnumName<Enum>& entry : entries)
+      if (entry.name == name) return entry.value;
+    return std::nullopt;
+  }
+
+  /// The value called `text`. Throws Error (input) of refuse_name() if there is none; `where` is the
+  /// option or key that `text` comes from.
+  Enum parse(std::string_view where, std::string_view text) const {
+    if (const std::optional<Enum> found = find(text)) return *found;
+    std::array<std::string_view, N> known;
+    std::size_t count = 0;
+    for (const EnumName<Enum>& entry : entries)
+      if (name(entry.value) == entry.name) known[count++] = entry.name;
+    refuse_name(where, text, std::span(known).first(count));
+  }
+};
+
+/// A table of `Enum`, such as enum_names<Color>({{Color::red, "red"}, {Color::blue, "blue"}}).
+template <typename Enum, std::size_t N>
+constexpr EnumNames<Enum, N> enum_names(const EnumName<Enum> (&entries)[N]) {
+  return {std::to_array(entries)};
+}
+
+}  // namespace lockstep
