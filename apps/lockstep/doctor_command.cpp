@@ -21,12 +21,11 @@
 #include "apps/lockstep/doctor/devices.h"
 #include "apps/lockstep/doctor/folders.h"
 #include "apps/lockstep/doctor/host.h"
-#include "apps/lockstep/doctor/memory.h"
 #include "apps/lockstep/doctor/network.h"
 #include "apps/lockstep/doctor/report.h"
 #include "apps/lockstep/doctor/routes.h"
-#include "apps/lockstep/doctor/speed.h"
 #include "apps/lockstep/standard_streams.h"
+#include "apps/lockstep/version_command.h"
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
@@ -183,7 +182,8 @@ class Examination {
   /// Returns whether all ranks run the same version, so that the other checks can communicate.
   bool examine_versions() {
     say("versions");
-    const auto versions = ranks_.measure<doctor::VersionFacts>("versions", doctor::measure_versions);
+    const auto versions =
+        ranks_.measure<doctor::VersionFacts>("versions", [] { return doctor::version_facts(program_versions()); });
     report_.add(doctor::judge_versions(versions));
     return doctor::is_one_program(versions);
   }

@@ -1,7 +1,18 @@
 #include "apps/lockstep/doctor/devices.h"
 
-#include <map>
+#include <fmt/ranges.h>
+#include <sys/statvfs.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/base/shared_segment.h"
 #include "lockstep/device/gpu.h"
 
 namespace lockstep::apps::doctor {
@@ -110,6 +121,164 @@ Outcome judge_devices(const Reports<DeviceFacts>& reports) {
   outcome.summary = first.facts.gpus.empty()
                         ? "no GPU: replicas compute on the CPU"
                         : fmt::format("{} for rank {}", describe(first.facts.gpus), first.place.rank);
+  return outcome;
+}
+
+namespace {
+
+constexpr const char* kCheck = "shared-memory";
+constexpr double kMegabyte = 1e6;
+constexpr std::int64_t kShmOfRank = 8'000'000;  // approximate use of MPI's own transport
+constexpr std::int64_t kShmOfHost = 60'000'000;
+constexpr std::int64_t kShmOfGpus = 128'000'000;  // per host: the 64 MiB default of containers is too small for NCCL
+constexpr std::int64_t kMemoryOfRank = 1'000'000'000;
+
+/// Why this rank cannot map the memory; empty if it can.
+std::string look_at(const OfferedSegment& offered) {
+  try {
+    SharedSegment::open({{offered.pid_namespace, offered.nonce, offered.process}, offered.descriptor, offered.serial});
+    return "";
+  } catch (const Error& error) {
+    return error.message().actual;
+  }
+}
+
+void look_at_others(const Place& mine, const Reports<OfferedSegment>& offers, MemoryFacts& facts) {
+  for (const auto& [place, offered] : offers.answered) {
+    if (place.node != mine.node || place.rank == mine.rank || !offered.failure.empty()) continue;
+    const std::string why = look_at(offered);
+    if (why.empty()) continue;
+    if (facts.why.empty()) facts.why = why;
+    facts.unseen.push_back(place.rank);
+  }
+}
+
+/// Suffix of a remedy.
+std::string way_out(bool wanted) { return wanted ? "" : "; without it, training uses slower messages"; }
+
+std::string remedy_of(const std::string& why, bool wanted) {
+  if (why == std::strerror(EACCES) || why == std::strerror(EPERM))
+    return "start all ranks as the same user, and allow them to access /proc (hidepid=0) and each other's files there "
+           "(--cap-add SYS_PTRACE, kernel.yama.ptrace_scope=0)" +
+           way_out(wanted);
+  return "start the ranks of a host in one container, or in containers that share processes (--pid=host), with /proc "
+         "mounted" +
+         way_out(wanted);
+}
+
+void judge_offer(Outcome& outcome, const Reported<MemoryFacts>& report, bool wanted) {
+  if (report.facts.offer_failure.empty()) return;
+  outcome.add({.ranks = {report.place.rank},
+               .level = wanted ? Level::problem : Level::warning,
+               .what = fmt::format("cannot create shared memory: {}", report.facts.offer_failure),
+               .remedy = "allow memfd_create in the container's seccomp profile, and increase its memory limit "
+                         "(--memory, memory.max)" +
+                         way_out(wanted)});
+}
+
+void judge_shm(Outcome& outcome, const Reported<MemoryFacts>& report, int ranks_of_host, bool has_gpus) {
+  const MemoryFacts& facts = report.facts;
+  const std::string remedy =
+      "increase it: --shm-size=1g or --ipc=host for a container, otherwise mount -o remount,size=1g /dev/shm; and "
+      "remove files of earlier jobs there";
+  if (facts.shm_bytes < 0) {
+    outcome.add({.ranks = {report.place.rank},
+                 .level = Level::warning,
+                 .what = fmt::format("{} has no /dev/shm, which MPI and NCCL use", report.place.host),
+                 .remedy = "mount -t tmpfs tmpfs /dev/shm, as root"});
+    return;
+  }
+  const std::int64_t needed = std::max(has_gpus ? kShmOfGpus : kShmOfHost, kShmOfRank * ranks_of_host);
+  if (facts.shm_free_bytes >= needed) return;
+  const bool hopeless = facts.shm_free_bytes < kShmOfRank * ranks_of_host / 2;
+  outcome.add(
+      {.ranks = {report.place.rank},
+       .level = hopeless ? Level::problem : Level::warning,
+       .what = fmt::format("/dev/shm of {} has {:.0f} of {:.0f} MB free; MPI and NCCL may need {:.0f} MB",
+                           report.place.host, static_cast<double>(facts.shm_free_bytes) / kMegabyte,
+                           static_cast<double>(facts.shm_bytes) / kMegabyte, static_cast<double>(needed) / kMegabyte),
+       .remedy = remedy});
+}
+
+}  // namespace
+
+Reports<MemoryFacts> measure_memory(Ranks& ranks) {
+  SharedSegment mine;  // must exist until the other ranks have mapped it
+  OfferedSegment offered;
+  try {
+    mine = SharedSegment::create(1);
+    const SharedSegment::Handle handle = mine.handle();
+    offered = {
+        handle.owner.process, handle.owner.pid_namespace, handle.owner.nonce, handle.descriptor, handle.serial, {}};
+  } catch (const Error& error) {
+    offered.failure = error.message().actual;
+  }
+  const auto offers = ranks.share<OfferedSegment>(kCheck, {.facts = offered});
+  return ranks.measure<MemoryFacts>(kCheck, [place = ranks.mine(), offers, offered] {
+    MemoryFacts facts{.offer_failure = offered.failure};
+    look_at_others(place, offers, facts);
+    const std::int64_t available = available_host_memory();
+    if (available < std::numeric_limits<std::int64_t>::max()) facts.available_bytes = available;
+    struct statvfs shm {};
+    if (::statvfs("/dev/shm", &shm) == 0) {
+      facts.shm_bytes = static_cast<std::int64_t>(shm.f_blocks * shm.f_frsize);
+      facts.shm_free_bytes = static_cast<std::int64_t>(shm.f_bavail * shm.f_frsize);
+    }
+    return facts;
+  });
+}
+
+Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted, const std::set<int>& nodes_with_gpus) {
+  Outcome outcome{.check = kCheck};
+  add_missing(outcome, reports.missing, "log in to that host and check what its processes are waiting for");
+  std::map<int, int> ranks_of_node;
+  for (const auto& report : reports.answered) ++ranks_of_node[report.place.node];
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const auto& report : reports.answered) {
+    judge_offer(outcome, report, wanted);
+    if (!report.facts.unseen.empty())
+      outcome.add(
+          {.ranks = {report.place.rank},
+           .level = wanted ? Level::problem : Level::warning,
+           .what = fmt::format("cannot map the memory of {} other rank{} of its host: {}", report.facts.unseen.size(),
+                               report.facts.unseen.size() == 1 ? "" : "s", report.facts.why),
+           .remedy = remedy_of(report.facts.why, wanted)});
+    if (report.place.local_rank == 0)
+      judge_shm(outcome, report, ranks_of_node[report.place.node], nodes_with_gpus.contains(report.place.node));
+    least = std::min(least, report.facts.shm_free_bytes);
+  }
+  const bool ok = outcome.level() == Level::ok;
+  outcome.summary =
+      fmt::format("{}; /dev/shm has {} free", ok ? "ranks of a host can map each other's memory" : "see below",
+                  least < 0 ? "nothing" : human_bytes(static_cast<double>(least)));
+  return outcome;
+}
+
+Outcome judge_memory(const Reports<MemoryFacts>& reports) {
+  Outcome outcome{.check = "memory"};
+  std::map<int, int> ranks_of_node;
+  for (const auto& report : reports.answered) ++ranks_of_node[report.place.node];
+  std::optional<double> least;
+  std::set<std::string> unknown;
+  for (const auto& [place, facts] : reports.answered) {
+    if (facts.available_bytes < 0) {
+      unknown.insert(place.host);
+      continue;
+    }
+    const double bytes = static_cast<double>(facts.available_bytes) / ranks_of_node[place.node];
+    least = std::min(least.value_or(bytes), bytes);
+    if (place.local_rank != 0 || bytes >= static_cast<double>(kMemoryOfRank)) continue;
+    outcome.add({.ranks = {place.rank},
+                 .level = Level::warning,
+                 .what = fmt::format("{} has {} of free memory for each of its ranks", place.host, human_bytes(bytes)),
+                 .remedy = "end other programs there, start fewer ranks, or request more memory from the container or "
+                           "batch system (--memory, --mem)"});
+  }
+  if (least) outcome.summary = fmt::format("at least {} for each rank", human_bytes(*least));
+  if (!unknown.empty()) {
+    if (least) outcome.summary += "; ";
+    outcome.summary += fmt::format("unknown on {}", fmt::join(unknown, ", "));
+  }
   return outcome;
 }
 

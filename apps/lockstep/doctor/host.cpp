@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 #include <sys/resource.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -11,7 +12,6 @@
 #include <string_view>
 #include <system_error>
 
-#include "apps/lockstep/version_command.h"
 #include "lockstep/data/record/record_file.h"
 
 namespace lockstep::apps::doctor {
@@ -214,9 +214,8 @@ void compare_with_headers(Outcome& outcome, const Reported<VersionFacts>& report
 
 }  // namespace
 
-VersionFacts measure_versions() {
+VersionFacts version_facts(const nlohmann::ordered_json& versions) {
   VersionFacts facts;
-  const auto versions = program_versions();
   for (const auto& [name, value] : versions.items()) {
     const std::string key = name == "version" ? "lockstep" : name;
     if (value.is_object())

@@ -46,10 +46,10 @@ Outcome judge_locked_memory(const Reports<LimitFacts>& reports);
 
 // Check: all ranks run the same program with the same libraries.
 
-/// The output of `lockstep version` by name: "lockstep", "mpi built", "mpi loaded", "processor", ….
+/// The output of `lockstep version --json` by name: "lockstep", "mpi built", "mpi loaded", "processor", ….
 using VersionFacts = std::map<std::string, std::string>;
 
-VersionFacts measure_versions();
+VersionFacts version_facts(const nlohmann::ordered_json& versions);
 
 /// Whether all ranks that answered have the same version of Lockstep; other versions may have incompatible messages.
 bool is_one_program(const Reports<VersionFacts>& reports);

@@ -17,9 +17,6 @@
 namespace lockstep::apps::doctor {
 namespace {
 
-using net::FileDescriptor;
-using net::Listener;
-
 constexpr const char* kCheck = "network";
 constexpr std::size_t kMaxHosts = 16;     // that one host connects to
 constexpr std::size_t kMaxAddresses = 8;  // of a host
@@ -28,47 +25,29 @@ constexpr std::chrono::milliseconds kLeast = 2 * kConnectLimit + std::chrono::mi
 constexpr const char* kNoPort = "it could not open a port";
 constexpr const char* kNoAddress = "it has no address";
 
-/// The port and addresses at which a host accepts connections.
+/// The addresses at which a host accepts connections.
 struct Calling {
-  int port = 0;
   std::vector<net::NetworkAddress> addresses = {};
+  std::vector<int> ports = {};  ///< of each address; 0: it could not open one
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(Calling, port, addresses)
+  bool has_port() const {
+    return std::ranges::any_of(ports, [](int port) { return port > 0; });
+  }
+
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(Calling, addresses, ports)
 };
 
 /// Sent to every client, so that it can identify the host: several hosts may have the same address, such as that of a
 /// container bridge.
 std::string greeting(int rank) { return fmt::format("lockstep {:<10}", rank); }
 
-/// A server that sends a greeting to every client.
-class Greeter {
- public:
-  explicit Greeter(int rank) : thread_([this, rank](const std::stop_token& stop) { greet(stop, greeting(rank)); }) {}
-  int port() const { return listener_.port(); }
-
- private:
-  void greet(const std::stop_token& stop, const std::string& text) const {
-    constexpr int kMilliseconds = 20;
-    while (!stop.stop_requested()) {
-      pollfd ready{.fd = listener_.descriptor(), .events = POLLIN, .revents = 0};
-      if (::poll(&ready, 1, kMilliseconds) <= 0) continue;
-      const FileDescriptor caller = listener_.accept();
-      if (caller.is_open()) ::send(caller.get(), text.data(), text.size(), MSG_NOSIGNAL);
-    }
-  }
-
-  Listener listener_;
-  std::jthread thread_;  // last: its destructor joins before the listener is closed
-};
-
-/// Connects to a rank. Returns the error; empty if the expected rank answered.
-std::string call(const std::string& address, int port, int rank) {
-  std::string why;
-  const FileDescriptor socket = net::connect_to(address, static_cast<std::uint16_t>(port), kConnectLimit, why);
-  if (!socket.is_open()) return why;
+/// Waits for the greeting of a rank. Returns the error; empty if this rank answered.
+std::string hear(const net::FileDescriptor& socket, int rank, std::chrono::steady_clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   pollfd ready{.fd = socket.get(), .events = POLLIN, .revents = 0};
   std::array<char, 64> buffer{};
-  if (::poll(&ready, 1, static_cast<int>(kConnectLimit.count())) <= 0) return "connected, but no response";
+  if (::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0))) <= 0)
+    return "connected, but no response";
   const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
   const std::string text(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   return text == greeting(rank) ? "" : "another host answers there";
@@ -89,24 +68,37 @@ std::vector<Reported<Calling>> others_of(const Reports<Calling>& all, const Plac
 
 std::vector<Attempt> call_all(const std::vector<Reported<Calling>>& others) {
   std::vector<Attempt> attempts;
-  std::map<int, int> ports;  // by rank
-  for (const auto& [place, calling] : others) {
-    if (calling.port == 0 || calling.addresses.empty())
-      attempts.push_back({.rank = place.rank, .failure = calling.port == 0 ? kNoPort : kNoAddress});
-    else
-      for (const net::NetworkAddress& address : calling.addresses)
-        attempts.push_back({.rank = place.rank,
-                            .interface = address.interface,
-                            .address = address.address,
-                            .network = address.network});
-    ports[place.rank] = calling.port;
-  }
-  std::vector<std::jthread> calls;
-  for (Attempt& attempt : attempts)
+  std::vector<std::vector<net::Endpoint>> endpoints;  // of each attempt: one, or none if it has failed already
+  const auto add = [&](const Attempt& attempt, int port) {
+    attempts.push_back(attempt);
+    endpoints.emplace_back();
     if (attempt.failure.empty())
-      calls.emplace_back(
-          [&attempt, port = ports[attempt.rank]] { attempt.failure = call(attempt.address, port, attempt.rank); });
-  calls.clear();  // waits for them
+      endpoints.back().push_back({.address = attempt.address, .port = static_cast<std::uint16_t>(port)});
+  };
+  for (const auto& [place, calling] : others) {
+    if (calling.addresses.empty()) {
+      add({.rank = place.rank, .failure = kNoAddress}, 0);
+    } else if (!calling.has_port()) {
+      add({.rank = place.rank, .failure = kNoPort}, 0);
+    } else {
+      for (std::size_t i = 0; i < calling.addresses.size(); ++i) {
+        const net::NetworkAddress& to = calling.addresses[i];
+        const int port = calling.ports.at(i);
+        add({.rank = place.rank,
+             .interface = to.interface,
+             .address = to.address,
+             .network = to.network,
+             .failure = port == 0 ? kNoPort : ""},
+            port);
+      }
+    }
+  }
+  const auto tried = net::connect_to_hosts(endpoints, kConnectLimit, net::Until::each_endpoint_answered);
+  const auto deadline = std::chrono::steady_clock::now() + kConnectLimit;
+  for (const net::Attempt& one : tried) {
+    Attempt& attempt = attempts[one.host];
+    attempt.failure = one.failure.empty() ? hear(one.socket, attempt.rank, deadline) : one.failure;
+  }
   return attempts;
 }
 
@@ -226,6 +218,32 @@ void judge_packets(Outcome& outcome, const Reports<NetworkFacts>& reports) {
 
 }  // namespace
 
+Greeter::Greeter(int rank, const std::vector<net::NetworkAddress>& addresses) {
+  for (const net::NetworkAddress& address : addresses) {
+    try {
+      listeners_.emplace_back(address.address, std::uint16_t{0});
+      ports_.push_back(listeners_.back().port());
+    } catch (const Error&) {
+      ports_.push_back(0);
+    }
+  }
+  thread_ = std::jthread([this, text = greeting(rank)](const std::stop_token& stop) { greet(stop, text); });
+}
+
+void Greeter::greet(const std::stop_token& stop, const std::string& text) const {
+  constexpr int kMilliseconds = 20;
+  std::vector<pollfd> ready;
+  for (const net::Listener& listener : listeners_)
+    ready.push_back({.fd = listener.descriptor(), .events = POLLIN, .revents = 0});
+  while (!stop.stop_requested()) {
+    if (::poll(ready.data(), ready.size(), kMilliseconds) <= 0) continue;
+    for (const net::Listener& listener : listeners_) {
+      const net::FileDescriptor caller = listener.accept();
+      if (caller.is_open()) ::send(caller.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    }
+  }
+}
+
 Reports<NetworkFacts> measure_network(Ranks& ranks) {
   const bool speaks = ranks.mine().local_rank == 0;
   std::unique_ptr<Greeter> greeter;
@@ -233,10 +251,10 @@ Reports<NetworkFacts> measure_network(Ranks& ranks) {
   if (speaks) {
     calling.addresses = addresses_of_this_host();
     try {
-      greeter = std::make_unique<Greeter>(ranks.mine().rank);
-      calling.port = greeter->port();
+      greeter = std::make_unique<Greeter>(ranks.mine().rank, calling.addresses);
+      calling.ports = greeter->ports();
     } catch (const std::exception&) {
-      calling.port = 0;  // no port or no thread is available; the attempts of other hosts report it
+      calling.ports.clear();  // no thread is available; the attempts of other hosts report it
     }
   }
   const auto all = ranks.share<Calling>(kCheck, {.facts = calling});

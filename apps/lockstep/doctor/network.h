@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <map>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "apps/lockstep/doctor/ranks.h"
 #include "lockstep/net/interfaces.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep::net {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NetworkAddress, interface, address, network, mtu, bits_per_second)
@@ -34,8 +37,24 @@ struct NetworkFacts {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(NetworkFacts, addresses, attempts, ports)
 };
 
-/// Collective. The first rank of each host listens at a port, and connects to those of up to 16 other hosts at all
-/// their addresses.
+/// A server that tells every client of which rank it is, at these addresses only.
+class Greeter {
+ public:
+  Greeter(int rank, const std::vector<net::NetworkAddress>& addresses);
+
+  /// The port of each address; 0 if it could not open one.
+  const std::vector<int>& ports() const { return ports_; }
+
+ private:
+  void greet(const std::stop_token& stop, const std::string& text) const;
+
+  std::vector<net::Listener> listeners_;
+  std::vector<int> ports_;
+  std::jthread thread_;  // last: its destructor joins before the listeners are closed
+};
+
+/// Collective. The first rank of each host listens at a port of each of its addresses, and connects to those of up to
+/// 16 other hosts at all their addresses.
 Reports<NetworkFacts> measure_network(Ranks& ranks);
 
 /// `network`: hosts or addresses that cannot be reached; different MTUs.

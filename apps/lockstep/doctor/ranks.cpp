@@ -3,15 +3,14 @@
 #include <algorithm>
 
 #include "lockstep/base/host.h"
-#include "lockstep/base/json.h"
 
 namespace lockstep::apps::doctor {
 
-Ranks::Ranks(job::Session& session) : session_(session) {
-  const Place mine{session.rank(), session.node(), session.local_rank(), host_name()};
-  for (const std::string& text : gather("places", dump_json(nlohmann::json(mine))))
-    places_.push_back(parse_json(text, ErrorCategory::communication, "places").get<Place>());
-}
+Ranks::Ranks(job::Session& session)
+    : session_(session),
+      agreement_(session),
+      places_(agreement_.gather_values("places",
+                                       Place{session.rank(), session.node(), session.local_rank(), host_name()})) {}
 
 std::chrono::milliseconds Ranks::limit(std::chrono::milliseconds least) const {
   constexpr std::chrono::milliseconds kAll{30000};
@@ -21,7 +20,7 @@ std::chrono::milliseconds Ranks::limit(std::chrono::milliseconds least) const {
 
 std::vector<std::string> Ranks::gather(const char* check, const std::string& mine) {
   const allreduce::CollectiveScope scope(&activity_, check);
-  return session_.all_gather(mine);
+  return agreement_.gather(mine);
 }
 
 void Ranks::barrier(const char* check) {

@@ -15,22 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include "apps/lockstep/doctor/finding.h"
+#include "apps/lockstep/doctor/report.h"
 #include "lockstep/allreduce/activity.h"
-#include "lockstep/base/json.h"
+#include "lockstep/job/agreement.h"
 #include "lockstep/job/session.h"
 
 namespace lockstep::apps::doctor {
-
-/// Where a rank is.
-struct Place {
-  int rank = 0;
-  int node = 0;
-  int local_rank = 0;
-  std::string host = {};
-
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(Place, rank, node, local_rank, host)
-};
 
 /// What one rank measured.
 template <typename Facts>
@@ -94,6 +84,7 @@ class Ranks {
   explicit Ranks(job::Session& session);
 
   job::Session& session() const { return session_; }
+  const job::Agreement& agreement() const { return agreement_; }
   const std::vector<Place>& places() const { return places_; }
   const Place& mine() const { return places_[static_cast<std::size_t>(session_.rank())]; }
   /// The time limit of the next measurement. It decreases with the elapsed time, so that all checks end within a
@@ -115,15 +106,14 @@ class Ranks {
   Reports<Facts> share(const char* check, const Measured<Facts>& mine) {
     // Facts are a JSON object; a string instead is the error.
     const nlohmann::json text = mine.facts ? nlohmann::json(*mine.facts) : nlohmann::json(mine.why_none);
-    // dump_json() accepts names from the system that are not UTF-8.
-    const auto all = gather(check, dump_json(text));
+    const allreduce::CollectiveScope scope(&activity_, check);
     Reports<Facts> reports;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const nlohmann::json facts = parse_json(all[i], ErrorCategory::communication, check);
+    for (const nlohmann::json& facts : agreement_.gather_values(check, text)) {
+      const Place& place = places_[reports.answered.size() + reports.missing.size()];
       if (facts.is_string())
-        reports.missing.push_back({places_[i], facts.get<std::string>()});
+        reports.missing.push_back({place, facts.get<std::string>()});
       else
-        reports.answered.push_back({places_[i], facts.get<Facts>()});
+        reports.answered.push_back({place, facts.get<Facts>()});
     }
     return reports;
   }
@@ -134,6 +124,7 @@ class Ranks {
 
  private:
   job::Session& session_;
+  job::Agreement agreement_;
   allreduce::Activity activity_;
   std::vector<Place> places_;
 };

@@ -1,6 +1,7 @@
 #include "apps/lockstep/doctor/routes.h"
 
 #include <mpi.h>
+
 #include <algorithm>
 #include <limits>
 #include <set>
@@ -182,9 +183,7 @@ ReductionTiming time_once(Ranks& ranks, int replicas, Route route, std::size_t b
 }
 
 /// Returns rank 0's value on all ranks.
-double as_rank_zero(Ranks& ranks, double mine) {
-  return std::stod(ranks.session().all_gather(std::to_string(mine)).front());
-}
+double as_rank_zero(Ranks& ranks, double mine) { return ranks.agreement().gather_values(kRoutesCheck, mine).front(); }
 
 /// Runs `work` on all ranks. Returns the error of the first rank that failed, the same on all ranks; empty if none did.
 std::string attempt(Ranks& ranks, const std::function<void()>& work) {
@@ -194,7 +193,7 @@ std::string attempt(Ranks& ranks, const std::function<void()>& work) {
   } catch (const std::exception& error) {
     failure = error.what();
   }
-  for (const std::string& text : ranks.session().all_gather(failure))
+  for (const std::string& text : ranks.agreement().gather(failure))
     if (!text.empty()) return text;
   return "";
 }

@@ -12,8 +12,6 @@
 #include "apps/lockstep/doctor/devices.h"
 #include "apps/lockstep/doctor/folders.h"
 #include "apps/lockstep/doctor/host.h"
-#include "apps/lockstep/doctor/memory.h"
-#include "apps/lockstep/doctor/speed.h"
 #include "tests/apps/doctor/reports.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
@@ -188,6 +186,15 @@ TEST(JudgedSharedMemory, SaysWhatTheSystemSaidWhereThereCanBeNone) {
   EXPECT_EQ(finding.what, "cannot create shared memory: Operation not permitted");
   EXPECT_EQ(finding.level, Level::warning);
   EXPECT_EQ(judge_shared_memory(on_one_host<MemoryFacts>({facts}), true).level(), Level::problem);
+}
+
+TEST(JudgedMemory, IsUnknownWhereTheSystemDoesNotTell) {
+  const MemoryFacts unknown;
+  const Outcome outcome = judge_memory(on_hosts<MemoryFacts>({unknown, unknown}));
+  EXPECT_TRUE(outcome.findings.empty());
+  EXPECT_EQ(outcome.summary, "unknown on a, b");
+  EXPECT_EQ(judge_memory(on_hosts<MemoryFacts>({kRoomy, unknown})).summary,
+            "at least 16 GB for each rank; unknown on b");
 }
 
 TEST(JudgedMemory, IsDividedByTheRanksOfAHost) {

@@ -1,10 +1,16 @@
 // What the doctor makes of measurements between hosts, with made-up ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <chrono>
 
 #include "apps/lockstep/doctor/host.h"
 #include "apps/lockstep/doctor/network.h"
 #include "apps/lockstep/doctor/routes.h"
+#include "lockstep/net/reachability.h"
 #include "tests/apps/doctor/reports.h"
 
 namespace lockstep::apps::doctor {
@@ -34,6 +40,24 @@ Attempt bridge(int rank) {
           .address = "172.17.0.1",
           .network = "172.17.0.0/16",
           .failure = "another host answers there"};
+}
+
+TEST(Greeter, ListensAtItsAddressesAlone) {
+  const Greeter greeter(7,
+                        {{.interface = "lo", .address = "127.0.0.1"}, {.interface = "none", .address = "192.0.2.77"}});
+  ASSERT_EQ(greeter.ports().size(), 2U);
+  EXPECT_EQ(greeter.ports()[1], 0) << "not an address of this host";
+  const auto port = static_cast<std::uint16_t>(greeter.ports()[0]);
+  std::string why;
+  const net::FileDescriptor client = net::connect_to("127.0.0.1", port, std::chrono::seconds(20), why);
+  ASSERT_TRUE(client.is_open()) << why;
+  EXPECT_FALSE(net::connect_to("127.0.0.2", port, std::chrono::seconds(20), why).is_open());
+  pollfd ready{.fd = client.get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&ready, 1, 20000), 1);
+  std::string greeting(64, ' ');
+  greeting.resize(
+      static_cast<std::size_t>(std::max<ssize_t>(0, recv(client.get(), greeting.data(), greeting.size(), 0))));
+  EXPECT_EQ(greeting, "lockstep 7         ");
 }
 
 TEST(JudgedNetwork, IsFineWhereEveryAddressAnswers) {

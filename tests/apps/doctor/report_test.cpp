@@ -8,6 +8,8 @@
 #include <future>
 #include <system_error>
 
+#include "apps/lockstep/doctor/ranks.h"
+
 namespace lockstep::apps::doctor {
 namespace {
 
