@@ -1,0 +1,113 @@
+// Parts of the training loop alone: the health of its steps, and the state that it saves.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/strategy/fit_state.h"
+#include "lockstep/strategy/step_health.h"
+#include "tests/strategy/training.h"
+
+namespace lockstep::strategy {
+namespace {
+
+class StepHealthTest : public ::testing::Test {
+ protected:
+  /// Adds `count` steps; the last result.
+  std::optional<std::string> add(StepHealth& health, int count, const StepResult& result) {
+    std::optional<std::string> diverged;
+    for (int i = 0; i < count; ++i) diverged = health.add(result, ++step_, 1);
+    return diverged;
+  }
+  static StepResult result(bool applied, bool overflow = false) {
+    StepResult result;
+    result.applied = applied;
+    result.overflow = overflow;
+    return result;
+  }
+  const StepResult good_ = result(true);
+  const StepResult skipped_ = result(false);
+  const StepResult overflow_ = result(false, true);
+  job::Session session_{0, nullptr, {.quiet = true}};
+  std::unique_ptr<Strategy> strategy_ = local_strategy(session_, 1);
+  std::int64_t step_ = 0;
+};
+
+TEST_F(StepHealthTest, CountsSkipsInARowAndNoOverflows) {
+  ::testing::internal::CaptureStderr();
+  StepHealth health(*strategy_);
+  EXPECT_FALSE(add(health, 99, skipped_));
+  EXPECT_FALSE(health.is_healthy());
+  EXPECT_FALSE(add(health, 1, good_));
+  EXPECT_TRUE(health.is_healthy());
+  EXPECT_FALSE(health.last_was_skipped());
+  EXPECT_FALSE(add(health, 200, overflow_));
+  EXPECT_TRUE(health.is_healthy());
+  EXPECT_TRUE(health.last_was_skipped());
+  EXPECT_FALSE(add(health, 99, skipped_));
+  EXPECT_FALSE(add(health, 1, overflow_)) << "does not end the row";
+  EXPECT_EQ(add(health, 1, skipped_), "100 skipped steps in a row, the last one (401) for a non-finite gradient");
+  ::testing::internal::GetCapturedStderr();
+}
+
+TEST_F(StepHealthTest, AtTheEndDependsOnGoodStepsOfTheRunAndOfTheLastEpoch) {
+  ::testing::internal::CaptureStderr();
+  const auto at_end = [&](int good, int skipped, int signal, std::vector<std::int64_t> good_samples_of_epochs) {
+    StepHealth health(*strategy_);
+    add(health, good, good_);
+    add(health, skipped, skipped_);
+    History history;
+    for (const std::int64_t samples : good_samples_of_epochs)
+      history.epochs.push_back({.metrics = {.samples = samples}, .validation = {}});
+    history.end.signal = signal;
+    return health.at_end(history).value_or("");
+  };
+  EXPECT_EQ(at_end(0, 3, 0, {}), "3 skipped steps at the end");
+  EXPECT_EQ(at_end(2, 3, 0, {8, 0}), "3 skipped steps at the end");
+  EXPECT_EQ(at_end(2, 3, 0, {0, 8}), "");
+  EXPECT_EQ(at_end(2, 3, 0, {}), "");
+  EXPECT_EQ(at_end(2, 0, 0, {0}), "");
+  EXPECT_EQ(at_end(0, 3, SIGTERM, {0}), "") << "a signal ends it";
+  ::testing::internal::GetCapturedStderr();
+}
+
+TEST(FitState, IsReadAsItWasWritten) {
+  job::Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 1);
+  const auto network = std::make_shared<const model::Network>(plain_network());
+  LocalReplicas replicas(*strategy, network, {.loss = {}, .optimizer = {}});
+  const data::Dataset dataset = small_data().batch(16);
+  TrainerOptions options;
+  options.tune_buckets = true;
+  const FitOptions fit{.epochs = 3};
+  FitPlan plan(*strategy, options, dataset, fit);
+  plan.agree(*strategy, *network);
+  EXPECT_EQ(plan.steps_per_epoch, 13);
+  EXPECT_EQ(plan.last_step, 39);
+  FitState state{.position = plan.start(), .epoch = {}};
+  state.position.step = 17;
+  state.position.updates = 15;
+  state.position.epochs_done = 1;
+  state.epoch = {.sums = {.loss = 0.1, .samples = 32, .correct = 5, .correct_top5 = 31}, .skipped_samples = 16};
+  state.tuned_bytes = 4 << 20;
+  replicas.arrays(true);  // as for restoring
+  const FitState read =
+      resume_from({.path = "step-00000017", .state = to_training_state(state, plan, replicas)}, plan, replicas);
+  EXPECT_EQ(read.position.step, 17);
+  EXPECT_EQ(read.position.first_step, 17);
+  EXPECT_EQ(read.position.last_step, 39);
+  EXPECT_EQ(read.position.updates, 15);
+  EXPECT_EQ(read.position.epochs_done, 1);
+  EXPECT_EQ(read.epoch.sums.loss, 0.1);
+  EXPECT_EQ(read.epoch.sums.samples, 32);
+  EXPECT_EQ(read.epoch.sums.correct, 5);
+  EXPECT_EQ(read.epoch.sums.correct_top5, 31);
+  EXPECT_TRUE(read.epoch.sums.has_accuracy);
+  EXPECT_EQ(read.epoch.skipped_samples, 16);
+  EXPECT_EQ(read.tuned_bytes, std::size_t{4} << 20);
+}
+
+}  // namespace
+}  // namespace lockstep::strategy
