@@ -1,16 +1,14 @@
-// The graph API of the pretended cuDNN: a convolution with sums equal to those written out, and refusals like the
-// library's.
+// The graph API of the pretended cuDNN: what it proposes and refuses, as the library does. What it computes is compared
+// with the CPU by the tests of models.
 #include <cudnn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "tests/device/cuda/handles.h"
-#include "tests/support/pretend_cuda/elements.h"
 #include "tests/support/pretend_cuda/machine.h"
 
 namespace lockstep::device::cuda {
@@ -139,41 +137,12 @@ Descriptor pack(const std::vector<std::int64_t>& ids, const std::vector<void*>& 
   return pack;
 }
 
-TEST(CudnnGraph, SumsUpWhatItConvolves) {
+TEST(CudnnGraph, ProposesAnEngineThatDoesNotWork) {
   Graph graph;
-  const Elements<std::byte> x(2 * 36), w(2 * 32), y(2 * 32), workspace(4096);
-  const Elements<float> sums(4), squares(4);
-  for (std::ptrdiff_t i = 0; i < 36; ++i) pretend::store(CUDA_R_16F, x.get(), i, static_cast<float>(i % 5 - 2));
-  for (std::ptrdiff_t i = 0; i < 32; ++i) pretend::store(CUDA_R_16F, w.get(), i, static_cast<float>(i % 3 - 1));
-  const Descriptor addresses =
-      pack({5, 4, 3, 2, 1}, {squares.get(), sums.get(), y.get(), w.get(), x.get()}, workspace.get());
-  int working = 0;
-  for (const Descriptor& configuration : graph.configurations()) {
-    Descriptor plan = graph.plan(configuration);
-    if (plan.finalize() != CUDNN_STATUS_SUCCESS) continue;
-    ++working;
-    ASSERT_EQ(cudnnBackendExecute(graph.handle, plan.get(), addresses.get()), CUDNN_STATUS_SUCCESS);
-    synchronize(graph.stream);
-    std::array<float, 4> sum{};
-    std::array<float, 4> square{};
-    for (int pixel = 0; pixel < 8; ++pixel)
-      for (int k = 0; k < 4; ++k) {
-        const int image = pixel / 4;
-        float value = 0;
-        for (int r = 0; r < 2; ++r)
-          for (int s = 0; s < 2; ++s)
-            for (int c = 0; c < 2; ++c)
-              value +=
-                  pretend::load(CUDA_R_16F, x.get(), (image * 9 + (pixel / 2 % 2 + r) * 3 + pixel % 2 + s) * 2 + c) *
-                  pretend::load(CUDA_R_16F, w.get(), (k * 4 + r * 2 + s) * 2 + c);
-        EXPECT_EQ(pretend::load(CUDA_R_16F, y.get(), pixel * 4 + k), value) << pixel << ' ' << k;
-        sum[static_cast<std::size_t>(k)] += value;
-        square[static_cast<std::size_t>(k)] += value * value;
-      }
-    EXPECT_THAT(sums.span(), testing::ElementsAreArray(sum));
-    EXPECT_THAT(squares.span(), testing::ElementsAreArray(square));
-  }
-  EXPECT_EQ(working, 2) << "and one does not work";
+  std::vector<cudnnStatus_t> statuses;
+  for (const Descriptor& configuration : graph.configurations())
+    statuses.push_back(graph.plan(configuration).finalize());
+  EXPECT_THAT(statuses, testing::ElementsAre(CUDNN_STATUS_NOT_SUPPORTED, CUDNN_STATUS_SUCCESS, CUDNN_STATUS_SUCCESS));
 }
 
 TEST(CudnnGraph, HasNoEnginesInFloat32OrWhereTheMachineHasNone) {

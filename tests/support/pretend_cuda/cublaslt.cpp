@@ -37,11 +37,7 @@ struct Product {
 
   bool has(cublasLtEpilogue_t epilogue) const { return how.epilogue == epilogue; }
   bool adds_bias() const { return has(CUBLASLT_EPILOGUE_BIAS) || has(CUBLASLT_EPILOGUE_RELU_BIAS); }
-  bool sums_a() const { return has(CUBLASLT_EPILOGUE_BGRADA); }
-  bool sums_b() const { return has(CUBLASLT_EPILOGUE_BGRADB); }
   bool clips() const { return has(CUBLASLT_EPILOGUE_RELU) || has(CUBLASLT_EPILOGUE_RELU_BIAS); }
-  bool has_vector() const { return adds_bias() || sums_a() || sums_b(); }
-  std::size_t vector_size() const { return sums_b() ? columns() : rows(); }
 };
 
 Product product_of(cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -67,16 +63,9 @@ cublasStatus_t check(const Product& p) {
   if (p.depth() != p.depth_of_b() || p.d.rows != p.rows() || p.d.columns != p.columns() || p.c.rows != p.d.rows ||
       p.c.columns != p.d.columns)
     return CUBLAS_STATUS_INVALID_VALUE;
-  for (const Layout* layout : {&p.a, &p.b, &p.c})
-    if (layout->batches != p.d.batches) return CUBLAS_STATUS_INVALID_VALUE;
   if (!has_kernels(p)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (p.how.pointer_mode != CUBLASLT_POINTER_MODE_HOST && p.how.pointer_mode != CUBLASLT_POINTER_MODE_DEVICE)
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (!p.has_vector())
-    return p.has(CUBLASLT_EPILOGUE_DEFAULT) || p.clips() ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
-  // A vector goes along the columns of D as they lie in memory, is of its type, and there is one for all batches.
-  if (p.how.bias_type != -1 && p.how.bias_type != p.d.type) return CUBLAS_STATUS_NOT_SUPPORTED;
-  return p.d.order == CUBLASLT_ORDER_COL && p.d.batches == 1 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool is_known = p.has(CUBLASLT_EPILOGUE_DEFAULT) || p.adds_bias() || p.clips();
+  return is_known ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 // What the bits of cublasLtMatmulAlgo_t mean here.
@@ -107,17 +96,15 @@ std::uint64_t key_of(const Product& p) {
   return key;
 }
 
-std::vector<float> load(const Layout& layout, const void* data, std::ptrdiff_t batch, bool transposes) {
+std::vector<float> load(const Layout& layout, const void* data, bool transposes) {
   // Column-major, of the transposed matrix where it is asked for.
   std::vector<float> values;
   values.reserve(layout.rows * layout.columns);
-  const auto* first = static_cast<const std::byte*>(data) +
-                      batch * layout.batch_stride * static_cast<std::ptrdiff_t>(pretend::width_of(layout.type));
   const std::size_t slow = transposes ? layout.rows : layout.columns;
   const std::size_t fast = transposes ? layout.columns : layout.rows;
   for (std::size_t i = 0; i < slow; ++i)
     for (std::size_t j = 0; j < fast; ++j)
-      values.push_back(pretend::load(layout.type, first, transposes ? layout.place(i, j) : layout.place(j, i)));
+      values.push_back(pretend::load(layout.type, data, transposes ? layout.place(i, j) : layout.place(j, i)));
   return values;
 }
 
@@ -128,22 +115,10 @@ struct Operands {
   void* d;
 };
 
-// A row or a column of op(A) or op(B), over the depth.
-void store_sums(const Product& p, const std::vector<float>& a, const std::vector<float>& b) {
-  const std::size_t count = p.vector_size();
-  std::vector<float> sums(count);
-  for (std::size_t k = 0; k < p.depth(); ++k)
-    for (std::size_t i = 0; i < count; ++i) sums[i] += p.sums_a() ? a[k * p.rows() + i] : b[i * p.depth() + k];
-  for (std::size_t i = 0; i < count; ++i) pretend::store(p.d.type, p.how.bias, static_cast<std::ptrdiff_t>(i), sums[i]);
-}
-
-void multiply(const Product& p, const Operands& operands, std::ptrdiff_t batch, float alpha, float beta) {
-  const std::vector<float> a = load(p.a, operands.a, batch, p.transposes_a());
-  const std::vector<float> b = load(p.b, operands.b, batch, p.transposes_b());
-  const std::vector<float> c = beta == 0 ? std::vector<float>() : load(p.c, operands.c, batch, false);
-  auto* d = static_cast<std::byte*>(operands.d) +
-            batch * p.d.batch_stride * static_cast<std::ptrdiff_t>(pretend::width_of(p.d.type));
-  if (p.sums_a() || p.sums_b()) store_sums(p, a, b);
+void multiply(const Product& p, const Operands& operands, float alpha, float beta) {
+  const std::vector<float> a = load(p.a, operands.a, p.transposes_a());
+  const std::vector<float> b = load(p.b, operands.b, p.transposes_b());
+  const std::vector<float> c = beta == 0 ? std::vector<float>() : load(p.c, operands.c, false);
   std::vector<float> sums(p.rows());
   for (std::size_t column = 0; column < p.columns(); ++column) {
     std::ranges::fill(sums, 0.0F);
@@ -154,7 +129,7 @@ void multiply(const Product& p, const Operands& operands, std::ptrdiff_t batch, 
       float value = alpha * sums[row] + (beta == 0 ? 0.0F : beta * c[column * sums.size() + row]);
       if (p.adds_bias()) value += pretend::load(p.d.type, p.how.bias, static_cast<std::ptrdiff_t>(row));
       if (p.clips()) value = value < 0 ? 0 : value;  // a NaN stays one
-      pretend::store(p.d.type, d, p.d.place(row, column), value);
+      pretend::store(p.d.type, operands.d, p.d.place(row, column), value);
     }
   }
 }
@@ -173,16 +148,16 @@ bool are_aligned(const Product& p, const Operands& operands, const Algorithm& al
 cublasStatus_t check_operands(const Product& p, const Operands& operands, bool reads_c) {
   if (operands.a == nullptr || operands.b == nullptr || operands.d == nullptr || (reads_c && operands.c == nullptr))
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (operands.c == operands.d && (p.c.leading != p.d.leading || p.c.order != p.d.order))
+  if (operands.c == operands.d && p.c.leading != p.d.leading)
     return CUBLAS_STATUS_INVALID_VALUE;  // in place, but not where it was
   pretend::check_is_on_gpu("cuBLASLt", operands.a, p.a.bytes());
   pretend::check_is_on_gpu("cuBLASLt", operands.b, p.b.bytes());
   if (reads_c) pretend::check_is_on_gpu("cuBLASLt", operands.c, p.c.bytes());
   pretend::check_is_on_gpu("cuBLASLt", operands.d, p.d.bytes());
-  if (!p.has_vector()) return CUBLAS_STATUS_SUCCESS;
+  if (!p.adds_bias()) return CUBLAS_STATUS_SUCCESS;
   const std::size_t width = pretend::width_of(p.d.type);
   if (p.how.bias == nullptr || !pretend::is_aligned(p.how.bias, width)) return CUBLAS_STATUS_INVALID_VALUE;
-  pretend::check_is_on_gpu("cuBLASLt", p.how.bias, p.vector_size() * width);
+  pretend::check_is_on_gpu("cuBLASLt", p.how.bias, p.rows() * width);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -239,9 +214,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how,
     if (!pretend::is_aligned(workspace, kWorkspaceAlignment)) return CUBLAS_STATUS_INVALID_VALUE;
     pretend::check_is_on_gpu("cuBLASLt", workspace, algorithm.workspace);
   }
-  const bool is_on_host = product.how.pointer_mode == CUBLASLT_POINTER_MODE_HOST;
-  const float scale = is_on_host ? *static_cast<const float*>(alpha) : 0;
-  const float keep = is_on_host ? *static_cast<const float*>(beta) : 1;
+  const float scale = *static_cast<const float*>(alpha);
+  const float keep = *static_cast<const float*>(beta);
   const Operands operands = {a, b, c, d};
   if (!are_aligned(product, operands, algorithm)) return CUBLAS_STATUS_INVALID_VALUE;
   if (const cublasStatus_t status = check_operands(product, operands, keep != 0); status != CUBLAS_STATUS_SUCCESS)
@@ -249,9 +223,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how,
   if (pretend::device_of(stream) != handle->device) return CUBLAS_STATUS_INVALID_VALUE;
   const cudaError_t status = pretend::enqueue(stream, [=] {
     if (algorithm.workspace > 0) std::memset(workspace, 0xff, algorithm.workspace);
-    const float by = is_on_host ? scale : *static_cast<const float*>(alpha);
-    const float kept = is_on_host ? keep : *static_cast<const float*>(beta);
-    for (std::ptrdiff_t batch = 0; batch < product.d.batches; ++batch) multiply(product, operands, batch, by, kept);
+    multiply(product, operands, scale, keep);
   });
   return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

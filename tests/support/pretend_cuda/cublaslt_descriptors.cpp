@@ -9,8 +9,6 @@
 namespace lockstep::pretend {
 namespace {
 
-bool is_column_major(const Layout& layout) { return layout.order == CUBLASLT_ORDER_COL; }
-
 // An attribute has exactly the size of what holds it here.
 template <typename T>
 cublasStatus_t set(T& attribute, const void* value, std::size_t bytes) {
@@ -19,32 +17,9 @@ cublasStatus_t set(T& attribute, const void* value, std::size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t set(Layout& layout, cublasLtMatrixLayoutAttribute_t name, const void* value, std::size_t bytes) {
-  switch (name) {
-    case CUBLASLT_MATRIX_LAYOUT_TYPE:
-      return set(layout.type, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_ORDER:
-      return set(layout.order, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_ROWS:
-      return set(layout.rows, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_COLS:
-      return set(layout.columns, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_LD:
-      return set(layout.leading, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
-      return set(layout.batches, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
-      return set(layout.batch_stride, value, bytes);
-    default:
-      return CUBLAS_STATUS_INVALID_VALUE;
-  }
-}
-
 cublasStatus_t set(MatmulDescription& matmul, cublasLtMatmulDescAttributes_t name, const void* value,
                    std::size_t bytes) {
   switch (name) {
-    case CUBLASLT_MATMUL_DESC_POINTER_MODE:
-      return set(matmul.pointer_mode, value, bytes);
     case CUBLASLT_MATMUL_DESC_TRANSA:
       return set(matmul.transpose_a, value, bytes);
     case CUBLASLT_MATMUL_DESC_TRANSB:
@@ -53,12 +28,6 @@ cublasStatus_t set(MatmulDescription& matmul, cublasLtMatmulDescAttributes_t nam
       return set(matmul.epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return set(matmul.bias, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
-      return set(matmul.bias_type, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
-      return set(matmul.auxiliary, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
-      return set(matmul.auxiliary_leading, value, bytes);
     default:
       return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -77,10 +46,6 @@ cublasStatus_t set(Preference& preference, cublasLtMatmulPreferenceAttributes_t 
       return set(preference.alignment_c, value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
       return set(preference.alignment_d, value, bytes);
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: {
-      std::uint32_t any = 0;  // there is one scheme
-      return set(any, value, bytes);
-    }
     default:
       return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -89,20 +54,15 @@ cublasStatus_t set(Preference& preference, cublasLtMatmulPreferenceAttributes_t 
 }  // namespace
 
 std::ptrdiff_t Layout::place(std::size_t row, std::size_t column) const {
-  const std::size_t slow = is_column_major(*this) ? column : row;
-  const std::size_t fast = is_column_major(*this) ? row : column;
-  return static_cast<std::ptrdiff_t>(slow) * leading + static_cast<std::ptrdiff_t>(fast);
+  return static_cast<std::ptrdiff_t>(column) * leading + static_cast<std::ptrdiff_t>(row);
 }
 
 std::size_t Layout::bytes() const {
-  const std::ptrdiff_t last = (batches - 1) * batch_stride + place(rows - 1, columns - 1);
-  return static_cast<std::size_t>(last + 1) * width_of(type);
+  return static_cast<std::size_t>(place(rows - 1, columns - 1) + 1) * width_of(type);
 }
 
 bool Layout::is_possible() const {
-  const std::uint64_t fast = is_column_major(*this) ? rows : columns;
-  return width_of(type) > 0 && rows > 0 && columns > 0 && leading >= static_cast<std::int64_t>(fast) && batches > 0 &&
-         (order == CUBLASLT_ORDER_COL || order == CUBLASLT_ORDER_ROW);
+  return width_of(type) > 0 && rows > 0 && columns > 0 && leading >= static_cast<std::int64_t>(rows);
 }
 
 Layout& layout(cublasLtMatrixLayout_t handle) { return *static_cast<Layout*>(handle); }
@@ -114,8 +74,6 @@ Preference& preference(cublasLtMatmulPreference_t handle) { return *static_cast<
 namespace pretend = lockstep::pretend;
 
 extern "C" {
-
-const char* cublasLtGetStatusName(cublasStatus_t status) { return cublasLtGetStatusString(status); }
 
 const char* cublasLtGetStatusString(cublasStatus_t status) {
   switch (status) {
@@ -161,11 +119,6 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* handle, cudaDa
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t handle) {
   delete &pretend::layout(handle);
   return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle, cublasLtMatrixLayoutAttribute_t name,
-                                                const void* value, size_t bytes) {
-  return pretend::set(pretend::layout(handle), name, value, bytes);
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* handle, cublasComputeType_t compute,

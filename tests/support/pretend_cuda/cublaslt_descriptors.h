@@ -12,17 +12,14 @@ struct cublasLtContext {
 
 namespace lockstep::pretend {
 
+/// Columns are contiguous.
 struct Layout : cublasLtMatrixLayoutOpaque_t {
   cudaDataType type = CUDA_R_32F;
-  std::int32_t order = CUBLASLT_ORDER_COL;
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;
   std::int64_t leading = 0;
-  std::int32_t batches = 1;
-  std::int64_t batch_stride = 0;  // in elements
 
-  /// Where an element is, from the first one of its batch.
-  std::ptrdiff_t place(std::size_t row, std::size_t column) const;
+  std::ptrdiff_t place(std::size_t row, std::size_t column) const;  ///< of an element
   std::size_t bytes() const;
   /// Of a type that is known, not empty, and with a leading dimension that is large enough.
   bool is_possible() const;
@@ -31,14 +28,10 @@ struct Layout : cublasLtMatrixLayoutOpaque_t {
 struct MatmulDescription : cublasLtMatmulDescOpaque_t {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   cudaDataType scale = CUDA_R_32F;
-  std::int32_t pointer_mode = CUBLASLT_POINTER_MODE_HOST;
   std::int32_t transpose_a = CUBLAS_OP_N;
   std::int32_t transpose_b = CUBLAS_OP_N;
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  void* bias = nullptr;
-  std::int32_t bias_type = -1;  // that of D
-  void* auxiliary = nullptr;
-  std::int64_t auxiliary_leading = 0;
+  void* bias = nullptr;  ///< of the type of D
 };
 
 struct Preference : cublasLtMatmulPreferenceOpaque_t {

@@ -23,38 +23,23 @@ enum class Direction { forward, data, filter };
 // A tensor or filters in the memory of a GPU.
 struct Array {
   cudaDataType type;
-  pretend::Shape shape;
-  pretend::Shape strides;
+  std::size_t count;
   void* data;
 
-  template <typename Each>
-  void for_each(Each each) const {
-    std::size_t dense = 0;
-    for (std::ptrdiff_t n = 0; n < shape.n; ++n)
-      for (std::ptrdiff_t h = 0; h < shape.h; ++h)
-        for (std::ptrdiff_t w = 0; w < shape.w; ++w)
-          for (std::ptrdiff_t c = 0; c < shape.c; ++c)
-            each(dense++, n * strides.n + c * strides.c + h * strides.h + w * strides.w);
-  }
-  std::vector<float> load() const {
-    std::vector<float> values(shape.count());
-    for_each([&](std::size_t i, std::ptrdiff_t at) { values[i] = pretend::load(type, data, at); });
-    return values;
-  }
+  std::size_t bytes() const { return count * pretend::width_of(type); }
+  std::vector<float> load() const { return pretend::load_all(type, data, count); }
   // What was there is not read where `beta` is zero.
   void store(const std::vector<float>& values, float alpha, float beta) const {
-    for_each([&](std::size_t i, std::ptrdiff_t at) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto at = static_cast<std::ptrdiff_t>(i);
       const float before = beta == 0 ? 0 : beta * pretend::load(type, data, at);
       pretend::store(type, data, at, alpha * values[i] + before);
-    });
+    }
   }
 };
 
 Array array_of(const cudnnTensorStruct& tensor, const void* data) {
-  return {tensor.type, tensor.shape, tensor.strides, const_cast<void*>(data)};
-}
-Array array_of(const cudnnFilterStruct& filter, const void* data) {
-  return {filter.type, filter.shape, filter.strides, const_cast<void*>(data)};
+  return {tensor.type, tensor.shape.count(), const_cast<void*>(data)};
 }
 
 // What a call is about; x and y are gradients where the direction makes them such.
@@ -86,12 +71,6 @@ cudnnStatus_t check(const Call& call) {
                               problem.y.h, problem.y.w, y.n, y.c, y.h, y.w));
   if (call.x->type != call.filter->type || call.x->type != call.y->type)
     return refuse(CUDNN_STATUS_NOT_SUPPORTED, "input, filters and output of different types");
-  const bool channels_last = call.filter->format == CUDNN_TENSOR_NHWC;
-  for (const cudnnTensorDescriptor_t tensor : {call.x, call.y})
-    if (channels_last && !tensor->has_adjacent_channels())
-      return refuse(CUDNN_STATUS_NOT_SUPPORTED, "filters with channels last and tensors without");
-  if (!channels_last && call.x->shape.w > 1 && call.x->strides.w != 1)
-    return refuse(CUDNN_STATUS_NOT_SUPPORTED, "tensors with channels last and filters without");
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -103,14 +82,6 @@ std::size_t workspace_of(const Call& call, int algorithm) {
   return algorithm == kPlain ? 0 : 1024 + 4 * call.problem().filter.count();
 }
 
-cudnnStatus_t workspace_size(const Call& call, int algorithm, std::size_t* bytes) {
-  if (const cudnnStatus_t status = check(call); status != CUDNN_STATUS_SUCCESS) return status;
-  if (algorithm != kPlain && algorithm != kWithSpace)
-    return refuse(CUDNN_STATUS_NOT_SUPPORTED, fmt::format("algorithm {}", algorithm));
-  *bytes = workspace_of(call, algorithm);
-  return CUDNN_STATUS_SUCCESS;
-}
-
 std::vector<float> result_of(Direction direction, const Problem& problem, const Array& first, const Array& second,
                              bool backwards) {
   if (direction == Direction::forward) return pretend::convolve(problem, first.load(), second.load());
@@ -118,11 +89,11 @@ std::vector<float> result_of(Direction direction, const Problem& problem, const 
   return pretend::gradient_of_filter(problem, first.load(), second.load(), backwards);
 }
 
-cudnnStatus_t check_memory(const Array& array, std::size_t bytes) {
+cudnnStatus_t check_memory(const Array& array) {
   if (array.data == nullptr) return refuse(CUDNN_STATUS_BAD_PARAM, "a null pointer");
   if (!pretend::is_aligned(array.data, kAlignment))
     return refuse(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, fmt::format("a pointer to {}", fmt::ptr(array.data)));
-  pretend::check_is_on_gpu("cuDNN", array.data, bytes);
+  pretend::check_is_on_gpu("cuDNN", array.data, array.bytes());
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -136,35 +107,29 @@ struct Operands {
   Array first;
   Array second;
   Array result;
-  std::size_t first_bytes;
-  std::size_t second_bytes;
-  std::size_t result_bytes;
 };
 
 Operands operands_of(const Call& call, const void* x, const void* filter, const void* y) {
   const Array in_x = array_of(*call.x, x);
   const Array in_filter = array_of(*call.filter, filter);
   const Array in_y = array_of(*call.y, y);
-  if (call.direction == Direction::forward)
-    return {in_x, in_filter, in_y, call.x->bytes(), call.filter->bytes(), call.y->bytes()};
-  if (call.direction == Direction::data)
-    return {in_y, in_filter, in_x, call.y->bytes(), call.filter->bytes(), call.x->bytes()};
-  return {in_x, in_y, in_filter, call.x->bytes(), call.y->bytes(), call.filter->bytes()};
+  if (call.direction == Direction::forward) return {in_x, in_filter, in_y};
+  if (call.direction == Direction::data) return {in_y, in_filter, in_x};
+  return {in_x, in_y, in_filter};
 }
 
 cudnnStatus_t run(const Call& call, const Operands& operands, int algorithm, Space space, const void* alpha,
                   const void* beta) {
   static std::atomic<unsigned> calls{0};
-  std::size_t needed = 0;
-  if (const cudnnStatus_t status = workspace_size(call, algorithm, &needed); status != CUDNN_STATUS_SUCCESS)
-    return status;
+  if (const cudnnStatus_t status = check(call); status != CUDNN_STATUS_SUCCESS) return status;
+  if (algorithm != kPlain && algorithm != kWithSpace)
+    return refuse(CUDNN_STATUS_NOT_SUPPORTED, fmt::format("algorithm {}", algorithm));
+  const std::size_t needed = workspace_of(call, algorithm);
   if (space.bytes < needed || (needed > 0 && space.data == nullptr))
     return refuse(CUDNN_STATUS_BAD_PARAM,
                   fmt::format("a workspace of {} bytes where {} are needed", space.bytes, needed));
-  for (const auto& [array, bytes] : {std::pair{operands.first, operands.first_bytes},
-                                     {operands.second, operands.second_bytes},
-                                     {operands.result, operands.result_bytes}})
-    if (const cudnnStatus_t status = check_memory(array, bytes); status != CUDNN_STATUS_SUCCESS) return status;
+  for (const Array& array : {operands.first, operands.second, operands.result})
+    if (const cudnnStatus_t status = check_memory(array); status != CUDNN_STATUS_SUCCESS) return status;
   if (needed > 0) {
     if (!pretend::is_aligned(space.data, kAlignment))
       return refuse(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "a workspace that is not aligned");
@@ -205,16 +170,14 @@ template <typename Perf>
 cudnnStatus_t find(const Call& call, const Operands& operands, Space space, int most, int* count, Perf* found) {
   if (const cudnnStatus_t status = list(call, space.bytes, most, count, found); status != CUDNN_STATUS_SUCCESS)
     return status;
-  for (const auto& [array, bytes] : {std::pair{operands.first, operands.first_bytes},
-                                     {operands.second, operands.second_bytes},
-                                     {operands.result, operands.result_bytes}})
-    if (const cudnnStatus_t status = check_memory(array, bytes); status != CUDNN_STATUS_SUCCESS) return status;
+  for (const Array& array : {operands.first, operands.second, operands.result})
+    if (const cudnnStatus_t status = check_memory(array); status != CUDNN_STATUS_SUCCESS) return status;
   if (pretend::check_no_capture() != cudaSuccess || pretend::is_captured(call.handle->stream))
     return refuse(CUDNN_STATUS_EXECUTION_FAILED, "algorithms are not tried while a stream is captured");
   if (space.bytes > 0) pretend::check_is_on_gpu("cuDNN", space.data, space.bytes);
   const std::size_t used = std::min(space.bytes, workspace_of(call, kWithSpace));
   const cudaError_t status = pretend::perform(call.handle->stream, [=] {
-    operands.result.store(std::vector<float>(operands.result.shape.count(), 12345.0F), 1.0F, 0.0F);
+    operands.result.store(std::vector<float>(operands.result.count, 12345.0F), 1.0F, 0.0F);
     if (used > 0) std::memset(space.data, 0xff, used);
   });
   return status == cudaSuccess ? CUDNN_STATUS_SUCCESS : refuse(CUDNN_STATUS_EXECUTION_FAILED, cudaGetErrorName(status));
@@ -231,44 +194,6 @@ constexpr std::size_t kAnySpace = std::size_t{1} << 40;
 }  // namespace
 
 extern "C" {
-
-cudnnStatus_t cudnnGetConvolutionForwardAlgorithmMaxCount(cudnnHandle_t /*handle*/, int* count) {
-  *count = kAlgorithms;
-  return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithmMaxCount(cudnnHandle_t /*handle*/, int* count) {
-  *count = kAlgorithms;
-  return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(cudnnHandle_t /*handle*/, int* count) {
-  *count = kAlgorithms;
-  return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
-                                                      cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t conv,
-                                                      cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algorithm,
-                                                      size_t* bytes) {
-  return workspace_size({Direction::forward, handle, x, w, conv, y}, algorithm, bytes);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle, cudnnFilterDescriptor_t w,
-                                                           cudnnTensorDescriptor_t dy,
-                                                           cudnnConvolutionDescriptor_t conv,
-                                                           cudnnTensorDescriptor_t dx,
-                                                           cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes) {
-  return workspace_size({Direction::data, handle, dx, w, conv, dy}, algorithm, bytes);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
-                                                             cudnnTensorDescriptor_t dy,
-                                                             cudnnConvolutionDescriptor_t conv,
-                                                             cudnnFilterDescriptor_t dw,
-                                                             cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
-  return workspace_size({Direction::filter, handle, x, dw, conv, dy}, algorithm, bytes);
-}
 
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
                                                      cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t conv,

@@ -35,43 +35,11 @@ bool take_type(cudnnDataType_t from, cudaDataType& to) {
 
 bool is_possible(const Shape& shape) { return std::min({shape.n, shape.c, shape.h, shape.w}) > 0; }
 
-Shape dense_strides(const Shape& shape, cudnnTensorFormat_t format) {
-  if (format == CUDNN_TENSOR_NHWC)
-    return {.n = shape.h * shape.w * shape.c, .c = 1, .h = shape.w * shape.c, .w = shape.c};
-  return {.n = shape.c * shape.h * shape.w, .c = shape.h * shape.w, .h = shape.w, .w = 1};
-}
-
-std::size_t extent(const Shape& shape, const Shape& strides, cudaDataType type) {
-  const auto last =
-      (shape.n - 1) * strides.n + (shape.c - 1) * strides.c + (shape.h - 1) * strides.h + (shape.w - 1) * strides.w;
-  return static_cast<std::size_t>(last + 1) * pretend::width_of(type);
-}
-
-cudnnStatus_t set(cudnnTensorDescriptor_t tensor, cudnnDataType_t type, const Shape& shape, const Shape& strides) {
-  if (!is_possible(shape) || !is_possible(strides))
-    return refuse(CUDNN_STATUS_BAD_PARAM, "a tensor with a dimension or a stride that is not positive");
-  if (!take_type(type, tensor->type)) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a type that nobody asks for here");
-  tensor->shape = shape;
-  tensor->strides = strides;
-  return CUDNN_STATUS_SUCCESS;
-}
-
-bool is_format(cudnnTensorFormat_t format) { return format == CUDNN_TENSOR_NHWC || format == CUDNN_TENSOR_NCHW; }
-
-cudnnStatus_t set(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format, cudnnDataType_t type,
-                  const Shape& shape) {
-  if (!is_format(format)) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a layout other than NHWC and NCHW");
-  return set(tensor, type, shape, dense_strides(shape, format));
-}
-
-cudnnStatus_t set(cudnnFilterDescriptor_t filter, cudnnTensorFormat_t format, cudnnDataType_t type,
-                  const Shape& shape) {
-  if (!is_format(format)) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a layout other than KRSC and KCRS");
-  if (!is_possible(shape)) return refuse(CUDNN_STATUS_BAD_PARAM, "a filter with a dimension that is not positive");
-  if (!take_type(type, filter->type)) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a type that nobody asks for here");
-  filter->format = format;
-  filter->shape = shape;
-  filter->strides = dense_strides(shape, format);
+cudnnStatus_t set(cudnnTensorStruct& tensor, cudnnTensorFormat_t format, cudnnDataType_t type, const Shape& shape) {
+  if (format != CUDNN_TENSOR_NHWC) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a layout that nobody asks for here");
+  if (!is_possible(shape)) return refuse(CUDNN_STATUS_BAD_PARAM, "a tensor with a dimension that is not positive");
+  if (!take_type(type, tensor.type)) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a type that nobody asks for here");
+  tensor.shape = shape;
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -100,9 +68,6 @@ constexpr std::array kNames = {
 
 }  // namespace
 
-std::size_t cudnnTensorStruct::bytes() const { return extent(shape, strides, type); }
-std::size_t cudnnFilterStruct::bytes() const { return extent(shape, strides, type); }
-
 cudnnStatus_t pretend::refuse(cudnnStatus_t status, std::string reason) {
   last_reason() = std::move(reason);
   return status;
@@ -111,7 +76,6 @@ cudnnStatus_t pretend::refuse(cudnnStatus_t status, std::string reason) {
 extern "C" {
 
 size_t cudnnGetVersion() { return CUDNN_VERSION; }
-size_t cudnnGetCudartVersion() { return CUDART_VERSION; }
 
 const char* cudnnGetErrorString(cudnnStatus_t status) {
   const auto* found = std::ranges::find(kNames, status, &std::pair<cudnnStatus_t, const char*>::first);
@@ -140,11 +104,6 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
-  *stream = handle->stream;
-  return CUDNN_STATUS_SUCCESS;
-}
-
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* tensor) {
   *tensor = new cudnnTensorStruct;
   return CUDNN_STATUS_SUCCESS;
@@ -157,31 +116,7 @@ cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) {
 
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
                                          cudnnDataType_t type, int n, int c, int h, int w) {
-  return set(tensor, format, type, {.n = n, .c = c, .h = h, .w = w});
-}
-
-cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t tensor, cudnnDataType_t type, int n, int c, int h,
-                                           int w, int n_stride, int c_stride, int h_stride, int w_stride) {
-  return set(tensor, type, {.n = n, .c = c, .h = h, .w = w},
-             {.n = n_stride, .c = c_stride, .h = h_stride, .w = w_stride});
-}
-
-cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t tensor, cudnnDataType_t type, int count,
-                                         const int* sizes, const int* strides) {
-  if (count != 4) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a tensor that does not have four dimensions");
-  return set(tensor, type, {.n = sizes[0], .c = sizes[1], .h = sizes[2], .w = sizes[3]},
-             {.n = strides[0], .c = strides[1], .h = strides[2], .w = strides[3]});
-}
-
-cudnnStatus_t cudnnSetTensorNdDescriptorEx(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
-                                           cudnnDataType_t type, int count, const int* sizes) {
-  if (count != 4) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a tensor that does not have four dimensions");
-  return set(tensor, format, type, {.n = sizes[0], .c = sizes[1], .h = sizes[2], .w = sizes[3]});
-}
-
-cudnnStatus_t cudnnGetTensorSizeInBytes(cudnnTensorDescriptor_t tensor, size_t* bytes) {
-  *bytes = tensor->bytes();
-  return CUDNN_STATUS_SUCCESS;
+  return set(*tensor, format, type, {.n = n, .c = c, .h = h, .w = w});
 }
 
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* filter) {
@@ -196,13 +131,7 @@ cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter) {
 
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
                                          cudnnTensorFormat_t format, int k, int c, int h, int w) {
-  return set(filter, format, type, {.n = k, .c = c, .h = h, .w = w});
-}
-
-cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
-                                         cudnnTensorFormat_t format, int count, const int* sizes) {
-  if (count != 4) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a filter that does not have four dimensions");
-  return set(filter, format, type, {.n = sizes[0], .c = sizes[1], .h = sizes[2], .w = sizes[3]});
+  return set(*filter, format, type, {.n = k, .c = c, .h = h, .w = w});
 }
 
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* convolution) {
@@ -229,14 +158,6 @@ cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convo
              mode, type);
 }
 
-cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t convolution, int count, const int* pads,
-                                              const int* strides, const int* dilations, cudnnConvolutionMode_t mode,
-                                              cudnnDataType_t type) {
-  if (count != 2) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a convolution over other than two dimensions");
-  return cudnnSetConvolution2dDescriptor(convolution, pads[0], pads[1], strides[0], strides[1], dilations[0],
-                                         dilations[1], mode, type);
-}
-
 cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t convolution, int groups) {
   if (groups < 1) return refuse(CUDNN_STATUS_BAD_PARAM, "a convolution without groups");
   convolution->steps.groups = groups;
@@ -247,16 +168,6 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t /*convolu
   const bool is_known = type == CUDNN_DEFAULT_MATH || type == CUDNN_TENSOR_OP_MATH ||
                         type == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION || type == CUDNN_FMA_MATH;
   return is_known ? CUDNN_STATUS_SUCCESS : refuse(CUDNN_STATUS_BAD_PARAM, "an unknown kind of arithmetic");
-}
-
-cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t x,
-                                                    cudnnFilterDescriptor_t filter, int* n, int* c, int* h, int* w) {
-  const Shape y = pretend::output_shape(x->shape, filter->shape, convolution->steps);
-  *n = static_cast<int>(y.n);
-  *c = static_cast<int>(y.c);
-  *h = static_cast<int>(y.h);
-  *w = static_cast<int>(y.w);
-  return CUDNN_STATUS_SUCCESS;
 }
 
 }  // extern "C"

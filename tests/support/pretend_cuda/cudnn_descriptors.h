@@ -14,25 +14,16 @@ struct cudnnContext {
   cudaStream_t stream = nullptr;
 };
 
+/// A dense tensor [n, h, w, c], channels last; of filters, n is their number and c the channels of a group.
 struct cudnnTensorStruct {
   cudaDataType type = CUDA_R_32F;
   lockstep::pretend::Shape shape{};
-  lockstep::pretend::Shape strides{};
 
   bool is_set() const { return shape.n > 0; }
-  std::size_t bytes() const;
-  bool has_adjacent_channels() const { return strides.c == 1 || shape.c == 1; }
+  std::size_t bytes() const { return shape.count() * lockstep::pretend::width_of(type); }
 };
 
-struct cudnnFilterStruct {
-  cudaDataType type = CUDA_R_32F;
-  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
-  lockstep::pretend::Shape shape{};  // n: filters, c: channels of a group
-  lockstep::pretend::Shape strides{};
-
-  bool is_set() const { return shape.n > 0; }
-  std::size_t bytes() const;
-};
+struct cudnnFilterStruct : cudnnTensorStruct {};
 
 struct cudnnConvolutionStruct {
   lockstep::pretend::Steps steps;

@@ -207,15 +207,9 @@ cudnnStatus_t find(const GraphDescriptor& pack, const SummedConvolution::Array& 
   return CUDNN_STATUS_SUCCESS;
 }
 
-std::vector<float> load(cudaDataType type, const void* data, std::size_t count) {
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = pretend::load(type, data, static_cast<std::ptrdiff_t>(i));
-  return values;
-}
-
 void compute(const SummedConvolution& graph, const Memory& at) {
-  const auto y = pretend::convolve(graph.problem, load(graph.type, at.x, graph.problem.x.count()),
-                                   load(graph.type, at.filter, graph.problem.filter.count()));
+  const auto y = pretend::convolve(graph.problem, pretend::load_all(graph.type, at.x, graph.problem.x.count()),
+                                   pretend::load_all(graph.type, at.filter, graph.problem.filter.count()));
   const auto channels = static_cast<std::size_t>(graph.problem.y.c);
   std::fill_n(at.sums, channels, 0.0F);
   std::fill_n(at.squares, channels, 0.0F);

@@ -18,42 +18,6 @@ cudaError_t check_device(int device) {
   return device >= 0 && device < pretend::machine().gpus ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
-// Those that a library may ask for; of the size and kind of a data-center GPU.
-bool attribute(cudaDeviceAttr name, int device, int& value) {
-  switch (name) {
-    case cudaDevAttrMaxThreadsPerBlock:
-      value = 1024;
-      return true;
-    case cudaDevAttrWarpSize:
-      value = 32;
-      return true;
-    case cudaDevAttrMultiProcessorCount:
-      value = 4;  // few, so that a small test has more blocks than fit at once
-      return true;
-    case cudaDevAttrComputeCapabilityMajor:
-      value = 9;
-      return true;
-    case cudaDevAttrComputeCapabilityMinor:
-      value = 0;
-      return true;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      value = 48 * 1024;
-      return true;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      value = 2048;
-      return true;
-    case cudaDevAttrPciBusId:
-      value = device + 1;
-      return true;
-    case cudaDevAttrPciDeviceId:
-    case cudaDevAttrPciDomainId:
-      value = 0;
-      return true;
-    default:
-      return false;
-  }
-}
-
 CUresult primary_context_state(CUdevice device, unsigned* flags, int* active) {
   *flags = 0;
   *active = pretend::gpus_with_context().contains(device) ? 1 : 0;
@@ -69,11 +33,6 @@ extern "C" {
 
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = pretend::machine().driver_version;
-  return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = CUDART_VERSION;
   return cudaSuccess;
 }
 
@@ -124,29 +83,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int device) {
-  if (const cudaError_t status = check_device(device); status != cudaSuccess) return pretend::answer(status);
-  return pretend::answer(attribute(name, device, *value) ? cudaSuccess : cudaErrorInvalidValue);
-}
-
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   if (const cudaError_t status = check_device(device); status != cudaSuccess) return pretend::answer(status);
   const std::string text = fmt::format("0000:{:02x}:00.0", device + 1);
   if (static_cast<std::size_t>(length) <= text.size()) return pretend::answer(cudaErrorInvalidValue);
   std::memcpy(id, text.c_str(), text.size() + 1);
   return cudaSuccess;
-}
-
-cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-  for (const int each : {device, peer})
-    if (const cudaError_t status = check_device(each); status != cudaSuccess) return pretend::answer(status);
-  *can = device != peer ? 1 : 0;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
-  if (flags != 0) return pretend::answer(cudaErrorInvalidValue);
-  return pretend::answer(check_device(peer));
 }
 
 }  // extern "C"

@@ -24,11 +24,6 @@ Driver& driver() {
   return *driver;
 }
 
-cudaStreamCaptureMode& capture_mode_of_thread() {
-  constinit thread_local cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-  return mode;
-}
-
 CUstream_st& Driver::stream(cudaStream_t handle) {
   if (!is_default(handle)) return find(streams, handle, "a stream");
   auto& own = default_streams[current_gpu()];
@@ -83,13 +78,10 @@ cudaError_t Driver::check_default(const CUstream_st& stream) {
 }
 
 cudaError_t Driver::check_no_capture() {
-  const cudaStreamCaptureMode mode = capture_mode_of_thread();
-  if (mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
   cudaError_t status = cudaSuccess;
   for (const std::shared_ptr<Capture>& capture : captures) {
     const bool is_own = capture->thread == std::this_thread::get_id() && capture->mode != cudaStreamCaptureModeRelaxed;
-    const bool is_global = capture->mode == cudaStreamCaptureModeGlobal && mode == cudaStreamCaptureModeGlobal;
-    if (is_own || is_global) status = invalidate(*capture, cudaErrorStreamCaptureUnsupported);
+    if (is_own || capture->mode == cudaStreamCaptureModeGlobal) status = invalidate(*capture, cudaErrorStreamCaptureUnsupported);
   }
   return status;
 }

@@ -98,7 +98,4 @@ Driver& driver();
 /// `capture` is of no use from now on.
 cudaError_t invalidate(Capture& capture, cudaError_t error);
 
-/// How this thread's calls get on with captures.
-cudaStreamCaptureMode& capture_mode_of_thread();
-
 }  // namespace lockstep::pretend

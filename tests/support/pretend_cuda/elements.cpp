@@ -22,6 +22,12 @@ float load(cudaDataType type, const void* array, std::ptrdiff_t index) {
   return __bfloat162float(static_cast<const __nv_bfloat16*>(array)[index]);
 }
 
+std::vector<float> load_all(cudaDataType type, const void* array, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = load(type, array, static_cast<std::ptrdiff_t>(i));
+  return values;
+}
+
 void store(cudaDataType type, void* array, std::ptrdiff_t index, float value) {
   if (type == CUDA_R_32F)
     static_cast<float*>(array)[index] = value;

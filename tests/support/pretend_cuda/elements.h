@@ -5,6 +5,7 @@
 #include <library_types.h>
 
 #include <cstddef>
+#include <vector>
 
 namespace lockstep::pretend {
 
@@ -13,6 +14,7 @@ std::size_t width_of(cudaDataType type);
 
 /// Element `index` of an array of `type`.
 float load(cudaDataType type, const void* array, std::ptrdiff_t index);
+std::vector<float> load_all(cudaDataType type, const void* array, std::size_t count);
 void store(cudaDataType type, void* array, std::ptrdiff_t index, float value);
 
 /// Ends the program unless [data, data + bytes) is inside memory of a GPU; `who` names the library.

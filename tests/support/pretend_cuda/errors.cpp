@@ -70,8 +70,6 @@ namespace pretend = lockstep::pretend;
 
 extern "C" {
 
-cudaError_t cudaPeekAtLastError() { return pretend::last_error; }
-
 cudaError_t cudaGetLastError() {
   const cudaError_t error = pretend::last_error;
   pretend::last_error = cudaSuccess;

@@ -60,11 +60,6 @@ cudaError_t end_capture(cudaStream_t handle, cudaGraph_t* graph) {
 
 extern "C" {
 
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  std::swap(*mode, pretend::capture_mode_of_thread());
-  return cudaSuccess;
-}
-
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
   if (handle == nullptr || handle == cudaStreamLegacy) return answer(cudaErrorStreamCaptureUnsupported);
@@ -112,10 +107,6 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   *executable = instance.get();
   driver().executables[*executable] = std::move(instance);
   return cudaSuccess;
-}
-
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags) {
-  return cudaGraphInstantiate(executable, graph, flags);
 }
 
 cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {

@@ -227,8 +227,6 @@ cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned /*flags*/) {
   return pretend::answer(pretend::allocate(data, bytes, cudaMemoryTypeHost));
 }
 
-cudaError_t cudaMallocHost(void** data, size_t bytes) { return cudaHostAlloc(data, bytes, cudaHostAllocDefault); }
-
 cudaError_t cudaFreeHost(void* data) { return pretend::answer(pretend::free(data, cudaMemoryTypeHost)); }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
@@ -253,13 +251,6 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (const cudaError_t status = pretend::readiness(); status != cudaSuccess) return pretend::answer(status);
   return pretend::answer(pretend::copy(to, from, bytes, kind, stream));
-}
-
-cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  if (const cudaError_t status = pretend::readiness_outside_of_captures(); status != cudaSuccess)
-    return pretend::answer(status);
-  const cudaError_t status = pretend::copy(to, from, bytes, kind, cudaStreamLegacy);
-  return status == cudaSuccess ? cudaStreamSynchronize(cudaStreamLegacy) : pretend::answer(status);
 }
 
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {

@@ -102,12 +102,6 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t* handle) { return cudaStreamCreateWithFlags(handle, cudaStreamDefault); }
-
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, int /*priority*/) {
-  return cudaStreamCreateWithFlags(handle, flags);
-}
-
 // Its work goes on without it; a capture does not.
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   const std::lock_guard lock(driver().mutex);
@@ -137,11 +131,6 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   if (stream.capture) return answer(pretend::invalidate(*stream.capture, cudaErrorStreamCaptureUnsupported));
   if (const cudaError_t status = driver().check_no_capture(); status != cudaSuccess) return answer(status);
   return answer(stream.queue->is_idle() ? cudaSuccess : cudaErrorNotReady);
-}
-
-cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
-  *device = pretend::device_of(handle);
-  return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {

@@ -28,10 +28,6 @@ inline constinit thread_local dim3 gridDim{};
 inline constexpr int warpSize = 32;
 
 inline void __syncthreads() { lockstep::pretend::meet_block(); }
-inline void __syncwarp(unsigned mask = 0xffffffffU) { lockstep::pretend::meet_warp(mask, 0); }
-inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-inline void __threadfence_block() { __threadfence(); }
-
 namespace lockstep::pretend {
 
 template <typename T>
@@ -51,12 +47,6 @@ T shuffle(unsigned mask, T value, unsigned source) {
 }  // namespace lockstep::pretend
 
 template <lockstep::pretend::Shuffled T>
-T __shfl_sync(unsigned mask, T value, int source, int width = warpSize) {
-  const unsigned first = lockstep::pretend::lane() & ~static_cast<unsigned>(width - 1);
-  return lockstep::pretend::shuffle(mask, value, first + (static_cast<unsigned>(source) & (width - 1)));
-}
-
-template <lockstep::pretend::Shuffled T>
 T __shfl_xor_sync(unsigned mask, T value, int difference, int width = warpSize) {
   const unsigned lane = lockstep::pretend::lane();
   const unsigned source = lane ^ static_cast<unsigned>(difference);
@@ -71,29 +61,7 @@ T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = warpSi
   return lockstep::pretend::shuffle(mask, value, is_inside ? lane + distance : lane);
 }
 
-template <lockstep::pretend::Shuffled T>
-T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = warpSize) {
-  const unsigned lane = lockstep::pretend::lane();
-  const bool is_inside = (lane & (width - 1)) >= distance;
-  return lockstep::pretend::shuffle(mask, value, is_inside ? lane - distance : lane);
-}
-
-inline unsigned __ballot_sync(unsigned mask, int predicate) {
-  const unsigned long long* values = lockstep::pretend::meet_warp(mask, predicate != 0 ? 1 : 0);
-  unsigned ballot = 0;
-  for (unsigned lane = 0; lane < lockstep::pretend::kWarpSize; ++lane)
-    if ((mask >> lane & 1U) != 0 && values[lane] != 0) ballot |= 1U << lane;
-  return ballot;
-}
-inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0 ? 1 : 0; }
-inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == mask ? 1 : 0; }
-
 // Several streams may work on the same memory.
-template <typename T>
-requires std::integral<T> || std::floating_point<T> T atomicAdd(T* address, std::type_identity_t<T> value) {
-  return std::atomic_ref<T>(*address).fetch_add(value);
-}
-
 template <std::integral T>
 T atomicMax(T* address, std::type_identity_t<T> value) {
   std::atomic_ref<T> reference(*address);
@@ -101,47 +69,6 @@ T atomicMax(T* address, std::type_identity_t<T> value) {
   while (old < value && !reference.compare_exchange_weak(old, value)) {
   }
   return old;
-}
-
-template <std::integral T>
-T atomicMin(T* address, std::type_identity_t<T> value) {
-  std::atomic_ref<T> reference(*address);
-  T old = reference.load();
-  while (value < old && !reference.compare_exchange_weak(old, value)) {
-  }
-  return old;
-}
-
-template <std::integral T>
-T atomicCAS(T* address, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
-  std::atomic_ref<T>(*address).compare_exchange_strong(expected, value);
-  return expected;
-}
-
-template <typename T>
-T atomicExch(T* address, std::type_identity_t<T> value) {
-  return std::atomic_ref<T>(*address).exchange(value);
-}
-
-template <typename T>
-T __ldg(const T* address) {
-  return *address;
-}
-
-inline float rsqrtf(float value) { return 1.0F / sqrtf(value); }
-inline double rsqrt(double value) { return 1.0 / sqrt(value); }
-inline float __expf(float value) { return expf(value); }
-inline float __logf(float value) { return logf(value); }
-inline float __fdividef(float dividend, float divisor) { return dividend / divisor; }
-inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-inline float __frsqrt_rn(float value) { return rsqrtf(value); }
-inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
-inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
-inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
-inline int __float_as_int(float value) { return std::bit_cast<int>(value); }
-inline int __popc(unsigned value) { return std::popcount(value); }
-inline unsigned __umulhi(unsigned a, unsigned b) {
-  return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32U);
 }
 
 using std::max;
