@@ -145,5 +145,13 @@ TEST(BatchPlan, NeedsLikeWorkersButForAuto) {
   EXPECT_EQ(BatchPlan(ShardPolicy::automatic, {10}, 4, {3, 2}).steps_per_epoch(), 3);
 }
 
+TEST(ShardPolicy, HasNames) {
+  for (const ShardPolicy policy : {ShardPolicy::automatic, ShardPolicy::file, ShardPolicy::data, ShardPolicy::off})
+    EXPECT_EQ(parse_shard_policy(to_string(policy)), policy);
+  EXPECT_EQ(to_string(ShardPolicy::automatic), "auto");
+  EXPECT_EQ(input_error_of([] { parse_shard_policy("records"); }),
+            "[shard-policy] expected auto, file, data or off, got \"records\"");
+}
+
 }  // namespace
 }  // namespace lockstep::data

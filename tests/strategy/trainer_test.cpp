@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 
+#include "lockstep/strategy/trainer_options.h"
 #include "tests/strategy/training.h"
 #include "tests/strategy/watched_source.h"
 #include "tests/support/ranks.h"
@@ -134,6 +135,23 @@ TEST(Trainer, ValidationDoesNotChangeTheTraining) {
     EXPECT_EQ(with.parameter_hash, without.parameter_hash);
     EXPECT_EQ(with.buffers, without.buffers);
   }
+}
+
+TEST(TrainerOptions, ScaleTheRateWithTheBatch) {
+  TrainerOptions options;
+  options.schedule.peak = 0.1F;
+  options.base_batch = 64;
+  EXPECT_FLOAT_EQ(effective_schedule(options, 256, 10).rate(0), 0.1F);
+  options.rate_scaling = RateScaling::linear;
+  EXPECT_FLOAT_EQ(effective_schedule(options, 256, 10).rate(0), 0.4F);
+  options.rate_scaling = RateScaling::sqrt;
+  EXPECT_FLOAT_EQ(effective_schedule(options, 256, 10).rate(0), 0.2F);
+  EXPECT_EQ(effective_schedule(options, 256, 10).total_steps, 10);
+}
+
+TEST(TrainerOptions, NameTheWaysToScaleTheRate) {
+  EXPECT_EQ(parse_rate_scaling("sqrt"), RateScaling::sqrt);
+  EXPECT_EQ(error_of([] { parse_rate_scaling("cubic"); }), "[lr-scaling] expected none, linear or sqrt, got \"cubic\"");
 }
 
 }  // namespace

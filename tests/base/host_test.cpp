@@ -1,14 +1,75 @@
 #include "lockstep/base/host.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
+#include <thread>
 
 #include "tests/base/kernel_files.h"
 
 namespace lockstep {
 namespace {
+
+TEST(Processors, AreAllThatMayBeAskedFor) {
+  const std::vector<int> allowed = allowed_processors();
+  ASSERT_FALSE(allowed.empty());
+  EXPECT_EQ(available_cores(), static_cast<int>(allowed.size()));
+  const std::vector<int> possible = processors_of_cpu_set();
+  EXPECT_TRUE(std::ranges::includes(possible, allowed));
+}
+
+TEST(Processors, OfABoundThreadCouldBeMore) {
+  const std::vector<int> possible = processors_of_cpu_set();
+  if (possible.size() < 2) GTEST_SKIP() << "needs two processors";
+  std::thread([&] {
+    cpu_set_t last;
+    CPU_ZERO(&last);
+    CPU_SET(possible.back(), &last);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(last), &last), 0);
+    EXPECT_EQ(processors_of_cpu_set(), possible);
+    EXPECT_EQ(allowed_processors(), std::vector<int>{possible.back()}) << "the binding is as it was";
+    EXPECT_EQ(processor_list(), std::to_string(possible.back()));
+  }).join();
+}
+
+using ProcessorQuota = KernelFiles;
+
+TEST_F(ProcessorQuota, IsTheLeastOfAllGroupsAbove) {
+  EXPECT_EQ(processor_quota(root_), 0) << "nothing is known";
+  write("proc/self/cgroup", "0::/job/step\n");
+  write("sys/fs/cgroup/job/step/cpu.max", "max 100000\n");
+  EXPECT_EQ(processor_quota(root_), 0) << "no limit";
+  write("sys/fs/cgroup/job/cpu.max", "150000 100000\n");
+  EXPECT_EQ(processor_quota(root_), 1.5);
+  write("sys/fs/cgroup/job/step/cpu.max", "400000 100000\n");
+  EXPECT_EQ(processor_quota(root_), 1.5);
+}
+
+TEST_F(ProcessorQuota, IsThatOfTheWholeContainer) {
+  write("proc/self/cgroup", "0::/\n");
+  write("sys/fs/cgroup/cpu.max", "200000 100000\n");
+  EXPECT_EQ(processor_quota(root_), 2);
+}
+
+TEST_F(ProcessorQuota, MayBeOfVersion1) {
+  write("proc/self/cgroup", "5:memory:/other\n4:cpu,cpuacct:/job\n0::/\n");
+  write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "-1\n");
+  write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(processor_quota(root_), 0) << "no limit";
+  write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "800000\n");
+  EXPECT_EQ(processor_quota(root_), 8);
+}
+
+// A cgroup version 1 container shows the group of its host, and has its own group at the root.
+TEST_F(ProcessorQuota, IsFoundWhereTheGroupHasAnotherName) {
+  write("proc/self/cgroup", "4:cpu,cpuacct:/docker/1f\n");
+  write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n");
+  write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(processor_quota(root_), 0.5);
+}
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
