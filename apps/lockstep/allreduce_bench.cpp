@@ -22,20 +22,16 @@ namespace lockstep::apps {
 namespace {
 
 struct BenchArguments {
+  ReductionPlan plan;
   std::size_t min_bytes = 1024;
   std::size_t max_bytes = std::size_t{64} << 20;
   int factor = 4;
-  std::string dtype = "float32";
-  std::string routes = "auto";
-  int iterations = 0;
-  bool check = false;
   bool json = false;
   std::string devices = "auto";
 };
 
-ReductionPlan make_plan(const BenchArguments& arguments) {
-  require_at_least("--factor", arguments.factor, 2);
-  require_at_least("--iterations", arguments.iterations, 0);
+/// The sizes to measure. Throws Error (input) if there are none.
+std::vector<std::size_t> sizes(const BenchArguments& arguments) {
   require_at_least("--min-bytes", static_cast<std::int64_t>(arguments.min_bytes), 1);
   if (arguments.max_bytes < arguments.min_bytes)
     throw Error(ErrorCategory::input, "command line",
@@ -45,15 +41,11 @@ ReductionPlan make_plan(const BenchArguments& arguments) {
     throw Error(ErrorCategory::input, "command line",
                 fmt::format("expected --max-bytes to be at most {}", std::numeric_limits<int>::max()),
                 fmt::format("got {}", arguments.max_bytes));
-  ReductionPlan plan{.bytes = {},
-                     .dtype = arguments.dtype,
-                     .routes = parse_routes(arguments.routes),
-                     .iterations = arguments.iterations,
-                     .check = arguments.check};
+  std::vector<std::size_t> sizes;
   for (std::size_t bytes = arguments.min_bytes; bytes <= arguments.max_bytes;
        bytes *= static_cast<std::size_t>(arguments.factor))
-    plan.bytes.push_back(bytes);
-  return plan;
+    sizes.push_back(bytes);
+  return sizes;
 }
 
 /// Size of the group, for the table header and for every line of JSON.
@@ -117,7 +109,7 @@ ReductionListener make_listener(const BenchArguments& arguments, const Group& gr
   listener.size_begins = [watched](std::size_t bytes) {
     if (watched) fmt::print(stderr, "\rmeasuring {} bytes\x1b[K", bytes);
   };
-  listener.timed = [=, json = arguments.json, dtype = arguments.dtype](const ReductionTiming& timing) {
+  listener.timed = [=, json = arguments.json, dtype = arguments.plan.dtype](const ReductionTiming& timing) {
     if (watched) fmt::print(stderr, "\r\x1b[K");
     if (json)
       print_json(timing, group, dtype);
@@ -139,18 +131,17 @@ int count_replicas(const std::string& list) {
 }
 
 int allreduce_bench(job::Session& session, const BenchArguments& arguments) {
-  const ReductionPlan plan = make_plan(arguments);
   const int local = count_replicas(arguments.devices);
   Group group{.replicas = 0, .ranks = session.size(), .nodes = session.nodes()};
   for (const std::string& replicas : session.all_gather(std::to_string(local))) group.replicas += std::stoi(replicas);
   ReductionListener listener = make_listener(arguments, group);
   bool begun = false;
   listener.size_begins = [&, next = listener.size_begins](std::size_t bytes) {
-    if (!begun && !arguments.json) print_head(group, arguments.dtype);
+    if (!begun && !arguments.json) print_head(group, arguments.plan.dtype);
     begun = true;
     next(bytes);
   };
-  const std::int64_t errors = time_reductions(session, local, plan, listener);
+  const std::int64_t errors = time_reductions(session, local, arguments.plan, listener);
   if (errors > 0)
     throw Error(ErrorCategory::communication, "allreduce-bench", "expected sums over all replicas",
                 fmt::format("{} elements were wrong", errors));
@@ -158,16 +149,6 @@ int allreduce_bench(job::Session& session, const BenchArguments& arguments) {
 }
 
 }  // namespace
-
-std::vector<allreduce::Route> parse_routes(const std::string& list) {
-  std::vector<allreduce::Route> routes;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    routes.push_back(allreduce::parse_route(std::string_view(list).substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  return routes;
-}
 
 void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation, int& status) {
   CLI::App* command = program.add_subcommand("allreduce-bench", "Benchmark all-reduce over ranks or local replicas");
@@ -179,23 +160,20 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
   command->add_option("--max-bytes", arguments->max_bytes, "Largest buffer size in bytes, or with a unit such as 64MiB")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
-  command->add_option("--factor", arguments->factor, "Factor between one buffer size and the next")
-      ->capture_default_str();
-  command->add_option("--dtype", arguments->dtype, "Data type of the elements")
+  add_at_least(*command, "--factor", arguments->factor, 2, "Factor between one buffer size and the next")
+      ->default_str(std::to_string(arguments->factor));
+  command->add_option("--dtype", arguments->plan.dtype, "Data type of the elements")
       ->check(CLI::IsMember(element_type_names()))
       ->capture_default_str();
-  command
-      ->add_option("--allreduce", arguments->routes,
-                   "ROUTE[,ROUTE...] to measure, interleaved: auto; in-process (one process); shared-memory, ring, "
-                   "hierarchical or mpi (between ranks; mpi is plain MPI_Allreduce, for comparison). Each measurement "
-                   "starts with an untimed call to warm the caches")
-      ->capture_default_str();
-  command
-      ->add_option("--iterations", arguments->iterations,
-                   "Number of measurements per size and route; their median is reported. 0: as many as fit into half a "
-                   "second, 3 to 500")
-      ->capture_default_str();
-  command->add_flag("--check", arguments->check,
+  add_parsed(*command, "--allreduce", arguments->plan.routes, parse_routes, "auto",
+             "ROUTE[,ROUTE...] to measure, interleaved: auto; in-process (one process); shared-memory, ring, "
+             "hierarchical or mpi (between ranks; mpi is plain MPI_Allreduce, for comparison). Each measurement "
+             "starts with an untimed call to warm the caches");
+  add_at_least(*command, "--iterations", arguments->plan.iterations, 0,
+               "Number of measurements per size and route; their median is reported. 0: as many as fit into half a "
+               "second, 3 to 500")
+      ->default_str("0");
+  command->add_flag("--check", arguments->plan.check,
                     "Check every element of a first all-reduce, and count the wrong elements");
   command->add_flag("--json", arguments->json, "Print only JSON: one object per row on standard output");
   command
@@ -203,6 +181,7 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
                    "Devices of the replicas of each process: cpu:0,cpu:0 for two logical replicas; auto is cpu:0")
       ->capture_default_str();
   command->callback([=, &status] {
+    arguments->plan.bytes = sizes(*arguments);
     job::Session session(invocation.argc, invocation.argv);
     status = session.guard([&] { return allreduce_bench(session, *arguments); });
   });

@@ -8,13 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/open_data.h"
 #include "lockstep/data/record/mapped_file.h"
-#include "lockstep/device/device_list.h"
-#include "lockstep/job/device_share.h"
-#include "lockstep/strategy/strategies.h"
 
 namespace lockstep::apps {
 namespace {
@@ -125,8 +122,48 @@ std::vector<std::string> with_config_file(std::vector<std::string> arguments) {
   return arguments;
 }
 
+void require_at_least(const std::string& name, std::int64_t value, std::int64_t least) {
+  if (value < least)
+    throw Error(ErrorCategory::input, "command line", fmt::format("expected {} to be at least {}", name, least),
+                fmt::format("got {}", value));
+}
+
+void require_given(const char* option, const std::string& value) {
+  if (value.empty())
+    throw Error(ErrorCategory::input, "command line", fmt::format("expected {}", option), "it was not given");
+}
+
+namespace {
+
+constexpr auto kImages = enum_names<ImagePreparation>({{ImagePreparation::none, "none"},
+                                                       {ImagePreparation::cifar10, "cifar10"},
+                                                       {ImagePreparation::imagenet, "imagenet"}});
+
+/// Reads "28x28x1". Throws Error (input).
+std::vector<std::int64_t> parse_shape(const std::string& text) {
+  std::vector<std::int64_t> shape;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('x', begin), text.size());
+    std::int64_t extent = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, extent);
+    if (error != std::errc{} || stop != text.data() + end || extent < 1)
+      throw Error(ErrorCategory::input, "input-shape", "expected positive numbers separated by x, such as 28x28x1",
+                  fmt::format("got \"{}\"", text));
+    shape.push_back(extent);
+    begin = end + 1;
+  }
+  return shape;
+}
+
+}  // namespace
+
+ImagePreparation parse_images(std::string_view name) { return kImages.parse("images", name); }
+
+std::string to_string(ImagePreparation images) { return std::string(kImages.name(images)); }
+
 void add_data_options(CLI::App& command, DataArguments& arguments) {
   const char* group = "Data";
+  data::TFRecordOptions& tfrecord = arguments.open.tfrecord;
   command
       .add_option("--data", arguments.data,
                   "Data set: a glob of TFRecord files; a directory with a dataset.json, or with one folder of JPEG and "
@@ -136,47 +173,43 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
                   "bytes, like pixels)")
       ->group(group);
   command
-      .add_option("--data-dir", arguments.data_dir,
+      .add_option("--data-dir", arguments.open.data_dir,
                   "Directory to search for named data sets before the system's directories")
       ->group(group);
   command
-      .add_option("--index-dir", arguments.index_dir,
+      .add_option("--index-dir", tfrecord.index_dir,
                   "Directory for the indexes of TFRecord files (default: next to each file)")
       ->group(group);
   command
-      .add_option("--input-feature", arguments.input_feature,
+      .add_option("--input-feature", tfrecord.input_feature,
                   "Name of the tf.train.Example feature that is the input (default: from dataset.json or the first "
                   "record)")
       ->group(group);
   command
-      .add_option("--label-feature", arguments.label_feature,
+      .add_option("--label-feature", tfrecord.label_feature,
                   "Name of the feature that is the label (default: from dataset.json or the first record)")
       ->group(group);
-  command
-      .add_option("--input-shape", arguments.input_shape,
-                  "Shape of a sample: HxWxC, or a number of values (default: from dataset.json or the first record)")
+  add_parsed(command, "--input-shape", tfrecord.input_shape, parse_shape,
+             "Shape of a sample: HxWxC, or a number of values (default: from dataset.json or the first record)")
       ->group(group);
-  command
-      .add_option("--classes", arguments.classes,
-                  "Number of classes (default: from dataset.json or a scan of the labels)")
+  add_at_least(command, "--classes", tfrecord.classes, 0,
+               "Number of classes (default: from dataset.json or a scan of the labels)")
       ->group(group);
-  command
-      .add_option(
-          "--images", arguments.images,
-          "Image preprocessing: none (as stored, divided by 255); cifar10 (normalized; in training, random crops after "
-          "padding by 4 pixels, and flips); imagenet (224x224, normalized; in training, random resized crops and "
-          "flips). Default: as the model of the checkpoint was trained, or none")
+  add_parsed(
+      command, "--images", arguments.images, parse_images,
+      "Image preprocessing: none (as stored, divided by 255); cifar10 (normalized; in training, random crops after "
+      "padding by 4 pixels, and flips); imagenet (224x224, normalized; in training, random resized crops and "
+      "flips). Default: as the model of the checkpoint was trained, or none")
       ->group(group);
-  command.add_option("--global-batch", arguments.global_batch, "Number of samples per step over all replicas")
-      ->capture_default_str()
+  add_at_least(command, "--global-batch", arguments.global_batch, 1, "Number of samples per step over all replicas")
+      ->default_str(std::to_string(arguments.global_batch))
       ->group(group);
-  command
-      .add_option("--data-threads", arguments.threads,
-                  "Maximum number of threads per process that read and decode; only as many as needed are active")
-      ->capture_default_str()
+  add_at_least(command, "--data-threads", arguments.threads, 1,
+               "Maximum number of threads per process that read and decode; only as many as needed are active")
+      ->default_str(std::to_string(arguments.threads))
       ->group(group);
-  command.add_option("--prefetch", arguments.prefetch, "Number of batches to read ahead")
-      ->capture_default_str()
+  add_at_least(command, "--prefetch", arguments.prefetch, 1, "Number of batches to read ahead")
+      ->default_str(std::to_string(arguments.prefetch))
       ->group(group);
 }
 
@@ -196,25 +229,30 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
                   "multi-worker-mirrored (ranks started by mpirun)")
       ->capture_default_str()
       ->group(group);
-  command
-      .add_option(
-          "--allreduce", arguments.allreduce,
-          "Route of the gradient all-reduce: auto; in-process (one process), shared-memory (ranks of one node), ring, "
-          "hierarchical (several nodes), or mpi (MPI_Allreduce); between GPUs nccl, hierarchical (NCCL within a node, "
-          "a ring between nodes), or staged (through host memory)")
-      ->capture_default_str()
+  add_parsed(
+      command, "--allreduce", arguments.options.route, allreduce::parse_route, "auto",
+      "Route of the gradient all-reduce: auto; in-process (one process), shared-memory (ranks of one node), ring, "
+      "hierarchical (several nodes), or mpi (MPI_Allreduce); between GPUs nccl, hierarchical (NCCL within a node, "
+      "a ring between nodes), or staged (through host memory)")
       ->group(group);
   command
-      .add_flag("--share-gpus", arguments.share_gpus,
+      .add_flag("--share-gpus", arguments.options.share_gpus,
                 "Allow several ranks to use the same GPU, for tests; they reduce through host memory. Without this "
                 "flag, a shared GPU is an error")
       ->group(group);
   command
-      .add_option("--stall-timeout", arguments.stall_timeout,
+      .add_option("--stall-timeout", arguments.options.stall_timeout,
                   "Seconds without progress after which the job ends with status 4 and reports the missing rank; 0 "
                   "disables the timeout")
       ->capture_default_str()
       ->group(group);
+}
+
+void add_precision_option(CLI::App& command, model::Precision& precision) {
+  add_parsed(command, "--precision", precision, model::parse_precision, "float32",
+             "Data type of the computation: float32, bfloat16 (requires a GPU, or a CPU with AVX-512) or float16 "
+             "(requires a GPU). Parameters, gradients and statistics are float32")
+      ->group("Model");
 }
 
 void add_output_options(CLI::App& command, OutputArguments& arguments) {
@@ -224,21 +262,6 @@ void add_output_options(CLI::App& command, OutputArguments& arguments) {
       ->group("Output");
   command.add_flag("--quiet", arguments.quiet, "Print only warnings and errors; evaluate still prints its metrics")
       ->group("Output");
-}
-
-std::vector<std::int64_t> parse_shape(const std::string& text) {
-  std::vector<std::int64_t> shape;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find('x', begin), text.size());
-    std::int64_t extent = 0;
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, extent);
-    if (error != std::errc{} || stop != text.data() + end || extent < 1)
-      throw Error(ErrorCategory::input, "input-shape", "expected positive numbers separated by x, such as 28x28x1",
-                  fmt::format("got \"{}\"", text));
-    shape.push_back(extent);
-    begin = end + 1;
-  }
-  return shape;
 }
 
 std::optional<std::int64_t> parse_bad_records(const std::string& text) {
@@ -254,51 +277,31 @@ std::optional<std::int64_t> parse_bad_records(const std::string& text) {
               fmt::format("got \"{}\"", text));
 }
 
-data::Dataset prepared(const data::Dataset& dataset, const std::string& images, const std::string& part) {
-  if (images.empty() || images == "none") return dataset;
-  if (images != "cifar10" && images != "imagenet")
-    throw Error(ErrorCategory::input, "images", "expected none, cifar10 or imagenet",
-                fmt::format("got \"{}\"", images));
-  return dataset.images(data::ImageRecipe::parse(fmt::format("{}-{}", images, part)));
+std::vector<allreduce::Route> parse_routes(const std::string& list) {
+  std::vector<allreduce::Route> routes;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    routes.push_back(allreduce::parse_route(std::string_view(list).substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return routes;
+}
+
+data::Dataset prepared(const data::Dataset& dataset, ImagePreparation images, const std::string& part) {
+  if (images == ImagePreparation::none) return dataset;
+  return dataset.images(data::ImageRecipe::parse(fmt::format("{}-{}", kImages.name(images), part)));
 }
 
 data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec, const std::string& part,
                            std::uint64_t seed) {
-  data::DataSpecOptions options;
-  options.data_dir = arguments.data_dir;
+  data::DataSpecOptions options = arguments.open;
   options.part = part;
   options.seed = seed;
-  options.tfrecord.input_feature = arguments.input_feature;
-  options.tfrecord.label_feature = arguments.label_feature;
-  if (!arguments.input_shape.empty()) options.tfrecord.input_shape = parse_shape(arguments.input_shape);
-  options.tfrecord.classes = arguments.classes;
-  options.tfrecord.index_dir = arguments.index_dir;
-  const auto bad_records = parse_bad_records(arguments.bad_records);
-  options.tfrecord.skip_damage = bad_records.has_value();
+  options.tfrecord.skip_damage = arguments.bad_records.has_value();
   data::enable_mapped_files();  // not earlier: Open MPI warns about signal handlers that it finds
-  data::Dataset dataset = prepared(data::open_data(spec, options), arguments.images, part);
-  return bad_records ? dataset.skip_bad_records(*bad_records) : dataset;
-}
-
-std::unique_ptr<strategy::Strategy> choose_strategy(job::Session& session, const PlaceArguments& arguments,
-                                                    std::optional<allreduce::Route> remembered) {
-  return strategy::make_strategy(session, arguments.strategy,
-                                 job::choose_devices(session, arguments.devices, arguments.share_gpus),
-                                 {.route = allreduce::parse_route(arguments.allreduce),
-                                  .remembered_route = remembered,
-                                  .stall_timeout = arguments.stall_timeout,
-                                  .share_gpus = arguments.share_gpus});
-}
-
-void check_places(const PlaceArguments& arguments) {
-  static_cast<void>(device::parse_devices(arguments.devices));
-  allreduce::parse_route(arguments.allreduce);
-}
-
-void require_at_least(const char* option, std::int64_t value, std::int64_t least) {
-  if (value < least)
-    throw Error(ErrorCategory::input, "command line", fmt::format("expected {} to be at least {}", option, least),
-                fmt::format("got {}", value));
+  const ImagePreparation images = arguments.images.value_or(ImagePreparation::none);
+  data::Dataset dataset = prepared(data::open_data(spec, options), images, part);
+  return arguments.bad_records ? dataset.skip_bad_records(*arguments.bad_records) : dataset;
 }
 
 }  // namespace lockstep::apps

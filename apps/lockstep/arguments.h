@@ -1,17 +1,20 @@
 // --config FILE, which reads the options of a command from a file, and --print-config, which writes such a file.
 #pragma once
 
-#include <CLI/App.hpp>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/dataset.h"
-#include "lockstep/device/device.h"
-#include "lockstep/job/session.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/model/tensor.h"
 #include "lockstep/strategy/strategy.h"
 
 namespace lockstep::apps {
@@ -33,6 +36,58 @@ std::string config_text(const CLI::App& command);
 /// `[COMMAND]`; sections of other commands are ignored. Throws Error (input) if the file cannot be read.
 std::vector<std::string> with_config_file(std::vector<std::string> arguments);
 
+// Declaring options. A value is converted once, while the command line is parsed, to the type that the library takes.
+
+/// Declares an option whose value, a T, is passed to `assign`, which throws Error (input) to refuse it.
+template <typename T, typename Assign>
+CLI::Option* add_assigned(CLI::App& command, const std::string& name, Assign assign, const std::string& help) {
+  // --print-config lists an option without a default as `name=""` only if this is set.
+  return command.add_option_function<T>(name, assign, help)->run_callback_for_default();
+}
+
+/// Declares an option whose text `parse` converts to `value`. `parse` throws Error (input).
+template <typename T, typename Parse>
+CLI::Option* add_parsed(CLI::App& command, const std::string& name, T& value, Parse parse, const std::string& help) {
+  const auto assign = [&value, parse](const std::string& text) { value = parse(text); };
+  return add_assigned<std::string>(command, name, assign, help);
+}
+
+/// The same with the default `text`, which is also shown in the help.
+template <typename T, typename Parse>
+CLI::Option* add_parsed(CLI::App& command, const std::string& name, T& value, Parse parse, const std::string& text,
+                        const std::string& help) {
+  value = parse(text);
+  return add_parsed(command, name, value, parse, help)->default_str(text);
+}
+
+/// Throws Error (input) unless the value of option `name` is at least `least`.
+void require_at_least(const std::string& name, std::int64_t value, std::int64_t least);
+
+/// Declares an option with an integer of at least `least`. Its default is `value`, which the help shows only with
+/// CLI::Option::default_str().
+template <typename T>
+CLI::Option* add_at_least(CLI::App& command, const std::string& name, T& value, std::type_identity_t<T> least,
+                          const std::string& help) {
+  const auto assign = [&value, name, least](const T& given) {
+    require_at_least(name, given, least);
+    value = given;
+  };
+  return add_assigned<T>(command, name, assign, help);
+}
+
+/// Declares an option with a number from `least` to `most`, like add_at_least(). `value` is a T or an optional T.
+template <typename T, typename Value>
+CLI::Option* add_between(CLI::App& command, const std::string& name, Value& value, T least, T most,
+                         const std::string& help) {
+  const auto assign = [&value, name, least, most](const T& given) {
+    if (!(given >= least && given <= most))
+      throw Error(ErrorCategory::input, "command line",
+                  fmt::format("expected {} to be from {} to {}", name, least, most), fmt::format("got {}", given));
+    value = given;
+  };
+  return add_assigned<T>(command, name, assign, help);
+}
+
 // Options that several commands share.
 
 class StandardStreams;
@@ -44,30 +99,28 @@ struct Invocation {
   StandardStreams* streams = nullptr;
 };
 
+/// How images are prepared: `--images none|cifar10|imagenet`.
+enum class ImagePreparation { none, cifar10, imagenet };
+ImagePreparation parse_images(std::string_view name);  ///< throws Error (input) that lists the names
+std::string to_string(ImagePreparation images);        ///< the name that parse_images() accepts
+
 /// Which records, and how they are read.
 struct DataArguments {
-  std::string data;
-  std::string data_dir;
-  std::string index_dir;
-  std::string input_feature;
-  std::string label_feature;
-  std::string input_shape;           ///< "28x28x1"
-  std::int64_t classes = 0;          ///< 0: as the data set states
-  std::string images;                ///< preprocessing recipe; empty: as the model was trained, else as stored
-  std::string bad_records = "fail";  ///< of training data
+  std::string data;                         ///< of --data
+  data::DataSpecOptions open;               ///< without the part and the seed, which open_dataset() sets
+  std::optional<ImagePreparation> images;   ///< nullopt: as the model was trained, else none
+  std::optional<std::int64_t> bad_records;  ///< number of unreadable training records to skip; nullopt: fail
   std::int64_t global_batch = 64;
   int threads = 1;
   int prefetch = 2;
 };
 void add_data_options(CLI::App& command, DataArguments& arguments);
 
-/// Devices, strategy and all-reduce route.
+/// Devices and strategy.
 struct PlaceArguments {
   std::string devices = "auto";
   std::string strategy = "auto";
-  std::string allreduce = "auto";
-  double stall_timeout = 120;  ///< seconds
-  bool share_gpus = false;
+  strategy::StrategyOptions options;
 };
 void add_place_options(CLI::App& command, PlaceArguments& arguments);
 
@@ -79,34 +132,24 @@ struct OutputArguments {
 };
 void add_output_options(CLI::App& command, OutputArguments& arguments);
 
-/// Help text of --precision.
-inline constexpr const char* kPrecisionHelp =
-    "Data type of the computation: float32, bfloat16 (requires a GPU, or a CPU with AVX-512) or float16 (requires a "
-    "GPU). Parameters, gradients and statistics are float32";
+/// Declares --precision.
+void add_precision_option(CLI::App& command, model::Precision& precision);
 
-/// Reads "28x28x1". Throws Error (input).
-std::vector<std::int64_t> parse_shape(const std::string& text);
+/// Parses a list such as "ring,mpi". Throws Error (input).
+std::vector<allreduce::Route> parse_routes(const std::string& list);
 
 /// Parses --bad-records: nullopt for "fail", N for "skip:N". Throws Error (input).
 std::optional<std::int64_t> parse_bad_records(const std::string& text);
 
-/// Adds the image preprocessing of --images (empty: none) for the part "train" or "test". Throws Error (input).
-data::Dataset prepared(const data::Dataset& dataset, const std::string& images, const std::string& part);
+/// Throws Error (input) if an option is empty: "expected `option`; it was not given".
+void require_given(const char* option, const std::string& value);
+
+/// `dataset` with images prepared for the part "train" or "test". Throws Error (input) if it has none.
+data::Dataset prepared(const data::Dataset& dataset, ImagePreparation images, const std::string& part);
 
 /// Opens the data set `spec`, not batched. `part` ("train" or "test") is used if `spec` names none, and selects the
-/// recipe for images. `seed` generates synthetic data.
+/// preparation of images. `seed` generates synthetic data.
 data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec, const std::string& part,
                            std::uint64_t seed);
-
-/// Validates the arguments of choose_strategy() without communication. Throws Error (input).
-void check_places(const PlaceArguments& arguments);
-
-/// Creates the strategy that `arguments` request. Collective.
-/// `remembered`: the route of the run that this one resumes.
-std::unique_ptr<strategy::Strategy> choose_strategy(job::Session& session, const PlaceArguments& arguments,
-                                                    std::optional<allreduce::Route> remembered = {});
-
-/// Throws Error (input) unless `value` is at least `least`.
-void require_at_least(const char* option, std::int64_t value, std::int64_t least);
 
 }  // namespace lockstep::apps

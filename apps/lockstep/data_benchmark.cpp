@@ -185,7 +185,7 @@ class DataBenchmark {
   /// A data set over `source` with the same preprocessing.
   data::Dataset over(std::shared_ptr<const data::RecordSource> source) const {
     const data::Dataset stored = data::Dataset::from_source(std::move(source));
-    return prepared(stored, options_.data.images, "train");
+    return prepared(stored, options_.data.images.value_or(ImagePreparation::none), "train");
   }
 
   void add(const char* stage, const data::Dataset& dataset, int threads, bool once = false) {
@@ -288,11 +288,7 @@ DataLimit find_limit(std::span<const DataRate> rates) {
 }
 
 void benchmark_data(const DataBenchmarkOptions& options) {
-  if (options.data.data.empty())
-    throw Error(ErrorCategory::input, "command line", "expected --data", "it was not given");
-  require_at_least("--data-threads", options.data.threads, 1);
-  require_at_least("--prefetch", options.data.prefetch, 1);
-  require_at_least("--global-batch", options.data.global_batch, 1);
+  require_given("--data", options.data.data);
   DataBenchmark(options).run();
 }
 

@@ -15,7 +15,6 @@
 #include <thread>
 #include <vector>
 
-#include "apps/lockstep/allreduce_bench.h"
 #include "apps/lockstep/doctor/cores.h"
 #include "apps/lockstep/doctor/data.h"
 #include "apps/lockstep/doctor/devices.h"
@@ -48,8 +47,7 @@ struct DoctorArguments {
   std::string data;
   std::string data_dir;
   std::string checkpoint_dir;
-  std::string route_list;
-  std::vector<allreduce::Route> routes;  ///< parsed from route_list
+  std::vector<allreduce::Route> routes;  ///< empty: all that connect the ranks
   double seconds = 6;
   bool quick = false;
   bool json = false;
@@ -269,17 +267,7 @@ class Examination {
   std::unique_ptr<allreduce::Watchdog> watchdog_;  // last: its thread uses the other members
 };
 
-/// Validates the options. Throws Error (input).
-void check(DoctorArguments& arguments) {
-  constexpr double kMaxSeconds = 30;
-  if (!(arguments.seconds >= 1 && arguments.seconds <= kMaxSeconds))
-    throw Error(ErrorCategory::input, "command line", fmt::format("expected --seconds to be from 1 to {}", kMaxSeconds),
-                fmt::format("got {}", arguments.seconds));
-  if (!arguments.route_list.empty()) arguments.routes = parse_routes(arguments.route_list);
-}
-
-int examine(const Invocation& invocation, DoctorArguments arguments) {
-  check(arguments);
+int examine(const Invocation& invocation, const DoctorArguments& arguments) {
   auto limit = std::make_unique<StartLimit>(std::chrono::seconds(25));
   job::Session session(invocation.argc, invocation.argv, {.quiet = true, .stall_timeout = 0});
   return session.guard([&] {
@@ -307,14 +295,13 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
                       "Directory to search for named data sets before the system's directories");
   command->add_option("--checkpoint-dir", arguments->checkpoint_dir,
                       "Directory that rank 0 must be able to write to; its contents are not changed");
-  command->add_option("--allreduce", arguments->route_list,
-                      "ROUTE[,ROUTE...] to measure: shared-memory, ring, hierarchical or mpi between ranks, in-process "
-                      "within one process (default: all routes that connect these ranks)");
-  command
-      ->add_option("--seconds", arguments->seconds,
-                   "Approximate time in seconds to measure speeds and bandwidths, 1 to 30; the other checks take one "
-                   "or two seconds")
-      ->capture_default_str();
+  add_parsed(*command, "--allreduce", arguments->routes, parse_routes,
+             "ROUTE[,ROUTE...] to measure: shared-memory, ring, hierarchical or mpi between ranks, in-process "
+             "within one process (default: all routes that connect these ranks)");
+  add_between(*command, "--seconds", arguments->seconds, 1.0, 30.0,
+              "Approximate time in seconds to measure speeds and bandwidths, 1 to 30; the other checks take one "
+              "or two seconds")
+      ->default_str("6");
   command->add_flag("--quick", arguments->quick, "Same as --seconds 1, with less accurate figures");
   command->add_flag("--json", arguments->json, "Print only one JSON object on standard output");
   command->callback([=, &status] { status = examine(invocation, *arguments); });

@@ -57,8 +57,9 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
   const auto arguments = std::make_shared<RestoredArguments>();
   add_restored_options(*command, *arguments);
   command->callback([=, &status] {
+    check_restored_options(*arguments);
     job::Session session(invocation.argc, invocation.argv,
-                         {.quiet = arguments->output.quiet, .stall_timeout = arguments->place.stall_timeout});
+                         {.quiet = arguments->output.quiet, .stall_timeout = arguments->place.options.stall_timeout});
     const job::DelayedTermination late(session);
     status = session.guard([&] { return evaluate(session, *arguments); });
   });

@@ -2,57 +2,46 @@
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/directory.h"
+#include "lockstep/job/device_share.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
+#include "lockstep/strategy/strategies.h"
 
 namespace lockstep::apps {
-namespace {
 
-void check_arguments(const RestoredArguments& arguments) {
-  const auto require = [](const char* option, const std::string& value) {
-    if (value.empty())
-      throw Error(ErrorCategory::input, "command line", std::string("expected ") + option, "it was not given");
-  };
-  require("--checkpoint DIR", arguments.checkpoint);
-  require("--data", arguments.data.data);
-  require_at_least("--global-batch", arguments.data.global_batch, 1);
-  require_at_least("--data-threads", arguments.data.threads, 1);
-  require_at_least("--prefetch", arguments.data.prefetch, 1);
-  static_cast<void>(model::parse_precision(arguments.precision));
+void check_restored_options(const RestoredArguments& arguments) {
+  require_given("--checkpoint DIR", arguments.checkpoint);
+  require_given("--data", arguments.data.data);
 }
-
-}  // namespace
 
 void add_restored_options(CLI::App& command, RestoredArguments& arguments) {
   command.add_option("--checkpoint", arguments.checkpoint,
                      "A directory of checkpoints (the newest is used), or a single checkpoint");
   add_data_options(command, arguments.data);
   add_place_options(command, arguments.place);
-  command.add_option("--precision", arguments.precision, kPrecisionHelp)->capture_default_str()->group("Model");
+  add_precision_option(command, arguments.precision);
   add_output_options(command, arguments.output);
 }
 
 Restored restore(job::Session& session, const RestoredArguments& arguments) {
-  check_arguments(arguments);
-  auto strategy = choose_strategy(session, arguments.place);
+  const PlaceArguments& place = arguments.place;
+  auto strategy = strategy::make_strategy(
+      session, place.strategy, job::choose_devices(session, place.devices, place.options.share_gpus), place.options);
   ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint);
   // The number of classes and the image preprocessing default to those of the model's training.
   DataArguments data = arguments.data;
-  if (data.classes == 0 && source.loss != "mean-squared-error") data.classes = source.outputs;
-  if (data.images.empty()) data.images = source.images;
+  std::int64_t& classes = data.open.tfrecord.classes;
+  if (classes == 0 && source.loss.kind != LossKind::mean_squared_error) classes = source.outputs;
+  if (!data.images) data.images = source.images;
   data::Dataset dataset = open_dataset(data, data.data, "test", 1).batch(data.global_batch);
   auto trainer = std::make_unique<strategy::Trainer>(
-      *strategy, source.make(),
-      strategy::TrainerOptions{.loss = parse_loss(source.loss, source.label_smoothing),
-                               .precision = model::parse_precision(arguments.precision)});
+      *strategy, source.make(), strategy::TrainerOptions{.loss = source.loss.loss(), .precision = arguments.precision});
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
   return {std::move(strategy), std::move(source), std::move(dataset), std::move(trainer), std::move(checkpoint)};
 }
@@ -60,7 +49,9 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::array<std::string_view, 2> kLosses{"sparse-categorical-crossentropy", "mean-squared-error"};
+constexpr auto kLosses =
+    enum_names<LossKind>({{LossKind::sparse_categorical_crossentropy, "sparse-categorical-crossentropy"},
+                          {LossKind::mean_squared_error, "mean-squared-error"}});
 
 std::string read_description(const fs::path& file) {
   try {
@@ -97,9 +88,9 @@ nlohmann::json ModelSource::to_json() const {
           {"description", description},
           {"input_shape", input_shape},
           {"outputs", outputs},
-          {"loss", loss},
-          {"label_smoothing", label_smoothing},
-          {"images", images}};
+          {"loss", kLosses.name(loss.kind)},
+          {"label_smoothing", loss.label_smoothing},
+          {"images", to_string(images)}};
 }
 
 ModelSource ModelSource::from_json(const nlohmann::json& json, const std::string& where) {
@@ -108,34 +99,32 @@ ModelSource ModelSource::from_json(const nlohmann::json& json, const std::string
             .description = json.at("description").get<std::string>(),
             .input_shape = json.at("input_shape").get<model::Shape>(),
             .outputs = json.at("outputs").get<std::int64_t>(),
-            .loss = json.at("loss").get<std::string>(),
-            .label_smoothing = json.at("label_smoothing").get<double>(),
-            .images = json.value("images", "none")};
+            .loss = {.kind = parse_loss(json.at("loss").get<std::string>()),
+                     .label_smoothing = json.at("label_smoothing").get<double>()},
+            .images = parse_images(json.value("images", "none"))};
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCategory::checkpoint, where, "expected a model description written by `lockstep train`",
                 error.what());
   }
 }
 
-ModelSource choose_model(const std::string& name, const data::SampleSpec& spec, const std::string& loss,
-                         double label_smoothing) {
+ModelSource choose_model(const std::string& name, const data::SampleSpec& spec, const LossChoice& loss,
+                         ImagePreparation images) {
   ModelSource source{.name = name,
                      .description = {},
                      .input_shape = spec.shape,
                      .outputs = spec.classes > 0 ? spec.classes : spec.targets,
                      .loss = loss,
-                     .label_smoothing = label_smoothing,
-                     .images = "none"};
+                     .images = images};
   if (name.ends_with(".json")) source.description = read_description(name);
   return source;
 }
 
-model::Loss parse_loss(const std::string& name, double label_smoothing) {
-  if (name == kLosses[0])
-    return model::SparseCategoricalCrossentropy{.label_smoothing = static_cast<float>(label_smoothing)};
-  if (name == kLosses[1]) return model::MeanSquaredError{};
-  throw Error(ErrorCategory::input, "loss", fmt::format("expected one of {}", list_names(kLosses)),
-              got_name(name, kLosses));
+LossKind parse_loss(std::string_view name) { return kLosses.parse("loss", name); }
+
+model::Loss LossChoice::loss() const {
+  if (kind == LossKind::mean_squared_error) return model::MeanSquaredError{};
+  return model::SparseCategoricalCrossentropy{.label_smoothing = static_cast<float>(label_smoothing)};
 }
 
 ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::path& path) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 #include "apps/lockstep/arguments.h"
 #include "lockstep/data/sample.h"
@@ -17,6 +18,18 @@
 
 namespace lockstep::apps {
 
+/// The loss functions, by their names in `--loss`.
+enum class LossKind { sparse_categorical_crossentropy, mean_squared_error };
+LossKind parse_loss(std::string_view name);  ///< throws Error (input) that lists the names
+
+/// A loss as options and checkpoints describe it.
+struct LossChoice {
+  LossKind kind = LossKind::sparse_categorical_crossentropy;
+  double label_smoothing = 0;  ///< of cross-entropy
+
+  model::Loss loss() const;
+};
+
 /// Everything that is needed to construct a network.
 struct ModelSource {
   static constexpr const char* kKey = "model";  ///< its key in the configuration that checkpoints store
@@ -25,9 +38,8 @@ struct ModelSource {
   std::string description;  ///< JSON text of a file; empty for a named network
   model::Shape input_shape;
   std::int64_t outputs = 0;  ///< classes, or targets of a regression
-  std::string loss = "sparse-categorical-crossentropy";
-  double label_smoothing = 0;
-  std::string images = "none";  ///< how images were prepared (--images)
+  LossChoice loss;
+  ImagePreparation images = ImagePreparation::none;  ///< of the training
 
   model::Network make() const;
   nlohmann::json to_json() const;
@@ -36,11 +48,8 @@ struct ModelSource {
 };
 
 /// The network `name` (the value of --model) for samples of `spec`. Throws Error (input).
-ModelSource choose_model(const std::string& name, const data::SampleSpec& spec, const std::string& loss,
-                         double label_smoothing = 0);
-
-/// Parses "sparse-categorical-crossentropy" or "mean-squared-error". Throws Error (input).
-model::Loss parse_loss(const std::string& name, double label_smoothing = 0);
+ModelSource choose_model(const std::string& name, const data::SampleSpec& spec, const LossChoice& loss,
+                         ImagePreparation images);
 
 /// The model of the checkpoint `path`, or of the newest checkpoint in the directory `path`. The chief reads it. Throws
 /// Error (checkpoint). Collective.
@@ -51,9 +60,11 @@ struct RestoredArguments {
   DataArguments data;
   PlaceArguments place;
   OutputArguments output;
-  std::string precision = "float32";
+  model::Precision precision = model::Precision::float32;
 };
 void add_restored_options(CLI::App& command, RestoredArguments& arguments);
+/// Throws Error (input) for a required option that was not given.
+void check_restored_options(const RestoredArguments& arguments);
 
 /// A trained model on its replicas, and the batched data set in record order.
 struct Restored {

@@ -73,10 +73,8 @@ struct PredictArguments {
 };
 
 int predict(job::Session& session, const PredictArguments& arguments) {
-  if (arguments.output.empty())
-    throw Error(ErrorCategory::input, "command line", "expected --output FILE.csv or FILE.jsonl", "it was not given");
   const Restored restored = restore(session, arguments.restored);
-  const bool classes = restored.source.loss != "mean-squared-error";
+  const bool classes = restored.source.loss.kind != LossKind::mean_squared_error;
   std::optional<PredictionFile> file;
   if (session.is_chief())
     file.emplace(arguments.output, model::element_count(restored.trainer->network().output_shape()), classes);
@@ -100,9 +98,11 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
                       "File to write, FILE.csv or FILE.jsonl: one line per record, in the order of the data set");
   add_restored_options(*command, arguments->restored);
   command->callback([=, &status] {
-    job::Session session(
-        invocation.argc, invocation.argv,
-        {.quiet = arguments->restored.output.quiet, .stall_timeout = arguments->restored.place.stall_timeout});
+    const RestoredArguments& restored = arguments->restored;
+    require_given("--output FILE.csv or FILE.jsonl", arguments->output);
+    check_restored_options(restored);
+    job::Session session(invocation.argc, invocation.argv,
+                         {.quiet = restored.output.quiet, .stall_timeout = restored.place.options.stall_timeout});
     const job::DelayedTermination late(session);
     status = session.guard([&] { return predict(session, *arguments); });
   });

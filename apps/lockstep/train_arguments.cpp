@@ -4,10 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <charconv>
+#include <csignal>
+#include <string_view>
 
-#include "apps/lockstep/model_source.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/directory.h"
@@ -16,7 +17,33 @@
 namespace lockstep::apps {
 namespace {
 
-constexpr double kMebibyte = 1 << 20;
+constexpr auto kOptimizers = enum_names<OptimizerKind>({{OptimizerKind::sgd, "sgd"},
+                                                        {OptimizerKind::adam, "adam"},
+                                                        {OptimizerKind::adamw, "adamw"},
+                                                        {OptimizerKind::lars, "lars"},
+                                                        {OptimizerKind::lamb, "lamb"}});
+
+OptimizerKind parse_optimizer(std::string_view name) { return kOptimizers.parse("--optimizer", name); }
+
+[[noreturn]] void refuse(std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::input, "command line", expected, actual);
+}
+
+/// Sets the size of buckets to `mebibytes`, a number or "auto".
+void set_bucket_size(strategy::TrainerOptions& options, const std::string& mebibytes) {
+  constexpr double kMebibyte = 1 << 20;
+  allreduce::BucketOptions buckets{.wire = options.buckets.wire};
+  options.tune_buckets = mebibytes == "auto";
+  if (!options.tune_buckets) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(mebibytes.data(), mebibytes.data() + mebibytes.size(), value);
+    if (error != std::errc{} || end != mebibytes.data() + mebibytes.size() || !(value > 0 && value <= kMebibyte))
+      refuse("expected --bucket-mib to be a number above 0, or auto", fmt::format("got \"{}\"", mebibytes));
+    buckets.bytes = static_cast<std::size_t>(value * kMebibyte);
+  }
+  buckets.first_bytes = std::min(buckets.first_bytes, buckets.bytes);
+  options.buckets = buckets;
+}
 
 void add_model_options(CLI::App& command, TrainArguments& a) {
   const char* group = "Model";
@@ -29,52 +56,48 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
                       list_names(names)))
       ->group(group);
   command
-      .add_option("--init-from", a.init_from,
+      .add_option("--init-from", a.pretrained.path,
                   "Initial weights: a safetensors file with the names of torchvision or Lockstep, a checkpoint, or a "
                   "directory of checkpoints. Ignored when the run resumes from a checkpoint")
       ->group(group);
   command
-      .add_flag("--reset-head", a.reset_head,
+      .add_flag("--reset-head", a.pretrained.reset_head,
                 "With --init-from, do not load the last layer that has parameters, so that the number of classes may "
                 "differ")
       ->group(group);
-  command.add_option("--loss", a.loss, "Loss function: sparse-categorical-crossentropy or mean-squared-error")
-      ->capture_default_str()
+  add_parsed(command, "--loss", a.loss.kind, parse_loss, "sparse-categorical-crossentropy",
+             "Loss function: sparse-categorical-crossentropy or mean-squared-error")
+      ->group(group);
+  add_between(command, "--label-smoothing", a.loss.label_smoothing, 0.0, 1.0,
+              "Fraction of the label that is spread over all classes, 0 to 1")
+      ->default_str("0")
+      ->group(group);
+  add_between(command, "--mixup", a.mixup, 0.0, 4.0,
+              "Mix each sample with another one of the epoch, with a weight drawn from Beta(A, A), 0 < A <= 4, such as "
+              "0.2. The loss uses both labels, the accuracy only the sample's own. 0 disables mixup")
+      ->default_str("0")
+      ->group(group);
+  add_precision_option(command, a.trainer.precision);
+  add_parsed(command, "--loss-scale", a.trainer.loss_scaling, strategy::parse_loss_scaling, "auto",
+             "Factor that the loss is multiplied by before the backward pass and the gradient is divided by after "
+             "it: none, a number, dynamic (the largest that does not overflow), or auto (dynamic for float16, "
+             "none otherwise)")
       ->group(group);
   command
-      .add_option("--label-smoothing", a.label_smoothing,
-                  "Fraction of the label that is spread over all classes, 0 to 1")
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_option(
-          "--mixup", a.mixup,
-          "Mix each sample with another one of the epoch, with a weight drawn from Beta(A, A), 0 < A <= 4, such as "
-          "0.2. The loss uses both labels, the accuracy only the sample's own. 0 disables mixup")
-      ->capture_default_str()
-      ->group(group);
-  command.add_option("--precision", a.precision, kPrecisionHelp)->capture_default_str()->group(group);
-  command
-      .add_option("--loss-scale", a.loss_scale,
-                  "Factor that the loss is multiplied by before the backward pass and the gradient is divided by after "
-                  "it: none, a number, dynamic (the largest that does not overflow), or auto (dynamic for float16, "
-                  "none otherwise)")
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_flag("--tf32", a.tf32,
+      .add_flag("--tf32", a.trainer.tf32,
                 "Allow TF32 on GPUs: float32 products round their operands to a 10-bit mantissa, which is faster")
       ->group(group);
   command
-      .add_flag("--deterministic", a.deterministic,
+      .add_flag("--deterministic", a.trainer.deterministic,
                 "Use only GPU algorithms that give the same bits in every run; the CPU always does")
       ->group(group);
   command
-      .add_flag("--graph,!--no-graph", a.graph,
+      .add_flag("--graph,!--no-graph", a.trainer.records_steps,
                 "Record the training step as a CUDA graph and replay it. Steps with micro-batches are not recorded")
       ->default_str("true")
       ->group(group);
-  command.add_option("--seed", a.seed, "Seed of all randomness: initial weights, dropout, the order of records")
+  command
+      .add_option("--seed", a.trainer.seed, "Seed of all randomness: initial weights, dropout, the order of records")
       ->capture_default_str()
       ->group(group);
 }
@@ -87,42 +110,36 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
   command.add_flag("--shuffle,!--no-shuffle", a.shuffle, "Shuffle the records in each epoch")
       ->default_str("true")
       ->group("Data");
-  command
-      .add_option(
-          "--shard-policy", a.shard_policy,
-          "How records are distributed over ranks: auto (evenly, independent of the files; each record is seen once, "
-          "in an order that does not depend on the number of ranks), file (whole files, round-robin), data (equal "
-          "slices of each batch), off (every rank reads all records)")
-      ->capture_default_str()
+  add_parsed(
+      command, "--shard-policy", a.shard_policy, data::parse_shard_policy, "auto",
+      "How records are distributed over ranks: auto (evenly, independent of the files; each record is seen once, "
+      "in an order that does not depend on the number of ranks), file (whole files, round-robin), data (equal "
+      "slices of each batch), off (every rank reads all records)")
       ->group("Data");
-  command
-      .add_option("--bad-records", a.data.bad_records,
-                  "What to do about records of --data that cannot be read: fail at the first one, or skip:N to "
-                  "tolerate up to N. A skipped record is replaced by the next one, each affected file is reported, and "
-                  "a truncated file is used up to the point where it ends")
-      ->capture_default_str()
+  add_parsed(command, "--bad-records", a.data.bad_records, parse_bad_records, "fail",
+             "What to do about records of --data that cannot be read: fail at the first one, or skip:N to "
+             "tolerate up to N. A skipped record is replaced by the next one, each affected file is reported, and "
+             "a truncated file is used up to the point where it ends")
       ->group("Data");
   const char* group = "Training";
-  command.add_option("--epochs", a.epochs, "Number of passes over the data; 1 unless --steps is given")->group(group);
-  command
-      .add_option("--steps", a.steps,
-                  "Maximum number of steps; with --epochs, training ends at whichever limit is reached first")
+  a.fit.epochs = 0;  // until it is known whether --steps is given
+  add_at_least(command, "--epochs", a.fit.epochs, 0, "Number of passes over the data; 1 unless --steps is given")
+      ->group(group);
+  add_at_least(command, "--steps", a.fit.steps, 0,
+               "Maximum number of steps; with --epochs, training ends at whichever limit is reached first")
+      ->group(group);
+  add_at_least(
+      command, "--accumulate", a.trainer.accumulate, 1,
+      "Micro-batches per step on each replica. Batch normalization uses the statistics of each micro-batch; no "
+      "other result depends on this number")
+      ->default_str("1")
+      ->group(group);
+  add_parsed(command, "--bn", a.trainer.normalization, strategy::parse_normalization_scope, "local",
+             "Scope of the batch-normalization statistics: local (each replica), sync (all replicas), or group:K "
+             "(groups of K consecutive replicas)")
       ->group(group);
   command
-      .add_option(
-          "--accumulate", a.accumulate,
-          "Micro-batches per step on each replica. Batch normalization uses the statistics of each micro-batch; no "
-          "other result depends on this number")
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_option("--bn", a.bn,
-                  "Scope of the batch-normalization statistics: local (each replica), sync (all replicas), or group:K "
-                  "(groups of K consecutive replicas)")
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_option("--clip-norm", a.clip_norm,
+      .add_option("--clip-norm", a.trainer.clip_norm,
                   "Maximum norm of the gradient over all parameters and replicas; 0 disables clipping")
       ->capture_default_str()
       ->group(group);
@@ -130,56 +147,58 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
 
 void add_communication_options(CLI::App& command, TrainArguments& a) {
   const char* group = "Replicas";
-  command
-      .add_option("--comm-dtype", a.comm_dtype,
-                  "Data type in which gradients are exchanged between replicas: float32, bfloat16 or float16")
-      ->capture_default_str()
+  add_parsed(command, "--comm-dtype", a.trainer.buckets.wire, allreduce::parse_wire_type, "float32",
+             "Data type in which gradients are exchanged between replicas: float32, bfloat16 or float16")
       ->group(group);
   command
-      .add_option(
-          "--bucket-mib", a.bucket_mib,
+      .add_option_function<std::string>(
+          "--bucket-mib", [&a](const std::string& text) { set_bucket_size(a.trainer, text); },
           "Size of a gradient bucket in MiB. When ranks are on different nodes, each bucket is reduced as a unit, "
           "overlapped with the backward pass; the first bucket has at most 1 MiB. auto tries six sizes in the first "
           "90 steps and keeps the fastest")
-      ->capture_default_str()
+      ->default_str("25")
       ->group(group);
-  command
-      .add_option(
-          "--check-replicas", a.check_replicas,
-          "Number of steps between checks that all replicas have the same parameters and optimizer slots; 0 checks "
-          "only at checkpoints")
-      ->capture_default_str()
+  add_at_least(
+      command, "--check-replicas", a.fit.check_replicas, 0,
+      "Number of steps between checks that all replicas have the same parameters and optimizer slots; 0 checks "
+      "only at checkpoints")
+      ->default_str(std::to_string(a.fit.check_replicas))
       ->group(group);
 }
 
 void add_optimizer_options(CLI::App& command, TrainArguments& a) {
   const char* group = "Optimizer";
-  command.add_option("--optimizer", a.optimizer, "Optimizer: sgd, adam, adamw, lars or lamb")
+  OptimizerArguments& optimizer = a.optimizer;
+  add_parsed(command, "--optimizer", optimizer.kind, parse_optimizer, "adam",
+             "Optimizer: sgd, adam, adamw, lars or lamb")
+      ->group(group);
+  command.add_option("--learning-rate", a.trainer.schedule.peak, "Peak learning rate, before --lr-scaling")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--learning-rate", a.learning_rate, "Peak learning rate, before --lr-scaling")
-      ->capture_default_str()
+  add_between(command, "--momentum", optimizer.momentum, 0.0F, 1.0F,
+              "Momentum of sgd (default 0) and lars (default 0.9)")
       ->group(group);
-  command.add_option("--momentum", a.momentum, "Momentum of sgd (default 0) and lars (default 0.9)")->group(group);
-  command.add_flag("--nesterov", a.nesterov, "Use Nesterov momentum, for sgd")->group(group);
-  command.add_option("--beta1", a.beta1, "Decay rate of the first moment, for adam, adamw and lamb")
-      ->capture_default_str()
+  command.add_flag("--nesterov", optimizer.nesterov, "Use Nesterov momentum, for sgd")->group(group);
+  add_between(command, "--beta1", optimizer.beta1, 0.0F, 1.0F,
+              "Decay rate of the first moment, for adam, adamw and lamb")
+      ->default_str("0.9")
       ->group(group);
-  command.add_option("--beta2", a.beta2, "Decay rate of the second moment, for adam, adamw and lamb")
-      ->capture_default_str()
+  add_between(command, "--beta2", optimizer.beta2, 0.0F, 1.0F,
+              "Decay rate of the second moment, for adam, adamw and lamb")
+      ->default_str("0.999")
       ->group(group);
   command
-      .add_option("--epsilon", a.epsilon,
+      .add_option("--epsilon", optimizer.epsilon,
                   "Term added to a denominator: the square root of the second moment for adam and adamw (default 1e-7) "
                   "and lamb (default 1e-6), the norm that divides a layer's learning rate for lars (default 1e-9)")
       ->group(group);
   command
-      .add_option("--trust-coefficient", a.trust_coefficient,
+      .add_option("--trust-coefficient", optimizer.trust_coefficient,
                   "Update size of a layer as a fraction of its weight norm at learning rate 1, for lars (default "
                   "0.001)")
       ->group(group);
   command
-      .add_option("--weight-decay", a.weight_decay,
+      .add_option("--weight-decay", optimizer.weight_decay,
                   "Weight decay of all parameters except biases and normalization: decoupled for adamw and lamb "
                   "(default 0.01), L2 for sgd and adam (default 0) and lars (default 0.0005)")
       ->group(group);
@@ -187,35 +206,35 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
 
 void add_schedule_options(CLI::App& command, TrainArguments& a) {
   const char* group = "Learning rate";
-  command.add_option("--lr-schedule", a.lr_schedule, "Learning-rate schedule: constant, cosine, step or linear")
+  model::Schedule& schedule = a.trainer.schedule;
+  add_parsed(command, "--lr-schedule", schedule.kind, model::parse_schedule, "constant",
+             "Learning-rate schedule: constant, cosine, step or linear")
+      ->group(group);
+  command
+      .add_option("--warmup-steps", schedule.warmup_steps,
+                  "Number of steps over which the learning rate rises to its peak")
       ->capture_default_str()
       ->group(group);
   command
-      .add_option("--warmup-steps", a.warmup_steps, "Number of steps over which the learning rate rises to its peak")
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_option("--lr-final", a.lr_final,
+      .add_option("--lr-final", schedule.final_fraction,
                   "Final learning rate as a fraction of the peak, for --lr-schedule cosine and linear")
       ->capture_default_str()
       ->group(group);
   command
-      .add_option("--lr-step-every", a.lr_step_every,
+      .add_option("--lr-step-every", schedule.step_every,
                   "Number of steps between reductions of the learning rate, for --lr-schedule step")
       ->capture_default_str()
       ->group(group);
   command
-      .add_option("--lr-step-factor", a.lr_step_factor,
+      .add_option("--lr-step-factor", schedule.step_factor,
                   "Factor of each reduction of the learning rate, for --lr-schedule step")
       ->capture_default_str()
       ->group(group);
-  command
-      .add_option("--lr-scaling", a.lr_scaling,
-                  "How the learning rate scales with --global-batch: none, linear or sqrt")
-      ->capture_default_str()
+  add_parsed(command, "--lr-scaling", a.trainer.rate_scaling, strategy::parse_rate_scaling, "none",
+             "How the learning rate scales with --global-batch: none, linear or sqrt")
       ->group(group);
   command
-      .add_option("--lr-base-batch", a.lr_base_batch,
+      .add_option("--lr-base-batch", a.trainer.base_batch,
                   "Global batch size that --learning-rate refers to, for --lr-scaling")
       ->capture_default_str()
       ->group(group);
@@ -223,96 +242,73 @@ void add_schedule_options(CLI::App& command, TrainArguments& a) {
 
 void add_keeping_options(CLI::App& command, TrainArguments& a) {
   const char* group = "Checkpoints and summaries";
-  command.add_option("--checkpoint-dir", a.checkpoint_dir, "Directory to write checkpoints to and to resume from")
+  strategy::CheckpointPlan& checkpoint = a.fit.checkpoint;
+  command.add_option("--checkpoint-dir", checkpoint.directory, "Directory to write checkpoints to and to resume from")
       ->group(group);
-  command
-      .add_option("--save-every", a.save_every,
-                  "Number of steps between checkpoints; 0 saves at the end of each epoch. The last step is always "
-                  "saved")
-      ->capture_default_str()
+  add_at_least(command, "--save-every", checkpoint.save_every, 0,
+               "Number of steps between checkpoints; 0 saves at the end of each epoch. The last step is always "
+               "saved")
+      ->default_str("0")
       ->group(group);
-  command.add_option("--keep", a.keep, "Number of healthy checkpoints to keep")->capture_default_str()->group(group);
-  command
-      .add_option("--resume", a.resume,
-                  "Resume from the newest checkpoint: auto (if there is one), never, or require (fail without one)")
-      ->capture_default_str()
+  add_at_least(command, "--keep", checkpoint.keep, 1, "Number of healthy checkpoints to keep")
+      ->default_str(std::to_string(checkpoint.keep))
       ->group(group);
-  command
-      .add_option(
-          "--verify-checkpoint", a.verify_checkpoint,
-          "How ranks other than 0 verify at each save that their replicas match: full (each rank writes its own "
-          "checkpoint to TMPDIR or /tmp of its node, compares it and removes it), hash (each rank compares hashes and "
-          "writes nothing), none, or auto (full up to 256 MB per rank, hash above)")
-      ->capture_default_str()
+  add_parsed(command, "--resume", checkpoint.resume, checkpoint::parse_resume, "auto",
+             "Resume from the newest checkpoint: auto (if there is one), never, or require (fail without one)")
+      ->group(group);
+  add_parsed(
+      command, "--verify-checkpoint", checkpoint.verify, checkpoint::parse_verify_checkpoint, "auto",
+      "How ranks other than 0 verify at each save that their replicas match: full (each rank writes its own "
+      "checkpoint to TMPDIR or /tmp of its node, compares it and removes it), hash (each rank compares hashes and "
+      "writes nothing), none, or auto (full up to 256 MB per rank, hash above)")
       ->group(group);
   command.add_option("--summary-dir", a.summary_dir, "Directory for TensorBoard event files, which the chief writes")
       ->group(group);
-  command.add_option("--log-every", a.log_every, "Number of steps between progress reports; 0 disables them")
-      ->capture_default_str()
+  add_at_least(command, "--log-every", a.log_every, 0, "Number of steps between progress reports; 0 disables them")
+      ->default_str(std::to_string(a.log_every))
       ->group("Output");
 }
 
-[[noreturn]] void refuse(std::string_view expected, std::string_view actual) {
-  throw Error(ErrorCategory::input, "command line", expected, actual);
-}
-
-void check_between(const char* option, double value, double least, double most) {
-  if (value < least || value > most)
-    refuse(fmt::format("expected {} to be from {} to {}", option, least, most), fmt::format("got {}", value));
-}
-
-std::size_t bucket_bytes(const std::string& mebibytes) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(mebibytes.data(), mebibytes.data() + mebibytes.size(), value);
-  if (error != std::errc{} || end != mebibytes.data() + mebibytes.size() || !(value > 0 && value <= kMebibyte))
-    refuse("expected --bucket-mib to be a number above 0, or auto", fmt::format("got \"{}\"", mebibytes));
-  return static_cast<std::size_t>(value * kMebibyte);
-}
-
-float narrow(double value) { return static_cast<float>(value); }
-
 template <typename AdamLike>
-AdamLike adam_options(const TrainArguments& a) {
+AdamLike adam_options(const OptimizerArguments& a) {
   AdamLike options;
-  options.beta1 = narrow(a.beta1);
-  options.beta2 = narrow(a.beta2);
-  if (a.epsilon) options.epsilon = narrow(*a.epsilon);
-  if (a.weight_decay >= 0) options.weight_decay = narrow(a.weight_decay);
+  options.beta1 = a.beta1;
+  options.beta2 = a.beta2;
+  if (a.epsilon) options.epsilon = *a.epsilon;
+  if (a.weight_decay >= 0) options.weight_decay = a.weight_decay;
   return options;
 }
 
-model::Sgd sgd_options(const TrainArguments& a) {
-  return {narrow(a.momentum.value_or(0)), a.nesterov, narrow(std::max(0.0, a.weight_decay))};
-}
-
-model::Lars lars_options(const TrainArguments& a) {
+model::Lars lars_options(const OptimizerArguments& a) {
   model::Lars options;
-  if (a.momentum) options.momentum = narrow(*a.momentum);
-  if (a.epsilon) options.epsilon = narrow(*a.epsilon);
-  if (a.trust_coefficient) options.trust_coefficient = narrow(*a.trust_coefficient);
-  if (a.weight_decay >= 0) options.weight_decay = narrow(a.weight_decay);
+  if (a.momentum) options.momentum = *a.momentum;
+  if (a.epsilon) options.epsilon = *a.epsilon;
+  if (a.trust_coefficient) options.trust_coefficient = *a.trust_coefficient;
+  if (a.weight_decay >= 0) options.weight_decay = a.weight_decay;
   return options;
 }
 
-void check_optimizer_options(const TrainArguments& a) {
-  const std::string given = fmt::format("got {}", a.optimizer);
-  const bool lars = a.optimizer == "lars";
-  if (a.momentum.value_or(0) != 0 && a.optimizer != "sgd" && !lars)
-    refuse("expected --optimizer sgd or lars with --momentum", given);
-  if (a.nesterov && a.optimizer != "sgd") refuse("expected --optimizer sgd with --nesterov", given);
+/// Throws Error (input) for a hyperparameter that the optimizer does not have.
+model::OptimizerOptions optimizer_options(const OptimizerArguments& a) {
+  const std::string given = fmt::format("got {}", kOptimizers.name(a.kind));
+  const bool sgd = a.kind == OptimizerKind::sgd;
+  const bool lars = a.kind == OptimizerKind::lars;
+  if (a.momentum.value_or(0) != 0 && !sgd && !lars) refuse("expected --optimizer sgd or lars with --momentum", given);
+  if (a.nesterov && !sgd) refuse("expected --optimizer sgd with --nesterov", given);
   if (a.trust_coefficient && !lars) refuse("expected --optimizer lars with --trust-coefficient", given);
-}
-
-model::OptimizerOptions optimizer_options(const TrainArguments& a) {
-  constexpr std::array<std::string_view, 5> kNames{"sgd", "adam", "adamw", "lars", "lamb"};
-  if (std::ranges::find(kNames, a.optimizer) == kNames.end())
-    refuse(fmt::format("expected --optimizer to be one of {}", list_names(kNames)), got_name(a.optimizer, kNames));
-  check_optimizer_options(a);
-  if (a.optimizer == "sgd") return sgd_options(a);
-  if (a.optimizer == "adam") return adam_options<model::Adam>(a);
-  if (a.optimizer == "adamw") return adam_options<model::AdamW>(a);
-  if (a.optimizer == "lars") return lars_options(a);
-  return adam_options<model::Lamb>(a);
+  switch (a.kind) {
+    case OptimizerKind::sgd:
+      return model::Sgd{a.momentum.value_or(0), a.nesterov, std::max(0.0F, a.weight_decay)};
+    case OptimizerKind::adam:
+      return adam_options<model::Adam>(a);
+    case OptimizerKind::adamw:
+      return adam_options<model::AdamW>(a);
+    case OptimizerKind::lars:
+      return lars_options(a);
+    case OptimizerKind::lamb:
+      return adam_options<model::Lamb>(a);
+  }
+  LOCKSTEP_CHECK(false);
 }
 
 }  // namespace
@@ -329,62 +325,20 @@ void add_train_options(CLI::App& command, TrainArguments& a) {
   add_output_options(command, a.output);
 }
 
-void check_arguments(const TrainArguments& a) {
-  if (a.model.empty()) refuse("expected --model NAME or --model FILE.json", "it was not given");
-  if (a.data.data.empty()) refuse("expected --data", "it was not given");
-  (void)data::parse_shard_policy(a.shard_policy);
-  (void)parse_bad_records(a.data.bad_records);
-  require_at_least("--global-batch", a.data.global_batch, 1);
-  require_at_least("--data-threads", a.data.threads, 1);
-  require_at_least("--prefetch", a.data.prefetch, 1);
-  require_at_least("--classes", a.data.classes, 0);
-  require_at_least("--epochs", a.epochs, 0);
-  require_at_least("--steps", a.steps, 0);
-  require_at_least("--accumulate", a.accumulate, 1);
-  require_at_least("--save-every", a.save_every, 0);
-  require_at_least("--keep", a.keep, 1);
-  require_at_least("--log-every", a.log_every, 0);
-  require_at_least("--check-replicas", a.check_replicas, 0);
-  check_between("--label-smoothing", a.label_smoothing, 0, 1);
-  check_between("--mixup", a.mixup, 0, 4);
-  check_between("--beta1", a.beta1, 0, 1);
-  check_between("--beta2", a.beta2, 0, 1);
-  if (a.momentum) check_between("--momentum", *a.momentum, 0, 1);
-  const checkpoint::Resume resume = checkpoint::parse_resume(a.resume);
-  if (a.checkpoint_dir.empty() && resume == checkpoint::Resume::must)
+void complete(TrainArguments& a) {
+  require_given("--model NAME or --model FILE.json", a.model);
+  require_given("--data", a.data.data);
+  if (a.fit.checkpoint.directory.empty() && a.fit.checkpoint.resume == checkpoint::Resume::must)
     refuse("expected --checkpoint-dir with --resume require", "it was not given");
-  (void)checkpoint::parse_verify_checkpoint(a.verify_checkpoint);
-  if (a.reset_head && a.init_from.empty()) refuse("expected --init-from with --reset-head", "it was not given");
-  (void)trainer_options(a);
-}
-
-strategy::TrainerOptions trainer_options(const TrainArguments& a) {
-  strategy::TrainerOptions options;
-  options.loss = parse_loss(a.loss, a.label_smoothing);
-  options.optimizer = optimizer_options(a);
-  options.schedule = {.kind = model::parse_schedule(a.lr_schedule),
-                      .peak = static_cast<float>(a.learning_rate),
-                      .warmup_steps = a.warmup_steps,
-                      .total_steps = 0,
-                      .final_fraction = static_cast<float>(a.lr_final),
-                      .step_every = a.lr_step_every,
-                      .step_factor = static_cast<float>(a.lr_step_factor)};
-  options.rate_scaling = strategy::parse_rate_scaling(a.lr_scaling);
-  options.base_batch = a.lr_base_batch;
-  options.clip_norm = a.clip_norm;
-  options.accumulate = a.accumulate;
-  options.tf32 = a.tf32;
-  options.deterministic = a.deterministic;
-  options.records_steps = a.graph;
-  options.normalization = strategy::parse_normalization_scope(a.bn);
-  options.precision = model::parse_precision(a.precision);
-  options.loss_scaling = strategy::parse_loss_scaling(a.loss_scale);
-  options.seed = a.seed;
-  options.tune_buckets = a.bucket_mib == "auto";
-  if (!options.tune_buckets) options.buckets.bytes = bucket_bytes(a.bucket_mib);
-  options.buckets.first_bytes = std::min(options.buckets.first_bytes, options.buckets.bytes);
-  options.buckets.wire = allreduce::parse_wire_type(a.comm_dtype);
-  return options;
+  if (a.pretrained.reset_head && a.pretrained.path.empty())
+    refuse("expected --init-from with --reset-head", "it was not given");
+  a.trainer.loss = a.loss.loss();
+  a.trainer.optimizer = optimizer_options(a.optimizer);
+  if (a.fit.epochs == 0 && a.fit.steps == 0) a.fit.epochs = 1;
+  a.fit.prefetch = a.data.prefetch;
+  a.fit.data_threads = a.data.threads;
+  a.fit.signals = {SIGTERM, SIGINT, SIGHUP};
+  if (!a.pretrained.path.empty()) a.fit.pretrained = a.pretrained;
 }
 
 }  // namespace lockstep::apps

@@ -7,15 +7,17 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "apps/lockstep/arguments.h"
 #include "apps/lockstep/model_source.h"
 #include "apps/lockstep/standard_streams.h"
 #include "apps/lockstep/train_arguments.h"
 #include "lockstep/job/delayed_termination.h"
+#include "lockstep/job/device_share.h"
 #include "lockstep/job/launcher.h"
 #include "lockstep/strategy/callbacks/json_events.h"
 #include "lockstep/strategy/callbacks/progress.h"
@@ -65,55 +67,47 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
   return callbacks;
 }
 
-strategy::FitOptions fit_options(const TrainArguments& arguments) {
-  strategy::FitOptions fit;
-  fit.epochs = arguments.epochs == 0 && arguments.steps == 0 ? 1 : arguments.epochs;
-  fit.steps = arguments.steps;
-  fit.checkpoint.directory = arguments.checkpoint_dir;
-  fit.checkpoint.save_every = arguments.save_every;
-  fit.checkpoint.keep = arguments.keep;
-  fit.checkpoint.resume = checkpoint::parse_resume(arguments.resume);
-  fit.checkpoint.verify = checkpoint::parse_verify_checkpoint(arguments.verify_checkpoint);
-  fit.prefetch = arguments.data.prefetch;
-  fit.data_threads = arguments.data.threads;
-  fit.check_replicas = arguments.check_replicas;
-  fit.signals = {SIGTERM, SIGINT, SIGHUP};
-  if (!arguments.init_from.empty()) fit.pretrained = {arguments.init_from, arguments.reset_head};
-  return fit;
-}
-
 /// The validation data have the same number of classes as the training data, and no bad records are skipped.
 data::Dataset open_validation(const TrainArguments& arguments, const data::SampleSpec& spec) {
   DataArguments same = arguments.data;
-  if (same.classes == 0) same.classes = spec.classes;
-  same.bad_records = "fail";  // each record counts once
-  return open_dataset(same, arguments.validation_data, "test", arguments.seed).batch(arguments.data.global_batch);
+  std::int64_t& classes = same.open.tfrecord.classes;
+  if (classes == 0) classes = spec.classes;
+  same.bad_records.reset();  // each record counts once
+  return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
+      .batch(arguments.data.global_batch);
+}
+
+/// The route of the run that this one resumes.
+std::optional<allreduce::Route> remembered_route(const job::Session& session,
+                                                 const strategy::CheckpointPlan& checkpoint) {
+  const bool resumes = checkpoint.resume != checkpoint::Resume::never;
+  return strategy::remembered_route(session, resumes ? checkpoint.directory : "");
 }
 
 int train(job::Session& session, const TrainArguments& arguments, const std::string& options) {
-  check_arguments(arguments);
-  check_places(arguments.place);
+  const PlaceArguments& place = arguments.place;
+  std::vector<device::Device> devices = job::choose_devices(session, place.devices, place.options.share_gpus);
   // Before the strategy: building an index may take long, and the watchdog would report a stall.
-  data::Dataset dataset = open_dataset(arguments.data, arguments.data.data, "train", arguments.seed);
-  ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss, arguments.label_smoothing);
-  if (!arguments.data.images.empty()) source.images = arguments.data.images;
+  data::Dataset dataset = open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
+  const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss,
+                                          arguments.data.images.value_or(ImagePreparation::none));
   if (arguments.shuffle) dataset = dataset.shuffle();
   dataset = dataset.mixup(arguments.mixup);
-  dataset = dataset.batch(arguments.data.global_batch).shard(data::parse_shard_policy(arguments.shard_policy));
+  dataset = dataset.batch(arguments.data.global_batch).shard(arguments.shard_policy);
 
-  const bool resumes = checkpoint::parse_resume(arguments.resume) != checkpoint::Resume::never;
-  const auto strategy = choose_strategy(session, arguments.place,
-                                        strategy::remembered_route(session, resumes ? arguments.checkpoint_dir : ""));
-  strategy::FitOptions fit = fit_options(arguments);
+  strategy::StrategyOptions strategy_options = place.options;
+  strategy_options.remembered_route = remembered_route(session, arguments.fit.checkpoint);
+  const auto strategy = strategy::make_strategy(session, place.strategy, std::move(devices), strategy_options);
+  strategy::FitOptions fit = arguments.fit;
   if (!arguments.validation_data.empty()) fit.validation = open_validation(arguments, dataset.spec());
   const Configuration configuration = describe(options, source);
   fit.checkpoint.configuration = configuration.json;
   if (session.is_chief()) fit.callbacks = make_callbacks(arguments, *strategy, configuration.markdown);
 
   if (session.is_chief())
-    for (const std::string& warning : job::placement_warnings(strategy->placements(), arguments.data.threads))
+    for (const std::string& warning : job::placement_warnings(strategy->placements(), fit.data_threads))
       session.logger()->warn(warning);
-  strategy::Trainer trainer(*strategy, source.make(), trainer_options(arguments));
+  strategy::Trainer trainer(*strategy, source.make(), arguments.trainer);
   const bool speaks = session.is_chief() && !arguments.output.json() && !arguments.output.quiet;
   if (speaks) fmt::print("{}", strategy->table());
   const strategy::History history = trainer.fit(dataset, fit);
@@ -133,12 +127,14 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
       if (job::detect_launch().rank == 0) fmt::print("{}", options);
       return;
     }
+    complete(*arguments);
+    const double stall_timeout = arguments->place.options.stall_timeout;
     // While the chief blocks on its output, the other ranks wait, and their watchdogs are running.
-    const double patience = std::min(kOutputPatienceSeconds, arguments->place.stall_timeout / 2);
+    const double patience = std::min(kOutputPatienceSeconds, stall_timeout / 2);
     invocation.streams->limit_waiting(
         std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(patience)));
     job::Session session(invocation.argc, invocation.argv,
-                         {.quiet = arguments->output.quiet, .stall_timeout = arguments->place.stall_timeout});
+                         {.quiet = arguments->output.quiet, .stall_timeout = stall_timeout});
     const job::DelayedTermination late(session);
     status = session.guard([&] { return train(session, *arguments, options); });
   });

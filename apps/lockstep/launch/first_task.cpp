@@ -1,6 +1,7 @@
 #include "apps/lockstep/launch/first_task.h"
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
