@@ -1,5 +1,3 @@
-#include "apps/lockstep/allreduce_bench.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -13,10 +11,13 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/lockstep/arguments.h"
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/process_setup.h"
 #include "apps/lockstep/reduction_timing.h"
-#include "apps/lockstep/standard_streams.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/device_list.h"
+#include "lockstep/job/session.h"
 
 namespace lockstep::apps {
 namespace {

@@ -90,15 +90,6 @@ CLI::Option* add_between(CLI::App& command, const std::string& name, Value& valu
 
 // Options that several commands share.
 
-class StandardStreams;
-
-/// The arguments of main(), and the standard streams.
-struct Invocation {
-  int argc = 0;
-  char** argv = nullptr;  ///< for MPI
-  StandardStreams* streams = nullptr;
-};
-
 /// How images are prepared: `--images none|cifar10|imagenet`.
 enum class ImagePreparation { none, cifar10, imagenet };
 ImagePreparation parse_images(std::string_view name);  ///< throws Error (input) that lists the names

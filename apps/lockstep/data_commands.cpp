@@ -1,21 +1,75 @@
-#include "apps/lockstep/data_commands.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "apps/lockstep/commands.h"
 #include "apps/lockstep/data_benchmark.h"
-#include "apps/lockstep/data_convert.h"
-#include "apps/lockstep/data_inspect.h"
-#include "apps/lockstep/data_verify.h"
+#include "apps/lockstep/data_tools.h"
+#include "apps/lockstep/process_setup.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/source/csv_source.h"
+#include "lockstep/data/source/idx_source.h"
+#include "lockstep/data/source/image_folder_source.h"
+#include "lockstep/data/source/tfrecord_shards.h"
 
 namespace lockstep::apps {
 namespace {
 
 constexpr const char* kFilesHelp = "TFRecord files, globs of them, or directories with a dataset.json";
+
+enum class ConvertSource { idx, csv, images };
+
+struct ConvertOptions {
+  ConvertSource source = ConvertSource::idx;
+  std::string input;
+  data::ShardOptions shards;
+  std::uint64_t seed = 1;  ///< seed of the order of images
+};
+
+std::unique_ptr<data::CsvSource> open_table(const ConvertOptions& options) {
+  const std::string where = "--input " + options.input;
+  const data::CsvSpec table = data::CsvSpec::parse(options.input, where);
+  auto source = std::make_unique<data::CsvSource>(table.file, table.options);
+  if (options.shards.part == "test" && source->has_words_of_its_own())
+    throw Error(ErrorCategory::input, where,
+                "expected like=FILE, the training table that defines the numbers of categorical values",
+                "there is none");
+  return source;
+}
+
+/// Writes the shards and prints a summary on standard output. IDX images become raw bytes in `image`, table rows become
+/// floats in `features`, both with an integer `label`. JPEG and PNG files are copied unchanged to `image/encoded`, in
+/// an order that mixes the classes. Throws Error.
+void convert_data(const ConvertOptions& options) {
+  data::ShardOptions shards = options.shards;
+  std::unique_ptr<data::RecordSource> source;
+  if (options.source == ConvertSource::idx) {
+    source = std::make_unique<data::IdxSource>(options.input, shards.part);
+  } else if (options.source == ConvertSource::images) {
+    source = std::make_unique<data::ImageFolderSource>(options.input);
+    shards.encoding = data::FeatureEncoding::encoded;
+    shards.input_feature = "image/encoded";
+    shards.label_feature = "image/class/label";
+    shards.shuffle = options.seed;  // else a reader with a small shuffle buffer would see one class at a time
+  } else {
+    source = open_table(options);
+    shards.encoding = data::FeatureEncoding::floats;
+    shards.input_feature = "features";
+  }
+
+  data::PartDescription part;
+  {
+    DataProgress progress("convert", source->size());
+    part = data::write_shards(*source, shards, [&](std::int64_t records) { progress.show(records); });
+  }
+  fmt::print("{} records of {} in {} file{}: {} to {}, described in {}\n", part.records, shards.part, part.files.size(),
+             part.files.size() == 1 ? "" : "s", (shards.directory / part.files.front()).string(), part.files.back(),
+             data::kDatasetJson);
+}
 
 void add_convert_command(CLI::App& convert, const char* name, const char* help, const char* input_help,
                          ConvertSource source) {
@@ -23,24 +77,23 @@ void add_convert_command(CLI::App& convert, const char* name, const char* help, 
   options->source = source;
   CLI::App* command = convert.add_subcommand(name, help);
   command->add_option("--input", options->input, input_help)->required();
-  command->add_option("--part", options->part, "Part of the data set: train or test; also the name of the shards")
+  data::ShardOptions& shards = options->shards;
+  command->add_option("--part", shards.part, "Part of the data set: train or test; also the name of the shards")
       ->capture_default_str();
   command
-      ->add_option("--output", options->output,
+      ->add_option("--output", shards.directory,
                    "Directory for the shards and dataset.json; created if it does not exist")
       ->required();
-  command->add_option("--shards", options->shards, "Number of files to write")
+  command->add_option("--shards", shards.shards, "Number of files to write")
       ->capture_default_str()
       ->check(CLI::Range(1, 99'999));
-  command
-      ->add_option("--compression", options->compression,
-                   "Compression: none, gzip or zlib; compressed files are decompressed into memory when read")
-      ->capture_default_str()
+  add_parsed(*command, "--compression", shards.compression, data::compression_from_name, "none",
+             "Compression: none, gzip or zlib; compressed files are decompressed into memory when read")
       ->check(CLI::IsMember({"none", "gzip", "zlib"}));
   if (source == ConvertSource::images)
     command->add_option("--seed", options->seed, "Seed of the order in which the images are written")
         ->capture_default_str();
-  command->add_flag("--overwrite", options->overwrite, "Replace existing shards of this part");
+  command->add_flag("--overwrite", shards.overwrite, "Replace existing shards of this part");
   command->callback([options] { convert_data(*options); });
 }
 

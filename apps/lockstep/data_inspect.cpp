@@ -1,16 +1,18 @@
-#include "apps/lockstep/data_inspect.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
-#include "apps/lockstep/data_progress.h"
-#include "apps/lockstep/data_verify.h"
+#include "apps/lockstep/data_tools.h"
+#include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image/decode_image.h"
@@ -26,6 +28,23 @@ namespace lockstep::apps {
 namespace {
 
 constexpr std::int64_t kProgressEvery = 1000;
+
+/// Minimum and maximum of the added values.
+template <typename T>
+struct ValueExtent {
+  T lowest = std::numeric_limits<T>::max();
+  T highest = std::numeric_limits<T>::lowest();
+
+  void add(T value) {
+    lowest = std::min(lowest, value);
+    highest = std::max(highest, value);
+  }
+  /// "-2 to 1.5", "7", or "-" if no value was added.
+  std::string text() const {
+    if (lowest > highest) return "-";
+    return lowest == highest ? fmt::format("{}", lowest) : fmt::format("{} to {}", lowest, highest);
+  }
+};
 
 /// Collects the formats and sizes of encoded images from their headers.
 class HeaderStep final : public data::ImageStep {
@@ -104,8 +123,8 @@ std::map<std::int64_t, std::int64_t> no_counts(std::int64_t classes) {
   return counts;
 }
 
-}  // namespace
-
+/// Whether `argument` of `data inspect` is a data set in the syntax of --data rather than TFRecord files: a table,
+/// folders of images, IDX files, or synthetic data.
 bool is_inspected_by_source(const std::string& argument) {
   constexpr std::array<std::string_view, 6> kSources = {
       "csv:", "images:", "idx:", "fashion-mnist:", "synthetic:", "synthetic-images:"};
@@ -116,6 +135,19 @@ bool is_inspected_by_source(const std::string& argument) {
          data::is_image_folder(argument);
 }
 
+/// Prints the number of records per label, with class names if they are known.
+void print_label_counts(const std::string& label, const std::map<std::int64_t, std::int64_t>& counts,
+                        const std::map<std::int64_t, std::string>& names) {
+  fmt::print("\nrecords of each {}\n", label);
+  for (const auto& [value, count] : counts) {
+    const auto name = names.find(value);
+    fmt::print("  {:<6}{:>10}{}{}\n", value, count, name == names.end() ? "" : "  ",
+               name == names.end() ? "" : name->second);
+  }
+}
+
+/// Reads at most `records` records (0: all) of the data set `argument`, and prints its features or the formats and
+/// sizes of its images, and the number of records per class.
 void inspect_source(const std::string& argument, std::int64_t records) {
   const data::Dataset dataset = data::open_data(argument);
   const data::RecordSource& source = dataset.source();
@@ -147,18 +179,6 @@ void inspect_source(const std::string& argument, std::int64_t records) {
     values.print();
   if (spec.classes > 0) print_label_counts("label", counts, numbered(source.class_names()));
 }
-
-void print_label_counts(const std::string& label, const std::map<std::int64_t, std::int64_t>& counts,
-                        const std::map<std::int64_t, std::string>& names) {
-  fmt::print("\nrecords of each {}\n", label);
-  for (const auto& [value, count] : counts) {
-    const auto name = names.find(value);
-    fmt::print("  {:<6}{:>10}{}{}\n", value, count, name == names.end() ? "" : "  ",
-               name == names.end() ? "" : name->second);
-  }
-}
-
-namespace {
 
 constexpr const char* kUsualClassName = "image/class/text";
 constexpr std::array<const char*, 2> kUsualLabels = {"image/class/label", "label"};

@@ -1,4 +1,4 @@
-#include "apps/lockstep/data_verify.h"
+#include "apps/lockstep/data_tools.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "apps/lockstep/data_progress.h"
+#include "apps/lockstep/process_setup.h"
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/image/decode_image.h"

@@ -1,5 +1,3 @@
-#include "apps/lockstep/doctor_command.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "apps/lockstep/arguments.h"
+#include "apps/lockstep/commands.h"
 #include "apps/lockstep/doctor/cores.h"
 #include "apps/lockstep/doctor/data.h"
 #include "apps/lockstep/doctor/devices.h"
@@ -23,8 +23,7 @@
 #include "apps/lockstep/doctor/network.h"
 #include "apps/lockstep/doctor/report.h"
 #include "apps/lockstep/doctor/routes.h"
-#include "apps/lockstep/standard_streams.h"
-#include "apps/lockstep/version_command.h"
+#include "apps/lockstep/process_setup.h"
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"

@@ -1,5 +1,3 @@
-#include "apps/lockstep/launch_command.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "apps/lockstep/commands.h"
 #include "apps/lockstep/launch/first_task.h"
 #include "apps/lockstep/launch/messages.h"
 #include "apps/lockstep/launch/other_task.h"

@@ -6,24 +6,16 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
-#include "apps/lockstep/allreduce_bench.h"
 #include "apps/lockstep/arguments.h"
-#include "apps/lockstep/checkpoint_command.h"
-#include "apps/lockstep/data_commands.h"
-#include "apps/lockstep/doctor_command.h"
-#include "apps/lockstep/evaluate_command.h"
+#include "apps/lockstep/commands.h"
 #include "apps/lockstep/launch/daemon.h"
-#include "apps/lockstep/launch_command.h"
-#include "apps/lockstep/predict_command.h"
-#include "apps/lockstep/process_start.h"
-#include "apps/lockstep/standard_streams.h"
-#include "apps/lockstep/train_command.h"
-#include "apps/lockstep/version_command.h"
+#include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
 #include "lockstep/job/failure.h"
 #include "lockstep/job/launcher.h"
@@ -45,7 +37,7 @@ int run(const apps::Invocation& invocation) {
   apps::add_evaluate_command(program, invocation, status);
   apps::add_predict_command(program, invocation, status);
   apps::add_data_commands(program);
-  apps::add_checkpoint_command(program);
+  apps::add_checkpoint_command(program, std::cout);
   apps::add_allreduce_bench_command(program, invocation, status);
   apps::add_doctor_command(program, invocation, status);
   apps::add_launch_command(program, invocation, status);

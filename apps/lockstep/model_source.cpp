@@ -1,51 +1,16 @@
 #include "apps/lockstep/model_source.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/directory.h"
-#include "lockstep/job/device_share.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
-#include "lockstep/strategy/strategies.h"
 
 namespace lockstep::apps {
-
-void check_restored_options(const RestoredArguments& arguments) {
-  require_given("--checkpoint DIR", arguments.checkpoint);
-  require_given("--data", arguments.data.data);
-}
-
-void add_restored_options(CLI::App& command, RestoredArguments& arguments) {
-  command.add_option("--checkpoint", arguments.checkpoint,
-                     "A directory of checkpoints (the newest is used), or a single checkpoint");
-  add_data_options(command, arguments.data);
-  add_place_options(command, arguments.place);
-  add_precision_option(command, arguments.precision);
-  add_output_options(command, arguments.output);
-}
-
-Restored restore(job::Session& session, const RestoredArguments& arguments) {
-  const PlaceArguments& place = arguments.place;
-  auto strategy = strategy::make_strategy(
-      session, place.strategy, job::choose_devices(session, place.devices, place.options.share_gpus), place.options);
-  ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint);
-  // The number of classes and the image preprocessing default to those of the model's training.
-  DataArguments data = arguments.data;
-  std::int64_t& classes = data.open.tfrecord.classes;
-  if (classes == 0 && source.loss.kind != LossKind::mean_squared_error) classes = source.outputs;
-  if (!data.images) data.images = source.images;
-  data::Dataset dataset = open_dataset(data, data.data, "test", 1).batch(data.global_batch);
-  auto trainer = std::make_unique<strategy::Trainer>(
-      *strategy, source.make(), strategy::TrainerOptions{.loss = source.loss.loss(), .precision = arguments.precision});
-  checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
-  return {std::move(strategy), std::move(source), std::move(dataset), std::move(trainer), std::move(checkpoint)};
-}
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -1,7 +1,6 @@
-// The network of a command: from a name, a JSON file, or a checkpoint; of `evaluate` and `predict` with its parameters.
+// The network of a command: from a name, a JSON file, or a checkpoint.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -14,7 +13,6 @@
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
 #include "lockstep/strategy/strategy.h"
-#include "lockstep/strategy/trainer.h"
 
 namespace lockstep::apps {
 
@@ -54,27 +52,5 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec, 
 /// The model of the checkpoint `path`, or of the newest checkpoint in the directory `path`. The chief reads it. Throws
 /// Error (checkpoint). Collective.
 ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const std::filesystem::path& path);
-
-struct RestoredArguments {
-  std::string checkpoint;
-  DataArguments data;
-  PlaceArguments place;
-  OutputArguments output;
-  model::Precision precision = model::Precision::float32;
-};
-void add_restored_options(CLI::App& command, RestoredArguments& arguments);
-/// Throws Error (input) for a required option that was not given.
-void check_restored_options(const RestoredArguments& arguments);
-
-/// A trained model on its replicas, and the batched data set in record order.
-struct Restored {
-  std::unique_ptr<strategy::Strategy> strategy;
-  ModelSource source;
-  data::Dataset dataset;
-  std::unique_ptr<strategy::Trainer> trainer;
-  checkpoint::RestoredCheckpoint checkpoint;
-};
-/// Loads the checkpoint and opens the data set. Throws Error. Collective.
-Restored restore(job::Session& session, const RestoredArguments& arguments);
 
 }  // namespace lockstep::apps

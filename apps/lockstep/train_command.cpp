@@ -1,5 +1,3 @@
-#include "apps/lockstep/train_command.h"
-
 #include <fmt/format.h>
 #include <spdlog/logger.h>
 #include <unistd.h>
@@ -13,8 +11,9 @@
 #include <utility>
 
 #include "apps/lockstep/arguments.h"
+#include "apps/lockstep/commands.h"
 #include "apps/lockstep/model_source.h"
-#include "apps/lockstep/standard_streams.h"
+#include "apps/lockstep/process_setup.h"
 #include "apps/lockstep/train_arguments.h"
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"

@@ -1,5 +1,3 @@
-#include "apps/lockstep/version_command.h"
-
 #include <dnnl.h>
 #include <fmt/format.h>
 #include <mpi.h>
@@ -10,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "apps/lockstep/commands.h"
 #include "lockstep/allreduce/algorithm/nccl.h"
 #include "lockstep/base/host.h"
 #include "lockstep/device/gpu.h"

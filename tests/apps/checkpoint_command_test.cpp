@@ -1,8 +1,9 @@
-#include "apps/lockstep/checkpoint_command.h"
+#include "apps/lockstep/commands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <sstream>
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "apps/lockstep/data_commands.h"
+#include "apps/lockstep/commands.h"
 #include "tests/data/support.h"
 
 namespace lockstep::apps {

@@ -1,5 +1,5 @@
 // lockstep data, from the command line on.
-#include "apps/lockstep/data_commands.h"
+#include "apps/lockstep/commands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

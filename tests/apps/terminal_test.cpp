@@ -1,4 +1,4 @@
-#include "apps/lockstep/standard_streams.h"
+#include "apps/lockstep/process_setup.h"
 
 #include <gtest/gtest.h>
 #include <pty.h>

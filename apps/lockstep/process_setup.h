@@ -1,17 +1,47 @@
-// Terminal detection.
+// What main() sets up: signals, threads, and the standard streams; and output on a terminal.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <streambuf>
+#include <string>
 
 #include "lockstep/job/signals.h"
 
 namespace lockstep::apps {
 
+/// Restores the SIGHUP action that this process inherited, such as SIG_IGN under nohup. Libraries install a handler
+/// before main() runs (UCX, which Debian 13's Open MPI loads, for its debugger). Must be called first in main().
+void restore_inherited_hangup();
+
+/// Makes idle OpenMP threads spin for microseconds before they sleep. The default of GNU OpenMP is milliseconds, and on
+/// a busy machine a spinning thread occupies the core that another thread needs. The OpenMP library reads its settings
+/// before main(), so this function sets them and executes the program again. Does nothing if the user has set
+/// GOMP_SPINCOUNT or OMP_WAIT_POLICY. Must be called first in main().
+void let_kernel_threads_sleep(char** argv);
+
 /// Whether `descriptor` is connected to a terminal, so that a line can be overwritten. mpirun gives its ranks a
 /// pseudo-terminal in any case; under mpirun, the launcher's output decides.
 bool is_watched(int descriptor);
+
+/// Prints "VERB: 3000 of 60000 records" on standard error and updates it in place, if that is a terminal.
+class DataProgress {
+ public:
+  /// `total`: 0 if unknown.
+  DataProgress(std::string verb, std::int64_t total);
+  DataProgress(const DataProgress&) = delete;
+  DataProgress& operator=(const DataProgress&) = delete;
+  /// Clears the line.
+  ~DataProgress();
+
+  void show(std::int64_t records);
+
+ private:
+  std::string verb_;
+  std::int64_t total_;
+  bool on_terminal_;
+};
 
 // Standard input, output and error of the program. Lost output is reported at the end and never aborts a command.
 

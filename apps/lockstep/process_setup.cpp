@@ -1,4 +1,4 @@
-#include "apps/lockstep/standard_streams.h"
+#include "apps/lockstep/process_setup.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,16 +11,41 @@
 #include <climits>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <ext/stdio_sync_filebuf.h>
 #include <filesystem>
 #include <iostream>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "lockstep/base/error.h"
 
 namespace lockstep::apps {
+namespace {
+
+struct sigaction inherited;
+bool is_known = false;
+
+void note_hangup() { is_known = ::sigaction(SIGHUP, nullptr, &inherited) == 0; }
+
+// An executable's functions here run before the constructors of all libraries.
+[[gnu::section(".preinit_array"), gnu::used]] void (*note_first)() = note_hangup;
+
+}  // namespace
+
+void restore_inherited_hangup() {
+  if (is_known) ::sigaction(SIGHUP, &inherited, nullptr);
+}
+
+void let_kernel_threads_sleep(char** argv) {
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  // About a microsecond: longer than the threads of an undisturbed kernel are apart.
+  ::setenv("GOMP_SPINCOUNT", "1000", 1);
+  // If it fails, the program continues unchanged, only slower on a busy machine.
+  ::execv("/proc/self/exe", argv);
+}
 
 bool is_watched(int descriptor) {
   winsize size{};
@@ -31,6 +56,19 @@ bool is_watched(int descriptor) {
   const std::string launchers =
       std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", getppid(), descriptor), unreadable).string();
   return launchers.starts_with("/dev/pts/") || launchers.starts_with("/dev/tty");
+}
+
+DataProgress::DataProgress(std::string verb, std::int64_t total)
+    : verb_(std::move(verb)), total_(total), on_terminal_(is_watched(STDERR_FILENO)) {}
+
+DataProgress::~DataProgress() {
+  if (on_terminal_) std::fputs("\r\x1b[K", stderr);
+}
+
+void DataProgress::show(std::int64_t records) {
+  if (!on_terminal_) return;
+  const std::string of = total_ > 0 ? fmt::format(" of {}", total_) : "";
+  std::fputs(fmt::format("\r{}: {}{} records\x1b[K", verb_, records, of).c_str(), stderr);
 }
 
 namespace {

@@ -1,6 +1,7 @@
-// lockstep data verify and index.
+// lockstep data inspect, verify and index.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -18,5 +19,15 @@ void verify_data(const std::vector<std::string>& arguments, bool decode_images =
 
 /// Writes the index of each file that has no valid one, and prints its path. Throws Error (data).
 void index_data(const std::vector<std::string>& arguments, const std::filesystem::path& index_dir);
+
+struct InspectOptions {
+  std::vector<std::string> files;  ///< TFRecord files, or data sets as --data takes them
+  std::int64_t records = 0;        ///< maximum number of records per file; 0 for all
+  std::string label_feature;       ///< feature whose values are counted; empty: the usual names
+};
+
+/// Prints the files, a table of the features, and the number of records per label on standard output. Throws Error
+/// (data).
+void inspect_data(const InspectOptions& options);
 
 }  // namespace lockstep::apps

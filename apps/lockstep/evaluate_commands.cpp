@@ -1,0 +1,251 @@
+// lockstep evaluate and predict: a trained model on a data set.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/lockstep/arguments.h"
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/model_source.h"
+#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/checkpoint/files.h"
+#include "lockstep/job/delayed_termination.h"
+#include "lockstep/job/device_share.h"
+#include "lockstep/strategy/evaluation.h"
+#include "lockstep/strategy/strategies.h"
+#include "lockstep/strategy/trainer.h"
+
+namespace lockstep::apps {
+namespace {
+
+struct RestoredArguments {
+  std::string checkpoint;
+  DataArguments data;
+  PlaceArguments place;
+  OutputArguments output;
+  model::Precision precision = model::Precision::float32;
+};
+
+/// A trained model on its replicas, and the batched data set in record order.
+struct Restored {
+  std::unique_ptr<strategy::Strategy> strategy;
+  ModelSource source;
+  data::Dataset dataset;
+  std::unique_ptr<strategy::Trainer> trainer;
+  checkpoint::RestoredCheckpoint checkpoint;
+};
+
+/// Throws Error (input) for a required option that was not given.
+void check_restored_options(const RestoredArguments& arguments) {
+  require_given("--checkpoint DIR", arguments.checkpoint);
+  require_given("--data", arguments.data.data);
+}
+
+void add_restored_options(CLI::App& command, RestoredArguments& arguments) {
+  command.add_option("--checkpoint", arguments.checkpoint,
+                     "A directory of checkpoints (the newest is used), or a single checkpoint");
+  add_data_options(command, arguments.data);
+  add_place_options(command, arguments.place);
+  add_precision_option(command, arguments.precision);
+  add_output_options(command, arguments.output);
+}
+
+/// Loads the checkpoint and opens the data set. Throws Error. Collective.
+Restored restore(job::Session& session, const RestoredArguments& arguments) {
+  const PlaceArguments& place = arguments.place;
+  auto strategy = strategy::make_strategy(
+      session, place.strategy, job::choose_devices(session, place.devices, place.options.share_gpus), place.options);
+  ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint);
+  // The number of classes and the image preprocessing default to those of the model's training.
+  DataArguments data = arguments.data;
+  std::int64_t& classes = data.open.tfrecord.classes;
+  if (classes == 0 && source.loss.kind != LossKind::mean_squared_error) classes = source.outputs;
+  if (!data.images) data.images = source.images;
+  data::Dataset dataset = open_dataset(data, data.data, "test", 1).batch(data.global_batch);
+  auto trainer = std::make_unique<strategy::Trainer>(
+      *strategy, source.make(), strategy::TrainerOptions{.loss = source.loss.loss(), .precision = arguments.precision});
+  checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
+  return {std::move(strategy), std::move(source), std::move(dataset), std::move(trainer), std::move(checkpoint)};
+}
+
+// ---- evaluate
+
+void print_json(const Restored& restored, const model::MetricSums& sums) {
+  nlohmann::ordered_json event = {{"event", "evaluate"},
+                                  {"checkpoint", restored.checkpoint.path.string()},
+                                  {"step", restored.checkpoint.state.step},
+                                  {"samples", sums.samples},
+                                  {"records", restored.dataset.size()},
+                                  {"loss", sums.mean_loss()}};
+  if (sums.has_accuracy) {
+    event["accuracy"] = sums.accuracy();
+    event["top5_accuracy"] = sums.top5_accuracy();
+    event["correct"] = sums.correct;
+  }
+  event["world_size"] = restored.strategy->num_replicas_in_sync();
+  event["parameter_hash"] = checkpoint::hex16(restored.trainer->parameter_hash());
+  fmt::print("{}\n", dump_json(event));
+}
+
+void print_text(const Restored& restored, const model::MetricSums& sums) {
+  fmt::print("{} (step {}) on {}\n", restored.checkpoint.path.string(), restored.checkpoint.state.step,
+             restored.dataset.description());
+  fmt::print("loss {:.6f}", sums.mean_loss());
+  if (sums.has_accuracy) fmt::print(", accuracy {:.4f}, top-5 accuracy {:.4f}", sums.accuracy(), sums.top5_accuracy());
+  fmt::print("\nevaluated {} of {}\n", sums.samples, restored.dataset.size());
+}
+
+int evaluate(job::Session& session, const RestoredArguments& arguments) {
+  const Restored restored = restore(session, arguments);
+  const model::MetricSums sums = restored.trainer->evaluate(restored.dataset);
+  if (!session.is_chief()) return 0;
+  if (arguments.output.json())
+    print_json(restored, sums);
+  else
+    print_text(restored, sums);
+  return 0;
+}
+
+// ---- predict
+
+bool is_csv(const std::filesystem::path& path) {
+  if (path.extension() == ".csv") return true;
+  if (path.extension() == ".jsonl") return false;
+  throw Error(ErrorCategory::input, "command line", "expected --output to end in .csv or .jsonl",
+              fmt::format("got \"{}\"", path.string()));
+}
+
+/// exp(x) / sum of exp(x), computed without overflow.
+std::vector<double> softmax(std::span<const float> logits) {
+  std::vector<double> values(logits.begin(), logits.end());
+  const double largest = *std::ranges::max_element(values);
+  double sum = 0;
+  for (double& value : values) sum += value = std::exp(value - largest);
+  for (double& value : values) value /= sum;
+  return values;
+}
+
+/// One line per record: its id; for a classifier, the predicted class and the probabilities of all classes; otherwise
+/// the outputs. The file appears only when it is complete. Throws Error (data) with the path.
+///
+///     record,predicted,probability_0,probability_1      {"record":0,"predicted":1,"probabilities":[0.25,0.75]}
+class PredictionFile {
+ public:
+  /// Throws Error (input) unless `path` ends in .csv or .jsonl. `width`: outputs per record. `classes`: whether the
+  /// outputs are logits.
+  PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes);
+
+  void add(const strategy::Predictions& predictions);
+  /// Renames the temporary file to its final name.
+  void commit() { file_->commit(); }
+  std::int64_t records() const { return records_; }
+
+ private:
+  void write_header(std::int64_t width);
+  std::string line(std::int64_t record, std::span<const float> outputs) const;
+
+  bool csv_;
+  bool classes_;
+  std::unique_ptr<AtomicFile> file_;
+  std::int64_t records_ = 0;
+};
+
+PredictionFile::PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes)
+    : csv_(is_csv(path)), classes_(classes), file_(std::make_unique<AtomicFile>(path)) {
+  remove_abandoned_temporaries(path.parent_path(), path.filename().native());
+  if (csv_) write_header(width);
+}
+
+void PredictionFile::write_header(std::int64_t width) {
+  std::string header = classes_ ? "record,predicted" : "record";
+  for (std::int64_t i = 0; i < width; ++i) header += fmt::format(",{}_{}", classes_ ? "probability" : "output", i);
+  file_->write(header + '\n');
+}
+
+void PredictionFile::add(const strategy::Predictions& predictions) {
+  const auto width = static_cast<std::size_t>(predictions.width);
+  std::string text;
+  for (std::size_t i = 0; i < predictions.record_ids.size(); ++i)
+    text += line(predictions.record_ids[i], predictions.outputs.subspan(i * width, width));
+  file_->write(text);
+  records_ += static_cast<std::int64_t>(predictions.record_ids.size());
+}
+
+std::string PredictionFile::line(std::int64_t record, std::span<const float> outputs) const {
+  const auto predicted = std::ranges::max_element(outputs) - outputs.begin();
+  const std::string values = classes_ ? fmt::format("{:.7g}", fmt::join(softmax(outputs), ","))
+                                      : fmt::format("{:.9g}", fmt::join(outputs, ","));
+  if (csv_)
+    return classes_ ? fmt::format("{},{},{}\n", record, predicted, values) : fmt::format("{},{}\n", record, values);
+  if (classes_)
+    return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":[{}]}}\n", record, predicted, values);
+  return fmt::format("{{\"record\":{},\"outputs\":[{}]}}\n", record, values);
+}
+
+struct PredictArguments {
+  RestoredArguments restored;
+  std::string output;
+};
+
+int predict(job::Session& session, const PredictArguments& arguments) {
+  const Restored restored = restore(session, arguments.restored);
+  const bool classes = restored.source.loss.kind != LossKind::mean_squared_error;
+  std::optional<PredictionFile> file;
+  if (session.is_chief())
+    file.emplace(arguments.output, model::element_count(restored.trainer->network().output_shape()), classes);
+  restored.trainer->predict(restored.dataset,
+                            [&](const strategy::Predictions& predictions) { file->add(predictions); });
+  if (!file) return 0;
+  file->commit();
+  if (!arguments.restored.output.quiet)
+    fmt::print(stderr, "lockstep: predicted {} of {} records with {}, written to {}\n", file->records(),
+               restored.dataset.size(), restored.checkpoint.path.string(), arguments.output);
+  return 0;
+}
+
+}  // namespace
+
+void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& status) {
+  CLI::App* command =
+      program.add_subcommand("evaluate", "Evaluate a checkpoint on a data set, in one process or under mpirun");
+  const auto arguments = std::make_shared<RestoredArguments>();
+  add_restored_options(*command, *arguments);
+  command->callback([=, &status] {
+    check_restored_options(*arguments);
+    job::Session session(invocation.argc, invocation.argv,
+                         {.quiet = arguments->output.quiet, .stall_timeout = arguments->place.options.stall_timeout});
+    const job::DelayedTermination late(session);
+    status = session.guard([&] { return evaluate(session, *arguments); });
+  });
+}
+
+void add_predict_command(CLI::App& program, const Invocation& invocation, int& status) {
+  CLI::App* command = program.add_subcommand(
+      "predict", "Write the predictions of a checkpoint to a file, in one process or under mpirun");
+  const auto arguments = std::make_shared<PredictArguments>();
+  command->add_option("--output", arguments->output,
+                      "File to write, FILE.csv or FILE.jsonl: one line per record, in the order of the data set");
+  add_restored_options(*command, arguments->restored);
+  command->callback([=, &status] {
+    const RestoredArguments& restored = arguments->restored;
+    require_given("--output FILE.csv or FILE.jsonl", arguments->output);
+    check_restored_options(restored);
+    job::Session session(invocation.argc, invocation.argv,
+                         {.quiet = restored.output.quiet, .stall_timeout = restored.place.options.stall_timeout});
+    const job::DelayedTermination late(session);
+    status = session.guard([&] { return predict(session, *arguments); });
+  });
+}
+
+}  // namespace lockstep::apps
