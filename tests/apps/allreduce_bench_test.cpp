@@ -90,55 +90,5 @@ TEST_P(AllreduceBenchOf, HasRightSums) {
   }
 }
 
-struct Refusal {
-  const char* name;
-  std::string arguments;
-  std::string message;
-};
-
-std::ostream& operator<<(std::ostream& out, const Refusal& refusal) { return out << refusal.name; }
-
-class AllreduceBenchRefuses : public ::testing::TestWithParam<Refusal> {};
-
-TEST_P(AllreduceBenchRefuses, InOneLine) {
-  const Result result = run_lockstep("allreduce-bench " + GetParam().arguments);
-  EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [" + GetParam().message));
-  EXPECT_EQ(std::ranges::count(result.errors, '\n'), 1) << result.errors;
-  EXPECT_EQ(result.output, "");
-}
-
-const std::string kTwo = "--devices cpu:0,cpu:0 ";
-
-INSTANTIATE_TEST_SUITE_P(
-    CommandLine, AllreduceBenchRefuses,
-    ::testing::Values(
-        Refusal{"one_replica", "",
-                "allreduce-bench] expected at least two replicas: mpirun -np 2, or --devices cpu:0,cpu:0, got one"},
-        Refusal{"ring_alone", kTwo + "--allreduce ring",
-                "--allreduce] expected ranks started by mpirun for ring; this process was started alone"},
-        Refusal{"mpi_alone", kTwo + "--allreduce in-process,mpi",
-                "--allreduce] expected ranks started by mpirun for mpi; this process was started alone"},
-        Refusal{"unknown_route", kTwo + "--allreduce auto,tree", "--allreduce] expected auto, "},
-        Refusal{"no_route", kTwo + "--allreduce auto,", "--allreduce] expected auto, "},
-        Refusal{"unknown_dtype", kTwo + "--dtype float8",
-                "command line] expected valid options for lockstep allreduce-bench"},
-        Refusal{"factor_of_1", kTwo + "--factor 1", "command line] expected --factor to be at least 2, got 1"},
-        Refusal{"size_of_0", kTwo + "--min-bytes 0", "command line] expected --min-bytes to be at least 1, got 0"},
-        Refusal{"size_that_is_none", kTwo + "--max-bytes many",
-                "command line] expected valid options for lockstep allreduce-bench"},
-        Refusal{"sizes_the_wrong_way_round", kTwo + "--min-bytes 1MiB --max-bytes 1KiB",
-                "command line] expected --max-bytes to be at least --min-bytes, 1048576, got 1024"},
-        Refusal{"size_beyond_int", kTwo + "--max-bytes 4GiB",
-                "command line] expected --max-bytes to be at most 2147483647, got 4294967296"},
-        Refusal{"iterations_below_0", kTwo + "--iterations -1",
-                "command line] expected --iterations to be at least 0, "
-                "got -1"},
-        Refusal{"misspelt_option", kTwo + "--chek",
-                "command line] expected an option or command of lockstep allreduce-bench (`lockstep allreduce-bench "
-                "--help` lists "
-                "them), got \"--chek\" (did you mean --check?)"}),
-    [](const auto& test) { return std::string(test.param.name); });
-
 }  // namespace
 }  // namespace lockstep::apps

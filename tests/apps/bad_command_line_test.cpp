@@ -22,6 +22,8 @@ struct Refusal {
 std::ostream& operator<<(std::ostream& out, const Refusal& refusal) { return out << refusal.name; }
 std::string name_of_refusal(const ::testing::TestParamInfo<Refusal>& info) { return info.param.name; }
 
+const std::string kBench = "allreduce-bench --devices cpu:0,cpu:0 ";
+
 class Refused : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(Refused, InOneLine) {
@@ -134,7 +136,40 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"evaluate_absent_checkpoint", "evaluate --checkpoint nowhere --data synthetic:8x8x1:4:10", 3,
                 "nowhere] expected a directory with a complete checkpoint; it does not exist"},
         Refusal{"predict_without_output", "predict --checkpoint nowhere --data synthetic:8x8x1:4:10", 2,
-                "command line] expected --output FILE.csv or FILE.jsonl; it was not given"}),
+                "command line] expected --output FILE.csv or FILE.jsonl; it was not given"},
+        Refusal{"allreduce_bench_one_replica", "allreduce-bench", 2,
+                "allreduce-bench] expected at least two replicas: mpirun -np 2, or --devices cpu:0,cpu:0, got one"},
+        Refusal{"allreduce_bench_ring_alone", kBench + "--allreduce ring", 2,
+                "--allreduce] expected ranks started by mpirun for ring; this process was started alone"},
+        Refusal{"allreduce_bench_mpi_alone", kBench + "--allreduce in-process,mpi", 2,
+                "--allreduce] expected ranks started by mpirun for mpi; this process was started alone"},
+        Refusal{"allreduce_bench_unknown_route", kBench + "--allreduce auto,tree", 2, "--allreduce] expected auto, "},
+        Refusal{"allreduce_bench_no_route", kBench + "--allreduce auto,", 2, "--allreduce] expected auto, "},
+        Refusal{"allreduce_bench_unknown_dtype", kBench + "--dtype float8", 2,
+                "command line] expected valid options for lockstep allreduce-bench"},
+        Refusal{"allreduce_bench_factor_of_1", kBench + "--factor 1", 2,
+                "command line] expected --factor to be at least 2, got 1"},
+        Refusal{"allreduce_bench_size_of_0", kBench + "--min-bytes 0", 2,
+                "command line] expected --min-bytes to be at least 1, got 0"},
+        Refusal{"allreduce_bench_size_that_is_none", kBench + "--max-bytes many", 2,
+                "command line] expected valid options for lockstep allreduce-bench"},
+        Refusal{"allreduce_bench_sizes_the_wrong_way_round", kBench + "--min-bytes 1MiB --max-bytes 1KiB", 2,
+                "command line] expected --max-bytes to be at least --min-bytes, 1048576, got 1024"},
+        Refusal{"allreduce_bench_size_beyond_int", kBench + "--max-bytes 4GiB", 2,
+                "command line] expected --max-bytes to be at most 2147483647, got 4294967296"},
+        Refusal{"allreduce_bench_iterations_below_0", kBench + "--iterations -1", 2,
+                "command line] expected --iterations to be at least 0, "
+                "got -1"},
+        Refusal{"allreduce_bench_misspelt_option", kBench + "--chek", 2,
+                "command line] expected an option or command of lockstep allreduce-bench (`lockstep allreduce-bench "
+                "--help` lists "
+                "them), got \"--chek\" (did you mean --check?)"},
+        Refusal{"absent_configuration", "train --config nowhere.toml", 2,
+                "command line] expected --config to be a readable file of name=value lines; "},
+        Refusal{"doctor_measures_too_long", "doctor --seconds 90", 2,
+                "command line] expected --seconds to be from 1 to 30, got 90"},
+        Refusal{"doctor_unknown_route", "doctor --allreduce pigeon", 2, "--allreduce] expected auto, "},
+        Refusal{"doctor_misspelt_data", "doctor --quick --data fashon-mnist", 2, "--data fashon-mnist] expected "}),
     name_of_refusal);
 
 }  // namespace

@@ -91,14 +91,7 @@ TEST(DoctorFault, AFullDisk) {
               HasSubstr("cannot be written: No space left on device -> set --checkpoint-dir to a folder that "));
 }
 
-TEST(DoctorCommandLine, IsChecked) {
-  EXPECT_THAT(run_lockstep("doctor --seconds 90").errors,
-              HasSubstr("lockstep: error: [command line] expected --seconds to be from 1 to 30, got 90"));
-  EXPECT_EQ(run_lockstep("doctor --seconds 90").status, 2);
-  EXPECT_EQ(run_lockstep("doctor --allreduce pigeon").status, 2);
-  const Result misspelt = run_lockstep("doctor --quick --data fashon-mnist");
-  EXPECT_EQ(misspelt.status, 2) << misspelt.output;
-  EXPECT_THAT(misspelt.errors, HasSubstr("lockstep: error: [--data fashon-mnist] expected "));
+TEST(DoctorCommandLine, ListsItsExitStatuses) {
   EXPECT_THAT(run_lockstep("doctor --help").output, HasSubstr("Exit status: 0 nothing is wrong"));
 }
 

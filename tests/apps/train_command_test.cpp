@@ -176,12 +176,6 @@ TEST(TrainCommand, ReadsItsSectionOfAConfiguration) {
   EXPECT_EQ(run_lockstep("train --config " + path).event("end")["steps"], 2);
 }
 
-TEST(TrainCommand, RefusesAConfigurationItCannotRead) {
-  const Result result = run_lockstep("train --config nowhere.toml");
-  EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("[command line] expected --config to be a readable file of name=value lines; "));
-}
-
 // ---- Bad models and data
 
 class BadInput : public ::testing::Test {
