@@ -123,11 +123,13 @@ std::vector<std::string> try_to_reach(const std::vector<Target>& targets, std::c
   const std::vector<net::Attempt> attempts = net::connect_to_hosts(hosts, limit, net::Until::each_host_answered);
   std::vector<std::string> failures;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    const auto at_target = std::ranges::equal_range(attempts, i, {}, &net::Attempt::host);
-    if (at_target.empty())
+    // Not equal_range: clang 14 cannot compile its view.
+    const auto first = std::ranges::lower_bound(attempts, i, {}, &net::Attempt::host);
+    const auto last = std::ranges::upper_bound(attempts, i, {}, &net::Attempt::host);
+    if (first == last)
       failures.push_back(targets[i].host + ": it has no address");
-    else if (std::ranges::find(at_target, "", &net::Attempt::failure) == at_target.end())
-      failures.push_back(describe(targets[i], *std::ranges::min_element(at_target, {}, vagueness)));
+    else if (std::ranges::find(first, last, "", &net::Attempt::failure) == last)
+      failures.push_back(describe(targets[i], *std::ranges::min_element(first, last, {}, vagueness)));
   }
   return failures;
 }
