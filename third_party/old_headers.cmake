@@ -7,11 +7,15 @@ set(lockstep_old_headers
   allreduce/watchdog.h lockstep/allreduce/watchdog/watchdog.h
   allreduce/wire_type.h lockstep/allreduce/reduction.h
   data/image/color_jitter.h lockstep/data/image/augmentation.h
-  data/image/image_format.h lockstep/data/image/image.h
-  data/image/normalization.h lockstep/data/image/pixel_sink.h
+  data/image/decode_jpeg.h lockstep/data/image/decode_image.h
+  data/image/image_format.h lockstep/data/image/decode_image.h
+  data/image/normalization.h lockstep/data/image/recipe.h
+  data/image/pixel_sink.h lockstep/data/image/image.h
   data/image/random_crop.h lockstep/data/image/augmentation.h
+  data/order/batch_split.h lockstep/data/order/batch_plan.h
   data/order/permutation.h lockstep/data/order/epoch_order.h
   data/order/shard_policy.h lockstep/data/order/batch_plan.h
+  data/pipeline/bad_records.h lockstep/data/sample.h
   data/record/atomic_file.h lockstep/base/atomic_file.h
   data/record/damaged_file.h lockstep/data/sample.h
   data/record/example_reader.h lockstep/data/record/example.h
@@ -19,6 +23,8 @@ set(lockstep_old_headers
   data/record/record_error.h lockstep/data/sample.h
   data/record/tfrecord_reader.h lockstep/data/record/tfrecord.h
   data/record/tfrecord_writer.h lockstep/data/record/tfrecord.h
+  data/source/csv_options.h lockstep/data/source/file_options.h
+  data/source/tfrecord_options.h lockstep/data/source/file_options.h
   device/cpu.h lockstep/base/host.h
   device/error.h lockstep/base/error.h
   device/float16.h lockstep/base/float16.h

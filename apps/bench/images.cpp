@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "apps/bench/photograph.h"
-#include "lockstep/data/image/decode_jpeg.h"
+#include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/image/transform.h"
 
 namespace {

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/pixels.h"
 #include "lockstep/data/order/batch_plan.h"
-#include "lockstep/data/pipeline/bad_records.h"
+#include "lockstep/data/sample.h"
 
 namespace lockstep::data {
 

@@ -17,9 +17,7 @@
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/idx_source.h"
 #include "lockstep/data/source/image_folder_source.h"
-#include "lockstep/data/source/joined_source.h"
 #include "lockstep/data/source/memory_source.h"
-#include "lockstep/data/source/synthetic_source.h"
 #include "lockstep/data/source/tfrecord_source.h"
 #include "lockstep/data/source/wrapped_source.h"
 

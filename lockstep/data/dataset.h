@@ -14,9 +14,7 @@
 #include "lockstep/data/image/recipe.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/sample.h"
-#include "lockstep/data/source/csv_options.h"
-#include "lockstep/data/source/memory_source.h"
-#include "lockstep/data/source/tfrecord_options.h"
+#include "lockstep/data/source/file_options.h"
 
 namespace lockstep::data {
 

@@ -10,12 +10,12 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/open_data.h"
-#include "lockstep/data/source/csv_options.h"
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/file_options.h"
 #include "lockstep/data/source/idx_source.h"
 #include "lockstep/data/source/image_folder_source.h"
-#include "lockstep/data/source/synthetic_source.h"
+#include "lockstep/data/source/memory_source.h"
 #include "lockstep/data/source/tfrecord_source.h"
 
 namespace lockstep::data {

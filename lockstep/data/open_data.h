@@ -22,7 +22,7 @@ struct DataSpecOptions {
 /// of images (also as `images:DIRECTORY`); `fashion-mnist[:train|:test]`, searched in `data_dir`, then in the directory
 /// of Debian's package; `idx:DIRECTORY[:train|:test]`; `csv:FILE[?label=COLUMN&...]` (CsvOptions::parse);
 /// `synthetic:HxWxC:CLASSES:COUNT[:train|:test]`, and `synthetic-images:...` for uint8 images
-/// (source/synthetic_source.h). `part` is used if the text does not name one. Throws Error (input) for a text that is
+/// (source/memory_source.h). `part` is used if the text does not name one. Throws Error (input) for a text that is
 /// none of these, Error (data) if files are missing or damaged; both state what to do.
 Dataset open_data(const std::string& spec, const DataSpecOptions& options = {});
 

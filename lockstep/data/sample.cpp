@@ -53,6 +53,12 @@ std::string DamagedFile::text() const {
   return fmt::format("{}: {}; the last {} bytes are skipped", location.text(), kind, bytes_left_out);
 }
 
+void throw_too_many_bad(std::int64_t limit, std::string_view one) {
+  throw Error(ErrorCategory::data, "bad records",
+              fmt::format("expected at most {} unreadable record{}", limit, limit == 1 ? "" : "s"),
+              fmt::format("there are more, such as: {}", one));
+}
+
 std::int64_t SampleSpec::feature_count() const {
   std::int64_t count = 1;
   for (const std::int64_t extent : shape) count *= extent;
@@ -60,11 +66,11 @@ std::int64_t SampleSpec::feature_count() const {
 }
 
 void check_shape(std::span<const std::int64_t> shape, const std::string& where) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 28;
+  constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
   std::int64_t count = 1;
   bool is_sensible = !shape.empty();
   for (const std::int64_t extent : shape) {
-    is_sensible = is_sensible && extent > 0 && extent <= kMost / count;
+    is_sensible = is_sensible && extent > 0 && extent <= kMaxElements / count;
     if (!is_sensible) break;
     count *= extent;
   }

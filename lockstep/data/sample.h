@@ -6,11 +6,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/pixels.h"
-#include "lockstep/data/order/batch_split.h"
+#include "lockstep/data/order/batch_plan.h"
 
 namespace lockstep::data {
 
@@ -65,6 +66,15 @@ struct DamagedFile {
   /// "a.tfrecord: record 7 at byte 5852: length CRC; the last 1204 bytes are skipped"
   std::string text() const;
 };
+
+/// A record that could not be read.
+struct BadRecord {
+  std::int64_t record_id = 0;  ///< id of the record
+  std::string problem;         ///< with file, record, byte offset and kind
+};
+
+/// Throws the Error (data) for more than `limit` bad records, with `one` as an example.
+[[noreturn]] void throw_too_many_bad(std::int64_t limit, std::string_view one);
 
 /// The shape and label type of a data set's decoded records.
 struct SampleSpec {
@@ -127,6 +137,11 @@ using SamplePredicate = std::function<bool(const Sample&)>;
 /// Writes the whole record `record_id` to the sample's features and its label or targets. Called from several threads
 /// concurrently, in any order, possibly more than once per record. It must be a pure function of the record id.
 using SampleGenerator = std::function<void(std::int64_t record_id, Sample& sample)>;
+
+/// The features of all records, consecutive: floats or uint8 images.
+using MemoryFeatures = std::variant<std::vector<float>, std::vector<std::uint8_t>>;
+/// Class numbers [N], or targets [N, targets].
+using MemoryLabels = std::variant<std::vector<std::int32_t>, std::vector<float>>;
 
 /// A file of consecutive records.
 struct StoredFile {

@@ -7,7 +7,7 @@
 #include <map>
 #include <span>
 
-#include "lockstep/data/order/batch_split.h"
+#include "lockstep/data/order/batch_plan.h"
 
 namespace lockstep::strategy {
 namespace {

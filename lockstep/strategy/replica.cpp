@@ -13,7 +13,7 @@
 #include "lockstep/allreduce/layout.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
-#include "lockstep/data/order/batch_split.h"
+#include "lockstep/data/order/batch_plan.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/recording.h"
 #include "lockstep/model/backend.h"

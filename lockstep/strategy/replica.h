@@ -12,7 +12,7 @@
 #include "lockstep/allreduce/gradient_buckets.h"
 #include "lockstep/allreduce/straggler.h"
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/order/batch_split.h"
+#include "lockstep/data/order/batch_plan.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/compiled_model.h"
 #include "lockstep/model/loss.h"

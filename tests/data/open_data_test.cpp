@@ -7,7 +7,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/source/dataset_json.h"
-#include "lockstep/data/source/synthetic_source.h"
+#include "lockstep/data/source/memory_source.h"
 #include "lockstep/data/source/tfrecord_shards.h"
 #include "tests/data/support.h"
 

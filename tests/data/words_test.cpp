@@ -7,7 +7,7 @@
 #include <set>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/image/pixel_sink.h"
+#include "lockstep/data/image/image.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/source/record_store.h"
+#include "lockstep/data/source/cached_source.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

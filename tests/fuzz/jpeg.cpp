@@ -1,4 +1,4 @@
-#include "lockstep/data/image/decode_jpeg.h"
+#include "lockstep/data/image/decode_image.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

@@ -1,4 +1,4 @@
-#include "lockstep/data/image/decode_png.h"
+#include "lockstep/data/image/decode_image.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {

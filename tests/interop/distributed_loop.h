@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "lockstep/data/order/batch_split.h"
+#include "lockstep/data/order/batch_plan.h"
 #include "lockstep/interop/distributed_optimizer.h"
 #include "tests/interop/own_network.h"
 

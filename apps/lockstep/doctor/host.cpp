@@ -116,7 +116,7 @@ LimitFacts measure_limits() {
 }
 
 std::int64_t open_files_needed(int ranks) {
-  return static_cast<std::int64_t>(data::RecentFiles::kMost) + kOwnFiles + 2 * std::int64_t{ranks};
+  return static_cast<std::int64_t>(data::RecentFiles::kMaxOpen) + kOwnFiles + 2 * std::int64_t{ranks};
 }
 
 Outcome judge_open_files(const Reports<LimitFacts>& reports) {

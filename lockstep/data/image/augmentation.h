@@ -7,6 +7,7 @@
 
 #include "lockstep/base/random.h"
 #include "lockstep/data/image/image.h"
+#include "lockstep/data/image/recipe.h"
 #include "lockstep/data/sample.h"
 
 namespace lockstep::data {
@@ -36,17 +37,6 @@ class SampleRandom {
 
 // Color jitter.
 
-/// Strength of color jitter: each factor is uniform in [max(0, 1 - strength), 1 + strength]. 0 disables it.
-struct ColorJitterRange {
-  double brightness = 0;  ///< maximum change of the factor
-  double contrast = 0;    ///< maximum change of the factor
-  double saturation = 0;  ///< maximum change of the factor
-
-  /// Whether any factor may change.
-  bool any() const { return brightness > 0 || contrast > 0 || saturation > 0; }
-  bool operator==(const ColorJitterRange&) const = default;
-};
-
 /// Factors for one image; 1 changes nothing. They are multiples of 2^-10, so the arithmetic uses integers and is
 /// identical on every machine.
 struct ColorJitter {
@@ -73,14 +63,6 @@ Rectangle choose_padded_crop(const SampleKey& key, int image_height, int image_w
 /// The offset of `part` pixels centered in `whole`. A half-pixel offset is rounded to the even neighbor, as in
 /// torchvision's CenterCrop.
 std::int64_t center_offset(std::int64_t whole, std::int64_t part);
-
-/// The range of random resized crops.
-struct ResizedCropRange {
-  std::array<double, 2> area = {0.08, 1.0};          ///< as a fraction of the image's area
-  std::array<double, 2> ratio = {3.0 / 4, 4.0 / 3};  ///< width / height
-
-  bool operator==(const ResizedCropRange&) const = default;
-};
 
 /// A crop with a random area, uniform in `range.area`, and a random aspect ratio, uniform in the logarithm, at a random
 /// position within the image (Szegedy et al., "Going deeper with convolutions", 2015). As in torchvision's

@@ -4,12 +4,43 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/image/decode_png.h"
 
 namespace lockstep::data {
+namespace {
+
+constexpr std::array<std::uint8_t, 3> kJpegBegins = {0xff, 0xd8, 0xff};
+constexpr std::array<std::uint8_t, 8> kPngBegins = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+
+bool begins_with(std::span<const std::uint8_t> bytes, std::span<const std::uint8_t> beginning) {
+  return bytes.size() >= beginning.size() && std::ranges::equal(bytes.first(beginning.size()), beginning);
+}
+
+}  // namespace
+
+std::optional<ImageFormat> image_format_of(std::span<const std::uint8_t> bytes) {
+  if (begins_with(bytes, kJpegBegins)) return ImageFormat::jpeg;
+  if (begins_with(bytes, kPngBegins)) return ImageFormat::png;
+  return std::nullopt;
+}
+
+std::string_view image_format_name(ImageFormat format) { return format == ImageFormat::jpeg ? "jpeg" : "png"; }
+
+void throw_damaged_image(std::string_view format, std::string_view said) {
+  throw Error(ErrorCategory::data, fmt::format("{} image", format), "expected an intact image",
+              fmt::format("the decoder reports: {}", said));
+}
+
+void check_image_size(std::string_view format, std::int64_t height, std::int64_t width, std::int64_t max_pixels) {
+  if (height * width <= max_pixels) return;
+  throw Error(ErrorCategory::data, fmt::format("{} image", format),
+              fmt::format("expected at most {} pixels", max_pixels),
+              fmt::format("the header announces {} x {}", height, width));
+}
+
 namespace {
 
 constexpr std::size_t kBytesShown = 8;

@@ -1,13 +1,95 @@
-// Decoding of images, with the format detected by content.
+// Decoding of images: JPEG, PNG, and either of them by content.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
 
-#include "lockstep/data/image/decode_jpeg.h"
 #include "lockstep/data/image/image.h"
 
 namespace lockstep::data {
+
+// Common to all encoded image formats.
+
+/// The supported image file formats.
+enum class ImageFormat { jpeg, png };
+
+/// Detects the format from the first bytes; nullopt if it is not a supported format.
+std::optional<ImageFormat> image_format_of(std::span<const std::uint8_t> bytes);
+
+/// "jpeg" or "png".
+std::string_view image_format_name(ImageFormat format);
+
+/// The size of an image, from its header.
+struct ImageHeader {
+  int height = 0;    ///< in pixels
+  int width = 0;     ///< in pixels
+  int channels = 0;  ///< default number of decoded channels: 1 (gray) or 3 (RGB)
+
+  bool operator==(const ImageHeader&) const = default;
+};
+
+/// The maximum number of pixels of an image, 67 million. A damaged header can announce any size; this limits the memory
+/// that each thread allocates: three bytes per pixel, and four more for a progressive JPEG.
+inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
+
+/// Throws the Error (data) for an image of `format` ("JPEG") that its library refuses, with the library's message.
+[[noreturn]] void throw_damaged_image(std::string_view format, std::string_view said);
+
+/// Throws Error (data) for more than `max_pixels`.
+void check_image_size(std::string_view format, std::int64_t height, std::int64_t width, std::int64_t max_pixels);
+
+/// Decodes a sequence of JPEG images, each in two steps: open() reads the header, so that the caller can choose the
+/// part and the size; decode() delivers it. Keeps libjpeg's state and scratch memory between images. Not thread-safe.
+///
+/// Uses libjpeg's accurate integer inverse DCT (JDCT_ISLOW) and smooth chroma upsampling, the defaults of libjpeg,
+/// TensorFlow and Pillow: pixels are equal to theirs on every machine.
+class JpegDecoder {
+ public:
+  explicit JpegDecoder(std::int64_t max_pixels = kMaxPixels);  ///< refuses images of more than `max_pixels` pixels
+  ~JpegDecoder();
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+
+  /// Reads the header of `bytes`, which must stay valid until decode() returns. Throws Error (data) with libjpeg's
+  /// message.
+  ImageHeader open(std::span<const std::uint8_t> bytes);
+
+  /// The size at 1/`denominator`: each extent divided and rounded up. `denominator` is 1, 2, 4 or 8.
+  ImageHeader scaled(int denominator) const;
+
+  /// Decodes `part` of the opened image at 1/`denominator` of its size into `memory`, and returns its view there.
+  /// `part` is in pixels of the scaled image; the result equals a crop of the whole decoded image. Rows below it are
+  /// not decoded; above and beside it, little more than the entropy decoding is done. `channels` is 1 (luma) or 3 (RGB;
+  /// gray is repeated, CMYK converted).
+  ///
+  /// Throws Error (data) for everything that libjpeg reports as corrupt, whether an error or a warning, and for a
+  /// truncated file.
+  ImageView decode(const Rectangle& part, int denominator, int channels, Image& memory);
+
+  /// Decodes the whole opened image.
+  ImageView decode(int channels, Image& memory);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+// PNG.
+
+/// Reads the header of a PNG image. Throws Error (data) with libpng's message.
+ImageHeader read_png_header(std::span<const std::uint8_t> bytes, std::int64_t max_pixels = kMaxPixels);
+
+/// Decodes a PNG image of any kind (gray, palette, RGB, with or without alpha, 1 to 16 bits, interlaced or not) into
+/// `memory`, which becomes [height, width, channels] with `channels` 1 (luma as in JPEG) or 3. 16-bit values are
+/// rounded to 8 bits; alpha is dropped. Throws Error (data) with libpng's message, also for a file truncated after the
+/// last pixel.
+ImageView decode_png(std::span<const std::uint8_t> bytes, int channels, Image& memory,
+                     std::int64_t max_pixels = kMaxPixels);
+
+// Either format.
 
 /// The part of an image that the caller needs: `part`, in pixels of the stored image, at a resolution of at least
 /// `height` x `width`. Decoders may return it larger.

@@ -1,4 +1,4 @@
-#include "lockstep/data/image/decode_jpeg.h"
+#include "lockstep/data/image/decode_image.h"
 
 #include <cstddef>  // jpeglib.h needs the declarations of these two
 #include <cstdio>

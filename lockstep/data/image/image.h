@@ -1,6 +1,7 @@
 // Images as bytes: views of pixels, and memory that holds them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -8,6 +9,8 @@
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "lockstep/base/pixels.h"
 
 namespace lockstep::data {
 
@@ -97,34 +100,64 @@ class Image {
   int channels_ = 0;
 };
 
-// Common to all encoded image formats.
+/// A lookup table of pixels_to_features for all 256 values of each channel. It is computed with the same float
+/// operations in the same order, so its results have the same bits.
+class Normalizer {
+ public:
+  /// `channels` is 1 or 3; `deviation` must be positive.
+  Normalizer(const ChannelNormalization& normalization, int channels);
 
-/// The supported image file formats.
-enum class ImageFormat { jpeg, png };
+  /// Writes floats[i] from bytes[i], both [pixels, channels], spans of the same size.
+  void normalize(std::span<const std::uint8_t> bytes, std::span<float> floats) const;
 
-/// Detects the format from the first bytes; nullopt if it is not a supported format.
-std::optional<ImageFormat> image_format_of(std::span<const std::uint8_t> bytes);
+  int channels() const { return channels_; }  ///< channels per pixel
 
-/// "jpeg" or "png".
-std::string_view image_format_name(ImageFormat format);
-
-/// The size of an image, from its header.
-struct ImageHeader {
-  int height = 0;    ///< in pixels
-  int width = 0;     ///< in pixels
-  int channels = 0;  ///< default number of decoded channels: 1 (gray) or 3 (RGB)
-
-  bool operator==(const ImageHeader&) const = default;
+ private:
+  int channels_;
+  std::array<std::array<float, 256>, 3> table_;
 };
 
-/// The maximum number of pixels of an image, 67 million. A damaged header can announce any size; this limits the memory
-/// that each thread allocates: three bytes per pixel, and four more for a progressive JPEG.
-inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
+// The destination of the last step over an image.
 
-/// Throws the Error (data) for an image of `format` ("JPEG") that its library refuses, with the library's message.
-[[noreturn]] void throw_damaged_image(std::string_view format, std::string_view said);
+/// An output image [height, width, channels] as bytes or as normalized floats, written row by row from the top. Every
+/// operation writes bytes, so both outputs hold the same pixels. A row is converted to floats while it is still in the
+/// nearest cache, without another pass over the image.
+class PixelSink {
+ public:
+  /// Byte output of [height, width, channels].
+  PixelSink(std::span<std::uint8_t> output, int height, int width, int channels);
+  /// Float output. `normalizer` and `row_memory` stay owned by the caller; `row_memory` is reused between images.
+  PixelSink(std::span<float> output, int height, int width, const Normalizer& normalizer,
+            std::vector<std::uint8_t>& row_memory);
 
-/// Throws Error (data) for more than `max_pixels`.
-void check_image_size(std::string_view format, std::int64_t height, std::int64_t width, std::int64_t max_pixels);
+  /// Pixels of `hole` are set to `fill` (per channel) instead of the written values.
+  void cut_out(const Rectangle& hole, const std::array<std::uint8_t, 3>& fill);
+
+  int height() const { return height_; }      ///< rows
+  int width() const { return width_; }        ///< pixels per row
+  int channels() const { return channels_; }  ///< values per pixel
+
+  /// The buffer for row `y`: width x channels bytes. The next call must be finish_row() for the same row.
+  std::uint8_t* begin_row(int y);
+  void finish_row(int y);  ///< completes row `y`
+
+ private:
+  std::size_t row_size() const { return static_cast<std::size_t>(width_) * channels_; }
+
+  std::span<std::uint8_t> bytes_;
+  std::span<float> floats_;
+  const Normalizer* normalizer_ = nullptr;
+  int height_;
+  int width_;
+  int channels_;
+  Rectangle hole_;
+  std::array<std::uint8_t, 3> fill_{};
+};
+
+// Crop, padding and flip in one copy.
+
+/// Copies `part` of `image` to the sink, mirrored if `flip`. The part has the sink's size and may extend beyond the
+/// image, where it is filled with black. The image has the sink's channels.
+void copy_part(const ImageView& image, const Rectangle& part, bool flip, PixelSink& sink);
 
 }  // namespace lockstep::data

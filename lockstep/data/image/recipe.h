@@ -1,17 +1,49 @@
 // Image recipes: the processing applied to every image of a data set.
 #pragma once
 
-#include <cstdint>
+#include <array>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
-#include "lockstep/data/image/augmentation.h"
-#include "lockstep/data/image/pixel_sink.h"
-#include "lockstep/data/image/resize.h"
+#include "lockstep/base/pixels.h"
 
 namespace lockstep::data {
+
+/// The usual mean and deviation of the CIFAR-10 training images.
+inline constexpr ChannelNormalization kCifar10Normalization = {
+    .channels = 3, .mean = {0.4914f, 0.4822f, 0.4465f}, .deviation = {0.2470f, 0.2435f, 0.2616f}};
+/// The usual mean and deviation of the ImageNet training images.
+inline constexpr ChannelNormalization kImageNetNormalization = {
+    .channels = 3, .mean = {0.485f, 0.456f, 0.406f}, .deviation = {0.229f, 0.224f, 0.225f}};
+
+/// How an output pixel is computed from input pixels. Pixel centers are at half-integer coordinates, as in
+/// tf.image.resize (TensorFlow 2) and Pillow.
+enum class Filter {
+  bilinear,     ///< the four nearest pixels at any scale: the default of tf.image.resize
+  antialiased,  ///< bilinear, and averaged over the covered area when downscaling: as in Pillow and torchvision
+  area,         ///< mean of the covered area; when upscaling, the nearest pixel or a mix of two
+};
+
+/// Strength of color jitter: each factor is uniform in [max(0, 1 - strength), 1 + strength]. 0 disables it.
+struct ColorJitterRange {
+  double brightness = 0;  ///< maximum change of the factor
+  double contrast = 0;    ///< maximum change of the factor
+  double saturation = 0;  ///< maximum change of the factor
+
+  /// Whether any factor may change.
+  bool any() const { return brightness > 0 || contrast > 0 || saturation > 0; }
+  bool operator==(const ColorJitterRange&) const = default;
+};
+
+/// The range of random resized crops.
+struct ResizedCropRange {
+  std::array<double, 2> area = {0.08, 1.0};          ///< as a fraction of the image's area
+  std::array<double, 2> ratio = {3.0 / 4, 4.0 / 3};  ///< width / height
+
+  bool operator==(const ResizedCropRange&) const = default;
+};
 
 /// The stored image, which must have the output's size.
 struct AsStored {

@@ -7,17 +7,9 @@
 
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/image/image.h"
-#include "lockstep/data/image/pixel_sink.h"
+#include "lockstep/data/image/recipe.h"
 
 namespace lockstep::data {
-
-/// How an output pixel is computed from input pixels. Pixel centers are at half-integer coordinates, as in
-/// tf.image.resize (TensorFlow 2) and Pillow.
-enum class Filter {
-  bilinear,     ///< the four nearest pixels at any scale: the default of tf.image.resize
-  antialiased,  ///< bilinear, and averaged over the covered area when downscaling: as in Pillow and torchvision
-  area,         ///< mean of the covered area; when upscaling, the nearest pixel or a mix of two
-};
 
 /// The input pixels and weights of each output pixel along one axis. Weights are integers that sum to kWeightOne.
 class ResizeAxis {

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/image/pixel_sink.h"
+#include "lockstep/data/image/augmentation.h"
+#include "lockstep/data/image/decode_image.h"
+#include "lockstep/data/image/resize.h"
 
 namespace lockstep::data {
 namespace {
@@ -148,13 +151,14 @@ struct Geometry {
   }
 };
 
-PixelSink sink_of(std::span<std::uint8_t> output, const ImageRecipe& recipe, const Normalizer&, ImageScratch&) {
+PixelSink sink_of(std::span<std::uint8_t> output, const ImageRecipe& recipe, const Normalizer&,
+                  std::vector<std::uint8_t>&) {
   return {output, recipe.height, recipe.width, recipe.channels};
 }
 
 PixelSink sink_of(std::span<float> output, const ImageRecipe& recipe, const Normalizer& normalizer,
-                  ImageScratch& scratch) {
-  return {output, recipe.height, recipe.width, normalizer, scratch.row};
+                  std::vector<std::uint8_t>& row) {
+  return {output, recipe.height, recipe.width, normalizer, row};
 }
 
 ImageRecipe checked(ImageRecipe recipe) {
@@ -172,6 +176,16 @@ std::array<std::uint8_t, 3> mean_pixel(const ChannelNormalization& normalization
 
 }  // namespace
 
+struct ImageScratch::State {
+  ImageDecoder decoder;
+  Resizer resizer;
+  Image pixels;                   // the resized image
+  std::vector<std::uint8_t> row;  // one row of it
+};
+
+ImageScratch::ImageScratch() : state_(std::make_unique<State>()) {}
+ImageScratch::~ImageScratch() = default;
+
 ImageTransform::ImageTransform(ImageRecipe recipe)
     : recipe_(checked(std::move(recipe))),
       normalizer_(recipe_.normalization, recipe_.channels),
@@ -183,8 +197,9 @@ std::size_t ImageTransform::output_size() const {
 
 template <typename Source, typename Value>
 void ImageTransform::apply_to(const Source& image, const SampleKey& key, std::span<Value> output,
-                              ImageScratch& scratch) const {
-  PixelSink sink = sink_of(output, recipe_, normalizer_, scratch);
+                              ImageScratch& memory) const {
+  ImageScratch::State& scratch = *memory.state_;
+  PixelSink sink = sink_of(output, recipe_, normalizer_, scratch.row);
   if (recipe_.cutout > 0) sink.cut_out(choose_cutout(key, recipe_.height, recipe_.width, recipe_.cutout), mean_);
   const bool flip = recipe_.flip > 0 && choose_flip(key, recipe_.flip);
   const auto place = [&](PixelSink& to) {
@@ -204,12 +219,12 @@ void ImageTransform::apply_to(const Source& image, const SampleKey& key, std::sp
 
 void ImageTransform::apply(std::span<const std::uint8_t> encoded, const SampleKey& key, std::span<std::uint8_t> output,
                            ImageScratch& scratch) const {
-  apply_to(EncodedImage(encoded, recipe_.channels, scratch.decoder), key, output, scratch);
+  apply_to(EncodedImage(encoded, recipe_.channels, scratch.state_->decoder), key, output, scratch);
 }
 
 void ImageTransform::apply(std::span<const std::uint8_t> encoded, const SampleKey& key, std::span<float> output,
                            ImageScratch& scratch) const {
-  apply_to(EncodedImage(encoded, recipe_.channels, scratch.decoder), key, output, scratch);
+  apply_to(EncodedImage(encoded, recipe_.channels, scratch.state_->decoder), key, output, scratch);
 }
 
 void ImageTransform::apply(const ImageView& image, const SampleKey& key, std::span<std::uint8_t> output,

@@ -4,24 +4,27 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <vector>
 
-#include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/image/image.h"
-#include "lockstep/data/image/pixel_sink.h"
 #include "lockstep/data/image/recipe.h"
-#include "lockstep/data/image/resize.h"
 #include "lockstep/data/sample.h"
 
 namespace lockstep::data {
 
 /// Per-thread state kept between images: decoders and memory.
-struct ImageScratch {
-  ImageDecoder decoder{kMaxPixels};  ///< keeps its state between images
-  Resizer resizer;                   ///< keeps its tables between images
-  Image pixels;                      ///< the resized image
-  std::vector<std::uint8_t> row;     ///< one row of it
+class ImageScratch {
+ public:
+  ImageScratch();
+  ~ImageScratch();
+  ImageScratch(const ImageScratch&) = delete;
+  ImageScratch& operator=(const ImageScratch&) = delete;
+
+ private:
+  friend class ImageTransform;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 /// Applies an ImageRecipe. Immutable and shared by threads; each thread has its own ImageScratch. The same key gives

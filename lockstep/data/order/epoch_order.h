@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "lockstep/data/order/batch_split.h"
+#include "lockstep/data/order/batch_plan.h"
 
 namespace lockstep::data {
 

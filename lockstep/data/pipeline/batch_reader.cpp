@@ -7,9 +7,23 @@
 #include <utility>
 
 #include "lockstep/data/pipeline/mixup.h"
-#include "lockstep/data/pipeline/sample_reader.h"
+#include "lockstep/data/pipeline/pipeline.h"
 
 namespace lockstep::data {
+
+void BadRecords::note(std::int64_t record_id, const Error& error) {
+  if (!limit_) throw error;
+  const std::scoped_lock lock(mutex_);
+  problems_.emplace(record_id, error.what());
+  if (static_cast<std::int64_t>(problems_.size()) > *limit_) throw_too_many_bad(*limit_, error.what());
+}
+
+std::vector<BadRecord> BadRecords::list() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<BadRecord> list;
+  for (const auto& [record_id, problem] : problems_) list.push_back({record_id, problem});
+  return list;
+}
 
 BatchReader::BatchReader(Pipeline pipeline, const StreamOptions& options)
     : pipeline_(std::move(pipeline)),

@@ -1,19 +1,39 @@
-// Assembles the parts of global batches that one process needs.
+// Assembles the parts of global batches that one process needs, without unreadable records.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <stop_token>
+#include <string>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/data/batch.h"
-#include "lockstep/data/order/batch_split.h"
-#include "lockstep/data/pipeline/bad_records.h"
+#include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/pipeline/pipeline.h"
-#include "lockstep/data/pipeline/sample_reader.h"
 #include "lockstep/data/pipeline/sharding.h"
 
 namespace lockstep::data {
+
+/// Collects unreadable records; each counts once, however often it is encountered. Thread-safe.
+class BadRecords {
+ public:
+  /// `limit` is the maximum number of bad records; nullopt: none is allowed.
+  explicit BadRecords(std::optional<std::int64_t> limit) : limit_(limit) {}
+
+  /// Rethrows `error` if no bad records are allowed; throws Error (data) if this one exceeds the limit.
+  void note(std::int64_t record_id, const Error& error);
+  /// Sorted by id.
+  std::vector<BadRecord> list() const;
+
+ private:
+  std::optional<std::int64_t> limit_;
+  mutable std::mutex mutex_;
+  std::map<std::int64_t, std::string> problems_;
+};
 
 /// Stateless except for the list of bad records, so any thread can make any piece of any step. Reads only the records
 /// of this process's replicas.

@@ -37,7 +37,7 @@ class MappingGuard {
   /// False after a page could not be read: data read since then may be zeros. Thread-safe.
   bool is_intact() const noexcept;
 
-  static constexpr std::size_t kMaxGuards = 1024;
+  static constexpr std::size_t kMaxGuards = 1024;  ///< at the same time, in the process
 
   struct Slot;
 
@@ -58,6 +58,7 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
+  /// The mapped bytes, valid as long as this object.
   std::string_view bytes() const { return {begin_, count_}; }
   /// Releases the pages to the system, which may then drop them from the page cache. They are loaded again when
   /// touched.

@@ -108,11 +108,11 @@ class RecordFile {
   std::optional<MappedFile> mapped_;
 };
 
-/// An LRU cache of open record files, by number. At most kMost files are open, plus those that a thread is still
+/// An LRU cache of open record files, by number. At most kMaxOpen files are open, plus those that a thread is still
 /// reading. Thread-safe.
 class RecentFiles {
  public:
-  static constexpr std::size_t kMost = 256;  // a quarter of the usual limit of open files per process
+  static constexpr std::size_t kMaxOpen = 256;  // a quarter of the usual limit of open files per process
   using Open = std::function<RecordFile(std::size_t number)>;
 
   /// `open` opens file `number`; several threads may call it at the same time. Its exceptions reach the caller of
@@ -125,7 +125,7 @@ class RecentFiles {
  private:
   // Files are distributed to groups with separate locks, to reduce contention.
   static constexpr std::size_t kGroups = 16;
-  static constexpr std::size_t kMaxOfGroup = kMost / kGroups;
+  static constexpr std::size_t kMaxOfGroup = kMaxOpen / kGroups;
 
   using File = std::pair<std::size_t, std::shared_ptr<const RecordFile>>;
   struct Group {

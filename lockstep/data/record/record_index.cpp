@@ -107,7 +107,7 @@ std::optional<Head> read_head(std::string_view bytes, const FileStamp& stamp) {
 /// Adds the words, the first of which must be 0; false if they cannot be record offsets.
 bool add_offsets(std::string_view words, bool is_first, RecordOffsets& offsets) {
   constexpr std::uint64_t kLeast = kRecordHeaderBytes + kRecordFooterBytes;
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 50;  // no file is as large as a petabyte
+  constexpr std::uint64_t kMaxOffset = std::uint64_t{1} << 50;  // no file is as large as a petabyte
   std::uint64_t before = offsets.back();
   for (; !words.empty(); words.remove_prefix(sizeof(std::uint64_t))) {
     std::uint64_t offset = 0;
@@ -116,7 +116,7 @@ bool add_offsets(std::string_view words, bool is_first, RecordOffsets& offsets) 
       if (offset != 0) return false;
       continue;
     }
-    if (offset < before || offset - before < kLeast || offset > kMost) return false;
+    if (offset < before || offset - before < kLeast || offset > kMaxOffset) return false;
     offsets.push_back(offset);
     before = offset;
   }

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/data/source/csv_options.h"
+#include "lockstep/data/source/file_options.h"
 
 namespace lockstep::data {
 

@@ -11,7 +11,7 @@
 
 #include "lockstep/data/sample.h"
 #include "lockstep/data/source/csv_layout.h"
-#include "lockstep/data/source/csv_options.h"
+#include "lockstep/data/source/file_options.h"
 
 namespace lockstep::data {
 

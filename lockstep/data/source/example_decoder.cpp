@@ -3,10 +3,18 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <limits>
+#include <map>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
+#include "lockstep/base/error.h"
+#include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/image/image.h"
+#include "lockstep/data/record/example.h"
 
 namespace lockstep::data {
 namespace {
@@ -130,6 +138,178 @@ std::optional<std::string_view> encoded_image_kind(std::string_view bytes) {
   const auto format = image_format_of(bytes_of(bytes));
   if (!format) return std::nullopt;
   return *format == ImageFormat::jpeg ? "JPEG" : "PNG";
+}
+
+namespace {
+
+using Names = std::initializer_list<std::string>;
+
+FeatureView find_feature(std::string_view record, const std::string& name) {
+  FeatureView feature;
+  find_features(record, {&name, 1}, {&feature, 1});
+  return feature;
+}
+
+/// The first of the default names that the record has.
+std::string usual_feature(std::string_view record, Names names, const char* option, const std::string& where) {
+  for (const std::string& name : names) {
+    if (find_feature(record, name).kind() != FeatureKind::missing) return name;
+  }
+  throw Error(ErrorCategory::input, where,
+              fmt::format("expected {}, or one of the default features {}", option, fmt::join(names, ", ")),
+              "the record has " + feature_list(record));
+}
+
+/// [H, W, C] from the integer features of the image, if they exist and match.
+std::vector<std::int64_t> shape_in_record(std::string_view record, std::size_t bytes) {
+  std::vector<std::int64_t> shape;
+  std::int64_t count = 1;
+  for (const char* name : {"image/height", "image/width", "image/channels"}) {
+    const auto extent = find_feature(record, name).single_int64();
+    if (!extent || *extent < 1 || *extent > static_cast<std::int64_t>(bytes)) return {};
+    shape.push_back(*extent);
+    count *= *extent;
+    if (count > static_cast<std::int64_t>(bytes)) return {};
+  }
+  return count == static_cast<std::int64_t>(bytes) ? shape : std::vector<std::int64_t>{};
+}
+
+std::vector<std::int64_t> shape_of_image(std::string_view bytes, const std::string& name, const std::string& where) {
+  try {
+    const ImageHeader header = ImageDecoder().open({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+    return {header.height, header.width, header.channels};
+  } catch (const Error& error) {
+    throw Error(ErrorCategory::data, where, fmt::format("expected a usable image in {}", name), error.what());
+  }
+}
+
+/// Raw pixels may start like an encoded image; an explicit shape then decides.
+InputKind kind_of(const FeatureView& input, const std::vector<std::int64_t>& told_shape) {
+  if (input.kind() != FeatureKind::bytes) return InputKind::floats;
+  if (input.size() != 1 || !encoded_image_kind(input.bytes())) return InputKind::pixels;
+  const bool is_stored = !told_shape.empty() && static_cast<std::int64_t>(input.bytes().size()) ==
+                                                    SampleSpec{told_shape, 0, 0}.feature_count();
+  return is_stored ? InputKind::pixels : InputKind::encoded_image;
+}
+
+/// Reads only the header of an image: its processing is not known yet.
+class HeaderStep final : public ImageStep {
+ public:
+  void take_stored(std::span<const std::uint8_t> /*pixels*/, Sample& /*sample*/) override {}
+  void take_encoded(std::span<const std::uint8_t> file, Sample& /*sample*/) override { ImageDecoder().open(file); }
+};
+
+std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& name, std::string_view record,
+                                   const std::string& where) {
+  if (input.kind() == FeatureKind::floats) return {static_cast<std::int64_t>(input.size())};
+  if (input.kind() != FeatureKind::bytes || input.size() != 1) {
+    throw Error(ErrorCategory::data, where, fmt::format("expected one value of bytes, or floats, in {}", name),
+                fmt::format("it has {} of kind {}", input.size(), feature_kind_name(input.kind())));
+  }
+  if (encoded_image_kind(input.bytes())) return shape_of_image(input.bytes(), name, where);
+  auto shape = shape_in_record(record, input.bytes().size());
+  if (shape.empty()) {
+    throw Error(ErrorCategory::input, where,
+                fmt::format("expected --input-shape for the raw bytes in {}, or a dataset.json next to the file", name),
+                fmt::format("there are {} bytes and neither", input.bytes().size()));
+  }
+  return shape;
+}
+
+/// Fails now, instead of in the middle of an epoch, if the first record does not match.
+void check_record(const RecordSchema& schema, std::string_view record, const std::string& where) {
+  SampleSpec spec = schema.spec;
+  if (spec.targets == 0 && spec.classes == 0) spec.classes = std::numeric_limits<std::int32_t>::max();
+  const ExampleDecoder decoder(spec, schema.input, schema.input_feature, schema.label_feature);
+  HeaderStep header;
+  std::vector<float> features(schema.input == InputKind::floats ? static_cast<std::size_t>(spec.feature_count()) : 0);
+  std::vector<float> targets(static_cast<std::size_t>(spec.targets));
+  Sample sample{features, 0, targets};
+  sample.images = &header;
+  if (const auto problem = decoder.decode(record, sample))
+    throw Error(ErrorCategory::data, where, problem->expected, problem->actual);
+}
+
+/// The part of each file in the dataset.json of `directory`, without the names of the other files.
+std::unordered_map<std::string, PartDescription> parts_by_file(const std::filesystem::path& directory) {
+  std::unordered_map<std::string, PartDescription> parts;
+  const auto described = read_dataset_json(directory);
+  if (!described) return parts;
+  for (const auto& [name, part] : *described) {
+    PartDescription without_files = part;
+    without_files.files.clear();
+    for (const std::string& file : part.files) parts.emplace(file, without_files);
+  }
+  return parts;
+}
+
+void check_options(const TFRecordOptions& options) {
+  const auto positive = [](std::int64_t extent) { return extent > 0; };
+  if (!std::all_of(options.input_shape.begin(), options.input_shape.end(), positive) || options.classes < 0) {
+    throw Error(ErrorCategory::input, "TFRecord options", "expected a positive shape and class count",
+                fmt::format("got [{}] and {}", fmt::join(options.input_shape, ", "), options.classes));
+  }
+}
+
+}  // namespace
+
+std::optional<PartDescription> find_description(const std::vector<std::filesystem::path>& files) {
+  // Indexed by file: a directory may have a hundred thousand.
+  std::map<std::filesystem::path, std::unordered_map<std::string, PartDescription>> directories;
+  std::optional<PartDescription> found;
+  for (const auto& file : files) {
+    const auto [directory, is_new] = directories.try_emplace(file.parent_path());
+    if (is_new) directory->second = parts_by_file(file.parent_path());
+    const auto part = directory->second.find(file.filename().string());
+    if (part == directory->second.end()) continue;
+    require_complete(file.parent_path(), file.filename().string(), part->second);
+    if (found && !found->fits(part->second)) {
+      throw Error(ErrorCategory::data, file.string(),
+                  fmt::format("expected the features, shape and classes of {}", files.front().string()),
+                  fmt::format("{} describes it differently", (file.parent_path() / kDatasetJson).string()));
+    }
+    found = part->second;
+  }
+  return found;
+}
+
+RecordSchema find_schema(const TFRecordOptions& options, const std::optional<PartDescription>& described,
+                         std::string_view record, const std::string& where) try {
+  check_options(options);
+  const PartDescription known = described.value_or(PartDescription{});
+  RecordSchema schema;
+  schema.input_feature = !options.input_feature.empty() ? options.input_feature : known.input_feature;
+  schema.label_feature = !options.label_feature.empty() ? options.label_feature : known.label_feature;
+  if (schema.input_feature.empty()) {
+    schema.input_feature = usual_feature(record, {"image/encoded", "image", "features"}, "--input-feature", where);
+  }
+  if (schema.label_feature.empty()) {
+    schema.label_feature = usual_feature(record, {"image/class/label", "label"}, "--label-feature", where);
+  }
+  schema.spec.shape = options.input_shape;
+  if (schema.spec.shape.empty() && schema.input_feature == known.input_feature) schema.spec.shape = known.shape;
+  if (!schema.spec.shape.empty()) check_shape(schema.spec.shape, where);
+  const FeatureView input = find_feature(record, schema.input_feature);
+  schema.input = kind_of(input, schema.spec.shape);
+  if (schema.spec.shape.empty() && input.kind() != FeatureKind::missing) {
+    schema.spec.shape = shape_of(input, schema.input_feature, record, where);
+  }
+  if (schema.input == InputKind::encoded_image && schema.spec.shape.size() != 3)
+    throw Error(ErrorCategory::input, where,
+                fmt::format("expected a shape HxWxC for the images in {}", schema.input_feature),
+                fmt::format("got [{}]", fmt::join(schema.spec.shape, ", ")));
+  const FeatureView label = find_feature(record, schema.label_feature);
+  if (label.kind() == FeatureKind::floats && options.classes == 0) {
+    schema.spec.targets = static_cast<std::int64_t>(label.size());
+  } else {
+    schema.spec.classes = options.classes > 0                           ? options.classes
+                          : schema.label_feature == known.label_feature ? known.classes
+                                                                        : 0;
+  }
+  check_record(schema, record, where);
+  return schema;
+} catch (const MalformedExample& error) {
+  throw Error(ErrorCategory::data, where, "expected a tf.train.Example", error.what());
 }
 
 }  // namespace lockstep::data

@@ -1,16 +1,20 @@
-// Decodes a tf.train.Example into a sample.
+// The features of a tf.train.Example that make a sample: finding and decoding them.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/data/image/transform.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/sample.h"
+#include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/file_options.h"
 
 namespace lockstep::data {
 
@@ -59,5 +63,23 @@ std::optional<SampleProblem> read_class(std::string_view record, const std::stri
 
 /// "JPEG" or "PNG" if `bytes` start like such a file, otherwise nullopt.
 std::optional<std::string_view> encoded_image_kind(std::string_view bytes);
+
+/// The features of a sample, and its shape. `spec.classes` is 0 if only a scan of the labels can determine it.
+struct RecordSchema {
+  std::string input_feature;
+  std::string label_feature;
+  SampleSpec spec;
+  InputKind input = InputKind::floats;
+};
+
+/// The description of `files` in a dataset.json in their directory, if it lists one of them. Throws Error (data) if the
+/// files belong to parts that do not fit together.
+std::optional<PartDescription> find_description(const std::vector<std::filesystem::path>& files);
+
+/// The schema of records like `record`, from `options`, then `described`, then the record itself. `where` is its
+/// location, for messages. Throws Error (data) for a record that does not match, Error (input) if an option is required
+/// to interpret it.
+RecordSchema find_schema(const TFRecordOptions& options, const std::optional<PartDescription>& described,
+                         std::string_view record, const std::string& where);
 
 }  // namespace lockstep::data

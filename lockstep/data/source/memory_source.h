@@ -1,4 +1,4 @@
-// Samples in the memory of the program.
+// Samples in the memory of the program, or generated: by a function, or for tests and benchmarks without files.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,6 @@
 #include "lockstep/data/sample.h"
 
 namespace lockstep::data {
-
-/// The features of all records, consecutive: floats or uint8 images.
-using MemoryFeatures = std::variant<std::vector<float>, std::vector<std::uint8_t>>;
-/// Class numbers [N], or targets [N, targets].
-using MemoryLabels = std::variant<std::vector<std::int32_t>, std::vector<float>>;
 
 /// Owns its samples.
 class MemorySource final : public RecordSource {
@@ -55,6 +50,42 @@ class GeneratorSource final : public RecordSource {
   SampleSpec spec_;
   std::int64_t count_;
   SampleGenerator generate_;
+};
+
+/// Shape, size and identity of synthetic data.
+struct SyntheticOptions {
+  std::vector<std::int64_t> shape;  ///< [H, W, C] or any other extents of a sample
+  std::int64_t classes = 0;         ///< number of classes
+  std::int64_t count = 0;           ///< number of records
+  std::uint64_t seed = 1;           ///< other seeds have other patterns of the classes
+  std::string part = "train";       ///< other parts have different samples of the same classes
+  bool images = false;              ///< uint8 images, a quarter of the bytes: shape [H, W, C] with 1 to 4 channels
+};
+
+/// A sample is the mean of its class's pattern and noise, both in [0, 1): a pure function of (seed, part, record id).
+/// Patterns and noise come from small tables filled once, so that generating samples costs little more than writing
+/// them. Images have the same values, rounded down to 256 levels.
+class SyntheticSource final : public RecordSource {
+ public:
+  /// Throws Error (input) for a shape, class count or record count that is not positive, or a shape that is not valid
+  /// for images.
+  explicit SyntheticSource(const SyntheticOptions& options);
+
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return count_; }
+  bool has_images() const override { return !pixel_patterns_.empty(); }
+  void read(std::int64_t record_id, Sample& sample) const override;
+  std::string description() const override;
+
+ private:
+  SampleSpec spec_;
+  std::int64_t count_;
+  std::uint64_t record_key_;
+  std::size_t pattern_size_;
+  std::vector<float> patterns_;               // [classes, pattern_size_], repeated over the features
+  std::vector<float> noise_;                  // read cyclically, starting at a position that depends on the record
+  std::vector<std::uint8_t> pixel_patterns_;  // both for images, instead of the two above
+  std::vector<std::uint8_t> pixel_noise_;
 };
 
 }  // namespace lockstep::data

@@ -16,7 +16,7 @@
 #include "lockstep/base/pixels.h"
 #include "lockstep/base/random.h"
 #include "lockstep/data/image/decode_image.h"
-#include "lockstep/data/order/batch_split.h"
+#include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/order/epoch_order.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/tfrecord.h"

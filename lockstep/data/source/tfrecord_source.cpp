@@ -11,7 +11,7 @@
 
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
-#include "lockstep/data/source/tfrecord_schema.h"
+#include "lockstep/data/source/example_decoder.h"
 
 namespace lockstep::data {
 namespace {
@@ -72,7 +72,7 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
     Shard& shard = shards_.emplace_back(Shard{path, nullptr, file.stamp(), {}, IndexState::kept});
     find_records(shard, file);
     first_records_.push_back(std::exchange(records, records + shard.index.records()));
-    if (file.compression() != Compression::none || files.size() <= RecentFiles::kMost)
+    if (file.compression() != Compression::none || files.size() <= RecentFiles::kMaxOpen)
       shard.file = std::make_unique<RecordFile>(std::move(file));
   }
   size_ = records;
@@ -101,7 +101,7 @@ void TFRecordSource::find_records(Shard& shard, const RecordFile& file) {
 void TFRecordSource::map_files() {
   std::uint64_t bytes = 0;
   for (const Shard& shard : shards_) bytes += static_cast<std::uint64_t>(shard.stamp.size);
-  if (bytes > kMaxMappedBytes || shards_.size() > RecentFiles::kMost) return;
+  if (bytes > kMaxMappedBytes || shards_.size() > RecentFiles::kMaxOpen) return;
   for (Shard& shard : shards_) shard.file->map();
 }
 

@@ -12,8 +12,7 @@
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/sample.h"
 #include "lockstep/data/source/example_decoder.h"
-#include "lockstep/data/source/tfrecord_options.h"
-#include "lockstep/data/source/tfrecord_schema.h"
+#include "lockstep/data/source/file_options.h"
 
 namespace lockstep::data {
 

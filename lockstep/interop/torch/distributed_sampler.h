@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/data/order/batch_split.h"
+#include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/order/epoch_order.h"
 #include "lockstep/job/session.h"
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/image/decode_jpeg.h"
+#include "lockstep/data/image/decode_image.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

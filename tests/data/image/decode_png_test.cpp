@@ -1,8 +1,7 @@
-#include "lockstep/data/image/decode_png.h"
+#include "lockstep/data/image/decode_image.h"
 
 #include <gtest/gtest.h>
 
-#include "lockstep/data/image/decode_image.h"
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 

@@ -7,7 +7,10 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/data/image/pixel_sink.h"
+#include "lockstep/data/image/augmentation.h"
+#include "lockstep/data/image/decode_image.h"
+#include "lockstep/data/image/image.h"
+#include "lockstep/data/image/resize.h"
 #include "lockstep/data/pipeline/mixup.h"
 #include "lockstep/data/record/record_frame.h"
 #include "tests/data/image/encode.h"

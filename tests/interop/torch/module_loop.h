@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/order/batch_split.h"
+#include "lockstep/data/order/batch_plan.h"
 #include "lockstep/interop/torch.h"
 #include "lockstep/job/session.h"
 

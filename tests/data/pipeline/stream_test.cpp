@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/order/batch_split.h"
+#include "lockstep/data/order/batch_plan.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 

@@ -11,7 +11,7 @@
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/dataset_json.h"
-#include "lockstep/data/source/synthetic_source.h"
+#include "lockstep/data/source/memory_source.h"
 #include "lockstep/data/source/tfrecord_source.h"
 #include "tests/data/support.h"
 

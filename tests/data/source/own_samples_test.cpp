@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/image/pixel_sink.h"
+#include "lockstep/data/image/image.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {

@@ -11,7 +11,6 @@
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/source/cached_source.h"
-#include "lockstep/data/source/record_store.h"
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/source/synthetic_source.h"
+#include "lockstep/data/source/memory_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

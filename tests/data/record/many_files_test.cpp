@@ -55,7 +55,7 @@ TEST_F(ManyFiles, AreReadInAnyOrderWithFewOpen) {
   }
   for (std::int64_t id = 0; id < source->size(); ++id)
     ASSERT_EQ(read(*source, id).label, expected[static_cast<std::size_t>(id)]) << id;
-  EXPECT_LE(open_descriptors() - before, static_cast<std::int64_t>(RecentFiles::kMost));
+  EXPECT_LE(open_descriptors() - before, static_cast<std::int64_t>(RecentFiles::kMaxOpen));
 }
 
 TEST_F(ManyFiles, AreReadBySeveralThreads) {
@@ -98,18 +98,18 @@ TEST(RecentFiles, KeepsTheFilesUsedLastAndThoseInUse) {
   });
   constexpr std::size_t kGroups = 16;
   constexpr std::size_t kStep = kGroups * kGroups;  // files of one group
-  constexpr std::size_t kMost = RecentFiles::kMost / kGroups;
+  constexpr std::size_t kMaxOfGroup = RecentFiles::kMaxOpen / kGroups;
   const auto held = files.get(0);
-  for (std::size_t i = 0; i < kMost; ++i) files.get(i * kStep);
-  EXPECT_EQ(opened, static_cast<int>(kMost));
+  for (std::size_t i = 0; i < kMaxOfGroup; ++i) files.get(i * kStep);
+  EXPECT_EQ(opened, static_cast<int>(kMaxOfGroup));
   files.get(0);
-  files.get(kMost * kStep);  // in the place of 1
-  EXPECT_EQ(opened, static_cast<int>(kMost) + 1);
+  files.get(kMaxOfGroup * kStep);  // in the place of 1
+  EXPECT_EQ(opened, static_cast<int>(kMaxOfGroup) + 1);
   EXPECT_EQ(files.get(0), held);
-  EXPECT_EQ(opened, static_cast<int>(kMost) + 1);
+  EXPECT_EQ(opened, static_cast<int>(kMaxOfGroup) + 1);
   files.get(kStep);
-  EXPECT_EQ(opened, static_cast<int>(kMost) + 2);
-  for (std::size_t i = 2; i < 3 * kMost; ++i) files.get(i * kStep);
+  EXPECT_EQ(opened, static_cast<int>(kMaxOfGroup) + 2);
+  for (std::size_t i = 2; i < 3 * kMaxOfGroup; ++i) files.get(i * kStep);
   ReadWindow window;
   EXPECT_EQ(held->record(0, 0, 4, window), "zero");
   EXPECT_NE(files.get(0), held);

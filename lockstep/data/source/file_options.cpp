@@ -1,4 +1,4 @@
-#include "lockstep/data/source/csv_options.h"
+#include "lockstep/data/source/file_options.h"
 
 #include <fmt/format.h>
 

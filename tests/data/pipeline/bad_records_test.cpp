@@ -1,4 +1,4 @@
-#include "lockstep/data/pipeline/bad_records.h"
+#include "lockstep/data/pipeline/batch_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
