@@ -32,6 +32,12 @@ set(lockstep_old_headers
   device/pixels.h lockstep/base/pixels.h
   device/random.h lockstep/base/random.h
   model/initializer.h lockstep/model/parameters.h
+  model/layer.h lockstep/model/layers/layer.h
+  model/layers/batch_normalization.h lockstep/model/layers/batch_normalization/batch_normalization.h
+  model/layers/conv_2d.h lockstep/model/layers/conv_2d/conv_2d.h
+  model/layers/dense.h lockstep/model/layers/dense/dense.h
+  model/layers/elementwise.h lockstep/model/layers/elementwise/elementwise.h
+  model/layers/pooling.h lockstep/model/layers/pooling/pooling.h
   model/metric.h lockstep/model/loss.h
   model/optimizer_math.h lockstep/model/optimizer_options.h
   model/precision.h lockstep/model/tensor.h

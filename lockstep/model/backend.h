@@ -1,5 +1,6 @@
-// The device interface of a model: Backend supplies the kernels of a device to a plan, one operation per layer kind.
-// Also StatisticsExchange, through which batch normalization synchronizes its statistics across replicas.
+// The device interface of a model: memory, streams, input, loss and optimizer of one device, and the dispatch of layers
+// to their code for it. Also StatisticsExchange, through which batch normalization synchronizes its statistics across
+// replicas.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,13 @@
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
 #include "lockstep/model/batch_view.h"
-#include "lockstep/model/layer.h"
-#include "lockstep/model/layers/window.h"
+#include "lockstep/model/layers/layer.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/updater.h"
 
 namespace lockstep::model {
+
+class BuiltinLayer;
 
 /// A group of replicas that share batch-normalization statistics. All members make the same calls with the same counts
 /// in the same order, including members without samples in a pass. Called on the model's thread.
@@ -31,73 +33,14 @@ class StatisticsExchange {
   virtual void sum(std::span<float> values) = 0;
 };
 
-// Control flow, shapes and memory belong to the plan; the backend supplies the operations.
-
-/// A convolution for one batch size.
-struct Conv2DSpec {
-  std::int64_t batch = 0;       ///< samples
-  WindowGeometry window;        ///< geometry of input, kernel and output
-  std::int64_t filters = 0;     ///< output channels
-  std::int64_t groups = 1;      ///< channel groups, each with its own filters
-  bool bias = true;             ///< whether to add a bias to each output channel
-  bool relu = false;            ///< whether to fuse a ReLU into the output
-  bool training = false;        ///< whether a backward pass follows
-  bool input_gradient = false;  ///< whether backward must write the input's gradient
-  /// whether a normalization is the only reader of the output; only with Fusions::statistics
-  bool statistics = false;
-};
-
-/// A dense layer for one batch size.
-struct DenseSpec {
-  std::int64_t batch = 0;       ///< samples
-  std::int64_t inputs = 0;      ///< elements per sample
-  std::int64_t units = 0;       ///< outputs per sample
-  bool bias = true;             ///< whether to add a bias to each unit
-  bool relu = false;            ///< whether to fuse a ReLU into the output
-  bool training = false;        ///< whether a backward pass follows
-  bool input_gradient = false;  ///< whether backward must write the input's gradient
-};
-
-/// A pooling layer for one batch size.
-struct Pool2DSpec {
-  /// The maximum of each window, or the mean of its elements that are not padding.
-  enum class Kind { max, average };
-  Kind kind = Kind::max;   ///< the reduction
-  std::int64_t batch = 0;  ///< samples
-  WindowGeometry window;   ///< geometry of input, window and output
-  bool training = false;   ///< whether a backward pass follows
-};
-
-/// A batch normalization for one batch size.
-struct BatchNormalizationSpec {
-  std::int64_t rows = 0;      ///< batch x height x width: the samples per channel
-  std::int64_t channels = 0;  ///< channels, each with a mean and a variance
-  float epsilon = 0;          ///< added to the variance before the square root
-  float momentum = 0;         ///< fraction of the old moving statistics that is kept
-  /// whether to add input 1 to the normalized input 0; only with Fusions::additions
-  bool add = false;
-  bool relu = false;  ///< whether to fuse a ReLU into the output
-  /// True: uses batch statistics, and a backward pass follows. False: uses moving statistics.
-  bool training = false;
-  bool statistics = false;  ///< Operands::statistics holds what the preceding convolution computed about input 0
-};
-
-/// A dropout layer for one batch size; training only.
-struct DropoutSpec {
-  std::string layer;          ///< layer name, which seeds the mask
-  std::int64_t batch = 0;     ///< samples
-  std::int64_t features = 0;  ///< elements per sample
-  float rate = 0;             ///< fraction of the elements set to 0
-};
-
 /// How the loss of a part is scaled into gradients.
 struct GradientScale {
   std::int64_t divisor = 0;  ///< samples of the global batch
   float loss_scale = 1;      ///< factor on the gradients that prevents underflow in 16 bits
 };
 
-/// Kernels of one device for one replica. All work is enqueued on stream() in call order. If runs_on_host(), it is
-/// complete when the call returns.
+/// One device for one replica. Control flow and shapes belong to the plan. All work is enqueued on stream() in call
+/// order. If runs_on_host(), it is complete when the call returns.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -112,18 +55,8 @@ class Backend {
   virtual std::size_t free_bytes() { return std::numeric_limits<std::size_t>::max(); }
   virtual device::Stream& stream() = 0;  ///< the stream on which all work is enqueued
 
-  virtual std::unique_ptr<Operation> conv_2d(const Conv2DSpec& spec) = 0;  ///< one convolution
-  virtual std::unique_ptr<Operation> dense(const DenseSpec& spec) = 0;     ///< one dense layer
-  virtual std::unique_ptr<Operation> pool_2d(const Pool2DSpec& spec) = 0;  ///< one pooling layer
-  /// One batch normalization.
-  virtual std::unique_ptr<Operation> batch_normalization(const BatchNormalizationSpec& spec) = 0;
-  /// max(x, 0) of `elements` elements in total.
-  virtual std::unique_ptr<Operation> relu(std::int64_t elements, bool training) = 0;
-  virtual std::unique_ptr<Operation> dropout(const DropoutSpec& spec) = 0;  ///< one dropout layer
-  /// Sum of two inputs, followed by max(x, 0) if `relu`.
-  virtual std::unique_ptr<Operation> add(bool relu) = 0;
-  /// Softmax over each of `rows` rows of `width` elements.
-  virtual std::unique_ptr<Operation> softmax(std::int64_t rows, std::int64_t width, bool training) = 0;
+  /// Creates the operation of `layer` on this device; null as in Layer::compile.
+  virtual std::unique_ptr<Operation> compile(const BuiltinLayer& layer, const CompileContext& context) = 0;
 
   /// Sets the values that the next pass depends on. Call it before the pass; it is not part of the work that can be
   /// recorded and replayed.
@@ -176,7 +109,7 @@ std::unique_ptr<Backend> make_backend(device::Device device, const ComputeOption
 /// oneDNN and Eigen kernels in host memory. Throws Error (device) if the processor does not support what `options`
 /// request.
 std::unique_ptr<Backend> make_cpu_backend(device::Device device, const ComputeOptions& options);
-/// Defined in cuda/cuda_backend.cpp, or in cuda/no_cuda_backend.cpp for a build without cuDNN.
+/// Defined in cuda/cuda_backend.cpp, or in cuda/no_cuda.cpp for a build without cuDNN.
 std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& options);
 
 }  // namespace lockstep::model

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/model/layer.h"
+#include "lockstep/model/layers/layer.h"
 
 namespace lockstep::model {
 

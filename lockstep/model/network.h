@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/model/layer.h"
+#include "lockstep/model/layers/layer.h"
 #include "lockstep/model/parameters.h"
 #include "lockstep/model/tensor.h"
 

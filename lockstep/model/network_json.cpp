@@ -7,11 +7,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/model/json_object.h"
+#include "lockstep/model/layers/json_object.h"
 #include "lockstep/model/layers/layers.h"
 
 namespace lockstep::model {
@@ -27,86 +25,6 @@ namespace {
 
 using nlohmann::json;
 using LayerPointer = std::shared_ptr<const Layer>;
-
-// Runs a parser of a name, such as a padding; adds the location and the key to its error.
-template <typename Parse>
-auto parse_word(JsonObject& object, const char* key, std::string_view fallback, Parse parse) {
-  const std::string word = object.text(key, fallback);
-  try {
-    return parse(word);
-  } catch (const Error& error) {
-    object.refuse(fmt::format("expected a known name for \"{}\"", key), error.what());
-  }
-}
-
-Initializer::Kind read_initializer(JsonObject& object) {
-  return parse_word(object, "initializer", "glorot_uniform", parse_initializer);
-}
-Padding read_padding(JsonObject& object) { return parse_word(object, "padding", "valid", parse_padding); }
-
-LayerPointer read_conv_2d(JsonObject& object, const DataShape&) {
-  return std::make_shared<const Conv2D>(Conv2D::Options{.filters = object.count("filters"),
-                                                        .kernel = object.extent("kernel"),
-                                                        .strides = object.extent("strides", 1),
-                                                        .padding = read_padding(object),
-                                                        .groups = object.count("groups", 1),
-                                                        .use_bias = object.flag("use_bias", true),
-                                                        .initializer = read_initializer(object)});
-}
-
-std::int64_t read_units(JsonObject& object, const DataShape& data) {
-  if (object.required("units") != "classes") return object.count("units");
-  if (!data.classes)
-    object.refuse("expected a data set with classes for \"units\": \"classes\"", "the number of classes is not known");
-  return *data.classes;
-}
-
-LayerPointer read_dense(JsonObject& object, const DataShape& data) {
-  return std::make_shared<const Dense>(Dense::Options{.units = read_units(object, data),
-                                                      .use_bias = object.flag("use_bias", true),
-                                                      .initializer = read_initializer(object)});
-}
-
-LayerPointer read_batch_normalization(JsonObject& object, const DataShape&) {
-  const BatchNormalization::Options standard;
-  return std::make_shared<const BatchNormalization>(
-      BatchNormalization::Options{.momentum = object.number("momentum", standard.momentum),
-                                  .epsilon = object.number("epsilon", standard.epsilon),
-                                  .initial_gamma = object.number("initial_gamma", standard.initial_gamma)});
-}
-
-LayerPointer read_dropout(JsonObject& object, const DataShape&) {
-  return std::make_shared<const Dropout>(Dropout::Options{.rate = object.number("rate", Dropout::Options{}.rate)});
-}
-
-template <typename Pool>
-LayerPointer read_pool(JsonObject& object, const DataShape&) {
-  PoolOptions options{.pool = object.extent("pool", 2), .strides = std::nullopt, .padding = read_padding(object)};
-  if (object.has("strides")) options.strides = object.extent("strides");
-  return std::make_shared<const Pool>(options);
-}
-
-template <typename L>
-LayerPointer read_plain(JsonObject&, const DataShape&) {
-  return std::make_shared<const L>();
-}
-
-struct LayerType {
-  std::string_view name;
-  LayerPointer (*read)(JsonObject& object, const DataShape& data);
-};
-
-constexpr std::array<LayerType, 11> kLayerTypes = {{{"conv2d", read_conv_2d},
-                                                    {"dense", read_dense},
-                                                    {"batch_normalization", read_batch_normalization},
-                                                    {"relu", read_plain<ReLU>},
-                                                    {"softmax", read_plain<Softmax>},
-                                                    {"dropout", read_dropout},
-                                                    {"flatten", read_plain<Flatten>},
-                                                    {"add", read_plain<Add>},
-                                                    {"max_pool2d", read_pool<MaxPool2D>},
-                                                    {"average_pool2d", read_pool<AveragePool2D>},
-                                                    {"global_average_pooling2d", read_plain<GlobalAveragePooling2D>}}};
 
 LayerPointer read_layer(JsonObject& object, const DataShape& data) {
   const std::string type = object.text("type");

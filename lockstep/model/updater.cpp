@@ -1,6 +1,12 @@
 #include "lockstep/model/updater.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "lockstep/base/error.h"
+#include "lockstep/base/float16.h"
+#include "lockstep/model/loss.h"
+#include "lockstep/model/optimizer.h"
 
 namespace lockstep::model {
 
@@ -10,6 +16,51 @@ std::span<float> Updater::slot(std::string_view name) {
   throw Error(ErrorCategory::checkpoint, to_string(options_),
               fmt::format("expected one of the slots {}", fmt::join(slot_names_, ", ")),
               fmt::format("got \"{}\"", name));
+}
+
+namespace {
+
+class HostUpdater final : public Updater {
+ public:
+  HostUpdater(const OptimizerOptions& options, const ParameterTable& table, const UpdateArrays& arrays)
+      : Updater(options), arrays_(arrays), optimizer_(options, table) {}
+
+  void begin(const UpdateRequest& request) override { request_ = request; }
+
+  void update(std::span<const float> summable) override {
+    outcome_ = {.applied = SummableMetrics::is_finite(summable.data())};
+    float scale = 1 / request_.loss_scale;
+    if (outcome_.applied && request_.clip_norm > 0) {
+      outcome_.gradient_norm = global_norm(arrays_.gradients) / static_cast<double>(request_.loss_scale);
+      outcome_.applied = std::isfinite(outcome_.gradient_norm);
+      scale *= clip_scale(outcome_.gradient_norm, request_.clip_norm);
+    } else if (outcome_.applied) {
+      outcome_.applied = all_finite(arrays_.gradients);
+    }
+    if (!outcome_.applied) {
+      std::ranges::copy(arrays_.kept_statistics, arrays_.statistics.begin());
+      return;
+    }
+    optimizer_.apply(arrays_.parameters, arrays_.gradients, request_.learning_rate, request_.update, scale);
+    if (!arrays_.weights.empty()) narrow(arrays_.parameters, arrays_.weights.as<BFloat16>());
+  }
+
+  UpdateOutcome outcome() override { return outcome_; }
+
+ private:
+  std::span<float> slot(std::size_t index) override { return optimizer_.slot(slot_names()[index]); }
+
+  UpdateArrays arrays_;
+  Optimizer optimizer_;
+  UpdateRequest request_;
+  UpdateOutcome outcome_;
+};
+
+}  // namespace
+
+std::unique_ptr<Updater> make_host_updater(const OptimizerOptions& options, const ParameterTable& table,
+                                           const UpdateArrays& arrays) {
+  return std::make_unique<HostUpdater>(options, table, arrays);
 }
 
 }  // namespace lockstep::model

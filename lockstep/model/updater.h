@@ -71,4 +71,8 @@ class Updater {
   OptimizerOptions options_;
 };
 
+/// The optimizer of a CPU replica. `arrays` must outlive it.
+std::unique_ptr<Updater> make_host_updater(const OptimizerOptions& options, const ParameterTable& table,
+                                           const UpdateArrays& arrays);
+
 }  // namespace lockstep::model

@@ -1,4 +1,4 @@
-#include "lockstep/model/batch_statistics.h"
+#include "lockstep/model/layers/batch_normalization/batch_statistics.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/model/cuda/summing_convolution.h"
+#include "lockstep/model/layers/conv_2d/summing_convolution.h"
 #include "lockstep/model/layers/window.h"
 
 namespace lockstep::model::cuda {

@@ -7,9 +7,8 @@
 #include "lockstep/base/float16.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/cpu/descriptors.h"
-#include "lockstep/model/cpu/host_updater.h"
 #include "lockstep/model/cpu/onednn.h"
-#include "lockstep/model/cpu/operations.h"
+#include "lockstep/model/layers/builtin_layer.h"
 
 namespace lockstep::model {
 namespace {
@@ -33,8 +32,9 @@ void add(const TensorView& target, const TensorView& addend) {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(Precision precision, StatisticsExchange* statistics) : precision_(precision), statistics_(statistics) {
-    if (precision == Precision::bfloat16) dnn_.type = cpu::memory::data_type::bf16;
+  CpuBackend(Precision precision, StatisticsExchange* statistics) : precision_(precision) {
+    context_.statistics = statistics;
+    if (precision == Precision::bfloat16) context_.type = cpu::memory::data_type::bf16;
   }
 
   std::string name() const override { return "cpu"; }
@@ -43,20 +43,8 @@ class CpuBackend final : public Backend {
   device::Allocator& allocator() override { return allocator_; }
   device::Stream& stream() override { return stream_; }
 
-  std::unique_ptr<Operation> conv_2d(const Conv2DSpec& spec) override { return cpu::make_conv_2d(dnn_, spec); }
-  std::unique_ptr<Operation> dense(const DenseSpec& spec) override { return cpu::make_dense(dnn_, spec); }
-  std::unique_ptr<Operation> pool_2d(const Pool2DSpec& spec) override { return cpu::make_pool_2d(dnn_, spec); }
-  std::unique_ptr<Operation> batch_normalization(const BatchNormalizationSpec& spec) override {
-    if (spec.training && statistics_) return cpu::make_synchronized_batch_normalization(spec, *statistics_);
-    return cpu::make_batch_normalization(dnn_, spec);
-  }
-  std::unique_ptr<Operation> relu(std::int64_t elements, bool training) override {
-    return cpu::make_relu(dnn_, elements, training);
-  }
-  std::unique_ptr<Operation> dropout(const DropoutSpec& spec) override { return cpu::make_dropout(dnn_, spec); }
-  std::unique_ptr<Operation> add(bool relu) override { return cpu::make_add(dnn_, relu); }
-  std::unique_ptr<Operation> softmax(std::int64_t rows, std::int64_t width, bool training) override {
-    return cpu::make_softmax(dnn_, rows, width, training);
+  std::unique_ptr<Operation> compile(const BuiltinLayer& layer, const CompileContext& context) override {
+    return layer.compile_cpu(context, context_);
   }
 
   void begin_pass(const PassContext& /*pass*/, const GradientScale& scale) override { scale_ = scale; }
@@ -104,7 +92,7 @@ class CpuBackend final : public Backend {
   }
   std::unique_ptr<Updater> updater(const OptimizerOptions& options, const ParameterTable& table,
                                    const UpdateArrays& arrays) override {
-    return cpu::make_updater(options, table, arrays);
+    return make_host_updater(options, table, arrays);
   }
   void read(const TensorView& source, std::span<float> target) override {
     std::vector<float> room;
@@ -113,10 +101,9 @@ class CpuBackend final : public Backend {
 
  private:
   Precision precision_;
-  StatisticsExchange* statistics_;
   device::HostAllocator allocator_;
   device::Stream stream_{device::Device{}};
-  cpu::OneDnn dnn_;
+  cpu::Context context_;
   GradientScale scale_;
   Targets targets_;
   MetricSums sums_;
@@ -128,9 +115,9 @@ class CpuBackend final : public Backend {
 // oneDNN reports this only for the first convolution that needs it. Checking here gives a better message.
 void require_bfloat16(const device::Device& device) {
   try {
-    const cpu::OneDnn dnn;
+    const cpu::Context context;
     const auto array = cpu::image(cpu::memory::data_type::bf16, 1, 16, 4, 4);
-    cpu::describe_forward(dnn.engine, dnnl::prop_kind::forward_training,
+    cpu::describe_forward(context.engine, dnnl::prop_kind::forward_training,
                           cpu::BatchNormalizationArrays{array, 1e-5f, dnnl::normalization_flags::none}, {});
   } catch (const dnnl::error&) {
     throw Error(ErrorCategory::input, "precision",

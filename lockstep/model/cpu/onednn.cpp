@@ -22,18 +22,18 @@ memory::desc matrix(memory::data_type type, std::int64_t rows, std::int64_t colu
 
 memory::desc vector(memory::data_type type, std::int64_t elements) { return {{elements}, type, memory::format_tag::a}; }
 
-Primitive::Primitive(OneDnn& dnn, dnnl::primitive primitive, const std::vector<std::pair<int, memory::desc>>& arguments,
-                     const memory::desc& scratchpad)
-    : dnn_(&dnn), primitive_(std::move(primitive)), scratch_bytes_(scratchpad.get_size()) {
+Primitive::Primitive(Context& context, dnnl::primitive primitive,
+                     const std::vector<std::pair<int, memory::desc>>& arguments, const memory::desc& scratchpad)
+    : context_(&context), primitive_(std::move(primitive)), scratch_bytes_(scratchpad.get_size()) {
   for (const auto& [argument, description] : arguments)
-    arguments_.emplace(argument, memory(description, dnn.engine, nullptr));
-  if (scratch_bytes_ > 0) arguments_.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad, dnn.engine, nullptr));
+    arguments_.emplace(argument, memory(description, context.engine, nullptr));
+  if (scratch_bytes_ > 0) arguments_.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad, context.engine, nullptr));
 }
 
 void Primitive::place(int argument, const void* data) {
   memory& target = arguments_.at(argument);
   // oneDNN has one type for arrays that it reads and arrays that it writes.
-  if (target.get_data_handle() != data) cpu::place(target, const_cast<void*>(data), dnn_->stream);
+  if (target.get_data_handle() != data) cpu::place(target, const_cast<void*>(data), context_->stream);
 }
 
 void Primitive::run(std::span<std::byte> scratch) {
@@ -41,47 +41,48 @@ void Primitive::run(std::span<std::byte> scratch) {
     LOCKSTEP_CHECK_OP(scratch.size(), >=, scratch_bytes_);
     place(DNNL_ARG_SCRATCHPAD, scratch.data());
   }
-  primitive_.execute(dnn_->stream, arguments_);
+  primitive_.execute(context_->stream, arguments_);
 }
 
-Reorder::Reorder(OneDnn& dnn, const memory::desc& from, const memory::desc& to) : dnn_(&dnn), needed_(from != to) {
+Reorder::Reorder(Context& context, const memory::desc& from, const memory::desc& to)
+    : context_(&context), needed_(from != to) {
   if (!needed_) return;
-  memory_from_ = memory(from, dnn.engine, nullptr);
-  memory_to_ = memory(to, dnn.engine);
+  memory_from_ = memory(from, context.engine, nullptr);
+  memory_to_ = memory(to, context.engine);
   reorder_ = dnnl::reorder(memory_from_, memory_to_);
 }
 
-Reorder Reorder::from_own(OneDnn& dnn, const memory::desc& from, const memory::desc& to) {
+Reorder Reorder::from_own(Context& context, const memory::desc& from, const memory::desc& to) {
   Reorder reorder;
-  reorder.dnn_ = &dnn;
+  reorder.context_ = &context;
   reorder.needed_ = from != to;
   if (!reorder.needed_) return reorder;
-  reorder.memory_from_ = memory(from, dnn.engine);
-  reorder.memory_to_ = memory(to, dnn.engine, nullptr);
+  reorder.memory_from_ = memory(from, context.engine);
+  reorder.memory_to_ = memory(to, context.engine, nullptr);
   reorder.reorder_ = dnnl::reorder(reorder.memory_from_, reorder.memory_to_);
   return reorder;
 }
 
 const void* Reorder::read(const void* source) {
   if (!needed_) return source;
-  place(memory_from_, const_cast<void*>(source), dnn_->stream);
-  reorder_.execute(dnn_->stream, memory_from_, memory_to_);
+  place(memory_from_, const_cast<void*>(source), context_->stream);
+  reorder_.execute(context_->stream, memory_from_, memory_to_);
   return memory_to_.get_data_handle();
 }
 
 void Reorder::write(float* destination) {
   if (!needed_) return;
-  place(memory_to_, destination, dnn_->stream);
-  reorder_.execute(dnn_->stream, memory_from_, memory_to_);
+  place(memory_to_, destination, context_->stream);
+  reorder_.execute(context_->stream, memory_from_, memory_to_);
 }
 
-Relu::Relu(OneDnn& dnn, std::int64_t elements, bool training) {
-  const memory::desc array = vector(dnn.type, elements);
-  const auto forward = describe_relu(dnn.engine, training, array);
-  forward_ = Primitive(dnn, dnnl::eltwise_forward(forward), {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}});
+Relu::Relu(Context& context, std::int64_t elements, bool training) {
+  const memory::desc array = vector(context.type, elements);
+  const auto forward = describe_relu(context.engine, training, array);
+  forward_ = Primitive(context, dnnl::eltwise_forward(forward), {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}});
   if (!training) return;
-  const auto backward = describe_relu_backward(dnn.engine, array, forward);
-  backward_ = Primitive(dnn, dnnl::eltwise_backward(backward),
+  const auto backward = describe_relu_backward(context.engine, array, forward);
+  backward_ = Primitive(context, dnnl::eltwise_backward(backward),
                         {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}});
 }
 

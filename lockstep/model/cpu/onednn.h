@@ -1,4 +1,5 @@
-// Shared by the oneDNN operations: the engine, primitives whose arguments change address, and reorders of weights.
+// Shared by the CPU operations: the context of a replica, primitives whose arguments change address, and reorders of
+// weights.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -7,17 +8,22 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lockstep/model/layer.h"
+#include "lockstep/model/layers/layer.h"
+
+namespace lockstep::model {
+class StatisticsExchange;
+}
 
 namespace lockstep::model::cpu {
 
 using dnnl::memory;
 
-/// The oneDNN engine and stream of one replica. Used by one thread.
-struct OneDnn {
+/// What the operations of one CPU replica share. Used by one thread.
+struct Context {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   memory::data_type type = memory::data_type::f32;  ///< type of activations and of the weights that products read
+  StatisticsExchange* statistics = nullptr;         ///< for batch normalization; null: the replica's own statistics
 };
 
 /// Attributes for scratch memory from the plan's arena instead of the library.
@@ -34,10 +40,10 @@ class Primitive {
  public:
   Primitive() = default;
   /// `arguments` are pairs of DNNL_ARG_… and descriptor; `scratchpad` is the descriptor from the primitive descriptor.
-  Primitive(OneDnn& dnn, dnnl::primitive primitive, const std::vector<std::pair<int, memory::desc>>& arguments,
+  Primitive(Context& context, dnnl::primitive primitive, const std::vector<std::pair<int, memory::desc>>& arguments,
             const memory::desc& scratchpad = {});
 
-  explicit operator bool() const { return dnn_ != nullptr; }
+  explicit operator bool() const { return context_ != nullptr; }
   std::size_t scratch_bytes() const { return scratch_bytes_; }
 
   /// Sets the address of one argument. Arrays that oneDNN only reads may be const.
@@ -47,7 +53,7 @@ class Primitive {
   void run(std::span<std::byte> scratch);
 
  private:
-  OneDnn* dnn_ = nullptr;
+  Context* context_ = nullptr;
   dnnl::primitive primitive_;
   std::unordered_map<int, memory> arguments_;
   std::size_t scratch_bytes_ = 0;
@@ -58,7 +64,7 @@ class Primitive {
 class Reorder {
  public:
   Reorder() = default;
-  Reorder(OneDnn& dnn, const memory::desc& from, const memory::desc& to);
+  Reorder(Context& context, const memory::desc& from, const memory::desc& to);
 
   bool needed() const { return needed_; }
   /// Returns the source in the target's layout: `source` itself, or the copy.
@@ -69,10 +75,10 @@ class Reorder {
   void write(float* destination);
 
   /// A reorder that owns its source buffer, the primitive's output.
-  static Reorder from_own(OneDnn& dnn, const memory::desc& from, const memory::desc& to);
+  static Reorder from_own(Context& context, const memory::desc& from, const memory::desc& to);
 
  private:
-  OneDnn* dnn_ = nullptr;
+  Context* context_ = nullptr;
   bool needed_ = false;
   memory memory_from_;
   memory memory_to_;
@@ -83,7 +89,7 @@ class Reorder {
 class Relu {
  public:
   Relu() = default;
-  Relu(OneDnn& dnn, std::int64_t elements, bool training);
+  Relu(Context& context, std::int64_t elements, bool training);
 
   void forward(const TensorView& input, const TensorView& output);
   /// input_gradient = output_gradient where output > 0, otherwise 0; optionally in place.

@@ -1,8 +1,13 @@
 #include "lockstep/model/cuda/context.h"
 
+#include <cstring>
+#include <vector>
+
 #include "lockstep/base/error.h"
+#include "lockstep/base/random.h"
 #include "lockstep/device/cuda/stream.h"
 #include "lockstep/device/gpu.h"
+#include "lockstep/device/host_view.h"
 
 namespace lockstep::model::cuda {
 
@@ -18,6 +23,52 @@ void check(cublasStatus_t status, std::string_view what) {
               fmt::format("cuBLASLt {} returned {}", cublasLtGetVersion(), cublasLtGetStatusString(status)));
 }
 
+Staging::Staging(Context& context) : context_(context), pinned_allocator_(device::make_pinned_allocator()) {}
+
+void Staging::reserve(std::size_t bytes) {
+  context_.stream().synchronize();
+  context_.copies().synchronize();
+  device_ = {};
+  device_ = context_.allocator().allocate(bytes);
+  for (Slot& slot : slots_) slot = {pinned_allocator_->allocate(bytes), std::nullopt};
+}
+
+void Staging::bring(std::span<const std::byte> bytes) {
+  LOCKSTEP_CHECK_OP(bytes.size(), <=, device_.size());
+  Slot& slot = slots_[turn_];
+  turn_ = 1 - turn_;
+  if (slot.copied) slot.copied->synchronize();
+  std::memcpy(slot.pinned.data(), bytes.data(), bytes.size());
+  context_.copies().wait(context_.stream().record());
+  device::copy(device_.data(), slot.pinned.data(), bytes.size(), context_.copies());
+  slot.copied = context_.copies().record();
+  context_.stream().wait(*slot.copied);
+}
+
+namespace {
+
+// Maximum number of layers with keys in a network.
+constexpr std::size_t kMaxKeys = 1024;
+
+}  // namespace
+
+PassKeys::PassKeys(Context& context) : staging_(context) { staging_.reserve(kMaxKeys * sizeof(PassKey)); }
+
+const PassKey* PassKeys::of(const std::string& layer) {
+  const std::size_t place = places_.try_emplace(layer, places_.size()).first->second;
+  LOCKSTEP_CHECK_OP(place, <, kMaxKeys);
+  return reinterpret_cast<const PassKey*>(staging_.data()) + place;
+}
+
+void PassKeys::begin(const PassContext& pass) {
+  if (places_.empty()) return;
+  std::vector<PassKey> keys(places_.size());
+  for (const auto& [layer, place] : places_)
+    keys[place] = {random_key(pass.seed, layer, static_cast<std::uint64_t>(pass.step)),
+                   static_cast<std::uint64_t>(pass.first_sample)};
+  staging_.bring(std::as_bytes(std::span(keys)));
+}
+
 Context::Context(int gpu, const ComputeOptions& options)
     : gpu_(gpu),
       options_(options),
@@ -25,7 +76,8 @@ Context::Context(int gpu, const ComputeOptions& options)
       copies_(device::Device{device::DeviceKind::gpu, gpu}),
       native_(device::cuda::native(stream_)),
       allocator_(device::make_gpu_allocator(gpu)),
-      algorithms_(AlgorithmCache::default_file()) {
+      algorithms_(AlgorithmCache::default_file()),
+      keys_(*this) {
   const device::cuda::DeviceScope scope(gpu);
   // First, because cuDNN also uses it and may not find it.
   cublasLtHandle_t cublas = nullptr;

@@ -1,20 +1,25 @@
-// State shared by the operations of a GPU replica, and the layout of their scratch memory.
+// State shared by the operations of a GPU replica: stream, library handles, values that the host sets for each pass,
+// and the layout of scratch memory.
 #pragma once
 
 #include <cublasLt.h>
 #include <cudnn.h>
 
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
+#include "lockstep/device/buffer.h"
 #include "lockstep/device/cuda/cuda.h"
 #include "lockstep/device/stream.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/cuda/algorithm_cache.h"
+#include "lockstep/model/cuda/elementwise.h"
 
 namespace lockstep::model::cuda {
 
@@ -44,8 +49,6 @@ inline std::byte* part_of(std::span<std::byte> scratch, std::size_t offset) {
   return scratch.data() + (aligned - address) + offset;
 }
 
-// Shared by the operations of one GPU replica: its stream, library handles and precision options.
-
 /// Throw Error (device) unless `status` is success. `what` names the attempted operation, such as "a convolution".
 void check(cudnnStatus_t status, std::string_view what);
 void check(cublasStatus_t status, std::string_view what);
@@ -56,7 +59,65 @@ using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, device::cuda::Destr
 using CudnnHandle = Owned<cudnnHandle_t, cudnnDestroy>;
 using CublasLtHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
 
-/// Used by one thread, with the stream's GPU as its current device.
+class Context;
+
+/// GPU memory that the host updates repeatedly. Values are copied to one of two alternating page-locked buffers, and
+/// from there on a separate stream, overlapped with computation. Readers on the context's stream are ordered after the
+/// copy, and the next copy is ordered after the readers.
+class Staging {
+ public:
+  explicit Staging(Context& context);
+
+  /// Resizes to `bytes`; the contents are lost, and data() changes.
+  void reserve(std::size_t bytes);
+  std::byte* data() const { return static_cast<std::byte*>(device_.data()); }  ///< on the GPU
+
+  /// Copies the bytes to data(). Work enqueued on the context's stream later reads them; work enqueued before reads the
+  /// old contents. Does not wait for the GPU, except for the copy before the previous one.
+  void bring(std::span<const std::byte> bytes);
+
+ private:
+  struct Slot {
+    device::Buffer pinned;
+    std::optional<device::Event> copied;
+  };
+
+  Context& context_;
+  std::unique_ptr<device::Allocator> pinned_allocator_;
+  device::Buffer device_;
+  Slot slots_[2];
+  std::size_t turn_ = 0;
+};
+
+/// One value of a trivial type in GPU memory, set by the host.
+template <typename T>
+class StagedValue {
+ public:
+  explicit StagedValue(Context& context) : staging_(context) { staging_.reserve(sizeof(T)); }
+  const T* data() const { return reinterpret_cast<const T*>(staging_.data()); }
+  void set(const T& value) { staging_.bring(std::as_bytes(std::span(&value, 1))); }
+
+ private:
+  Staging staging_;
+};
+
+/// The random keys of layers in the current pass, in GPU memory.
+class PassKeys {
+ public:
+  explicit PassKeys(Context& context);
+
+  /// The key of `layer`. Its address stays valid; begin() sets its value.
+  const PassKey* of(const std::string& layer);
+  /// Computes the keys of `pass`.
+  void begin(const PassContext& pass);
+
+ private:
+  Staging staging_;
+  std::map<std::string, std::size_t> places_;
+};
+
+/// The stream, library handles and precision options of a GPU replica. Used by one thread, with the stream's GPU as its
+/// current device.
 class Context {
  public:
   /// Throws Error (device) if the GPU is not available.
@@ -78,6 +139,7 @@ class Context {
   cudaDataType_t cuda_type() const;
   device::Allocator& allocator() { return *allocator_; }
   AlgorithmCache& algorithms() { return algorithms_; }
+  PassKeys& keys() { return keys_; }
 
  private:
   int gpu_;
@@ -89,6 +151,7 @@ class Context {
   CudnnHandle cudnn_;
   CublasLtHandle cublas_;
   AlgorithmCache algorithms_;
+  PassKeys keys_;
 };
 
 }  // namespace lockstep::model::cuda

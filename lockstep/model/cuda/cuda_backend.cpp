@@ -1,11 +1,8 @@
 #include <algorithm>
-#include <bit>
-#include <map>
 #include <string>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/random.h"
 #include "lockstep/device/cuda/cuda.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
@@ -14,19 +11,14 @@
 #include "lockstep/model/cuda/elementwise.h"
 #include "lockstep/model/cuda/input_feed.h"
 #include "lockstep/model/cuda/loss.h"
-#include "lockstep/model/cuda/operations.h"
-#include "lockstep/model/cuda/staging.h"
-#include "lockstep/model/cuda/summing_convolution.h"
 #include "lockstep/model/cuda/updater.h"
+#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layers/conv_2d/summing_convolution.h"
 
 namespace lockstep::model {
 namespace {
 
 using cuda::Context;
-using cuda::Staging;
-
-/// Maximum number of dropout layers in a network.
-constexpr std::size_t kMaxDropouts = 1024;
 
 // The parameters of a pass, in GPU memory.
 struct PassNumbers {
@@ -38,12 +30,9 @@ class CudaBackend final : public Backend {
   CudaBackend(int gpu, const ComputeOptions& options)
       : context_(gpu, options),
         pass_(context_),
-        dropouts_(context_),
         feed_(context_),
         sums_(context_.allocator().allocate(sizeof(MetricSums))),
-        fetched_(device::make_pinned_allocator()->allocate(sizeof(MetricSums))) {
-    dropouts_.reserve(kMaxDropouts * sizeof(cuda::DropoutKey));
-  }
+        fetched_(device::make_pinned_allocator()->allocate(sizeof(MetricSums))) {}
 
   std::string name() const override { return to_string(device::Device{device::DeviceKind::gpu, context_.gpu()}); }
   bool runs_on_host() const override { return false; }
@@ -55,29 +44,9 @@ class CudaBackend final : public Backend {
   std::size_t free_bytes() override { return device::gpu_free_bytes(context_.gpu()); }
   device::Stream& stream() override { return context_.stream(); }
 
-  std::unique_ptr<Operation> conv_2d(const Conv2DSpec& spec) override {
+  std::unique_ptr<Operation> compile(const BuiltinLayer& layer, const CompileContext& context) override {
     make_current();
-    return cuda::make_conv_2d(context_, spec);
-  }
-  std::unique_ptr<Operation> dense(const DenseSpec& spec) override {
-    make_current();
-    return cuda::make_dense(context_, spec);
-  }
-  std::unique_ptr<Operation> pool_2d(const Pool2DSpec& spec) override { return cuda::make_pool_2d(context_, spec); }
-  std::unique_ptr<Operation> batch_normalization(const BatchNormalizationSpec& spec) override {
-    return cuda::make_batch_normalization(context_, spec);
-  }
-  std::unique_ptr<Operation> relu(std::int64_t /*elements*/, bool /*training*/) override {
-    return cuda::make_relu(context_);
-  }
-  std::unique_ptr<Operation> dropout(const DropoutSpec& spec) override {
-    const auto place = dropout_places_.try_emplace(spec.layer, dropout_places_.size()).first->second;
-    LOCKSTEP_CHECK_OP(place, <, kMaxDropouts);
-    return cuda::make_dropout(context_, spec, reinterpret_cast<const cuda::DropoutKey*>(dropouts_.data()) + place);
-  }
-  std::unique_ptr<Operation> add(bool relu) override { return cuda::make_add(context_, relu); }
-  std::unique_ptr<Operation> softmax(std::int64_t /*rows*/, std::int64_t width, bool /*training*/) override {
-    return cuda::make_softmax(context_, width);
+    return layer.compile_gpu(context, context_);
   }
 
   void begin_pass(const PassContext& pass, const GradientScale& scale) override {
@@ -86,12 +55,7 @@ class CudaBackend final : public Backend {
     if (!pass.training) return;
     pass_.set({.gradient_factor =
                    static_cast<float>(static_cast<double>(scale.loss_scale) / static_cast<double>(scale.divisor))});
-    if (dropout_places_.empty()) return;
-    std::vector<cuda::DropoutKey> keys(dropout_places_.size());
-    for (const auto& [layer, place] : dropout_places_)
-      keys[place] = {random_key(pass.seed, layer, static_cast<std::uint64_t>(pass.step)),
-                     static_cast<std::uint64_t>(pass.first_sample)};
-    dropouts_.bring(std::as_bytes(std::span(keys)));
+    context_.keys().begin(pass);
   }
 
   void stage(const BatchView& batch) override {
@@ -181,8 +145,6 @@ class CudaBackend final : public Backend {
 
   Context context_;
   cuda::StagedValue<PassNumbers> pass_;
-  Staging dropouts_;
-  std::map<std::string, std::size_t> dropout_places_;
   cuda::InputFeed feed_;
   device::Buffer of_samples_;
   device::Buffer sums_;

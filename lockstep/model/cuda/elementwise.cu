@@ -111,10 +111,10 @@ __global__ void convert_pixel_elements(const std::uint8_t* from, To* to, std::si
 
 // Four features of a sample use one block of random words, as on the CPU.
 template <typename T>
-__global__ void drop(const T* from, T* to, std::size_t samples, std::size_t features, const DropoutKey* drawn_from,
+__global__ void drop(const T* from, T* to, std::size_t samples, std::size_t features, const PassKey* drawn_from,
                      float rate) {
   constexpr std::size_t kWords = 4;
-  const DropoutKey drawn = *drawn_from;
+  const PassKey drawn = *drawn_from;
   const r123::Philox4x32::key_type key = {
       {static_cast<std::uint32_t>(drawn.key), static_cast<std::uint32_t>(drawn.key >> 32)}};
   const float scale = 1 / (1 - rate);
@@ -192,8 +192,8 @@ void convert_pixels(const std::uint8_t* pixels, const ChannelNormalization& norm
   });
 }
 
-void dropout(const TensorView& input, const DropoutKey* key, std::int64_t features, float rate,
-             const TensorView& output, cudaStream_t stream) {
+void dropout(const TensorView& input, const PassKey* key, std::int64_t features, float rate, const TensorView& output,
+             cudaStream_t stream) {
   if (input.empty()) return;
   const auto width = static_cast<std::size_t>(features);
   const std::size_t samples = input.size() / width;

@@ -29,15 +29,15 @@ void convert(const TensorView& from, const TensorView& to, cudaStream_t stream);
 void convert_pixels(const std::uint8_t* pixels, const ChannelNormalization& normalization, const TensorView& to,
                     cudaStream_t stream);
 
-/// The random key of one pass of dropout, in GPU memory, so that a recorded pass reads the current values.
-struct DropoutKey {
+/// The random key of a layer in one pass, in GPU memory, so that a recorded pass reads the current values.
+struct PassKey {
   std::uint64_t key = 0;           ///< device::random_key(seed, layer, step)
   std::uint64_t first_sample = 0;  ///< index in the global batch
 };
 
 /// output = input / (1 - rate) where the mask is set, otherwise 0; the mask equals the CPU's for the same key. Used for
 /// forward and backward; optionally in place. `features` is the number of elements per sample.
-void dropout(const TensorView& input, const DropoutKey* key, std::int64_t features, float rate,
-             const TensorView& output, cudaStream_t stream);
+void dropout(const TensorView& input, const PassKey* key, std::int64_t features, float rate, const TensorView& output,
+             cudaStream_t stream);
 
 }  // namespace lockstep::model::cuda

@@ -6,7 +6,6 @@
 
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
-#include "lockstep/model/cuda/staging.h"
 #include "lockstep/model/optimizer.h"
 
 namespace lockstep::model::cuda {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lockstep/model/layer.h"
+#include "lockstep/model/layers/layer.h"
 
 namespace lockstep::model {
 

@@ -1,11 +1,11 @@
-#include "lockstep/model/layers/conv_2d.h"
+#include "lockstep/model/layers/conv_2d/conv_2d.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "lockstep/model/layers/elementwise.h"
+#include "lockstep/model/layers/elementwise/elementwise.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"

@@ -90,14 +90,7 @@ class DistantBackend : public Backend {
   Precision precision() const override { return Precision::float32; }
   MOCK_METHOD(device::Allocator&, allocator, (), (override));
   MOCK_METHOD(device::Stream&, stream, (), (override));
-  MOCK_METHOD(std::unique_ptr<Operation>, conv_2d, (const Conv2DSpec&), (override));
-  MOCK_METHOD(std::unique_ptr<Operation>, dense, (const DenseSpec&), (override));
-  MOCK_METHOD(std::unique_ptr<Operation>, pool_2d, (const Pool2DSpec&), (override));
-  MOCK_METHOD(std::unique_ptr<Operation>, batch_normalization, (const BatchNormalizationSpec&), (override));
-  MOCK_METHOD(std::unique_ptr<Operation>, relu, (std::int64_t, bool), (override));
-  MOCK_METHOD(std::unique_ptr<Operation>, dropout, (const DropoutSpec&), (override));
-  MOCK_METHOD(std::unique_ptr<Operation>, add, (bool), (override));
-  MOCK_METHOD(std::unique_ptr<Operation>, softmax, (std::int64_t, std::int64_t, bool), (override));
+  MOCK_METHOD(std::unique_ptr<Operation>, compile, (const BuiltinLayer&, const CompileContext&), (override));
   MOCK_METHOD(void, begin_pass, (const PassContext&, const GradientScale&), (override));
   MOCK_METHOD(TensorView, load, (const TensorView&, const BatchView&, bool), (override));
   MOCK_METHOD(void, compute_loss, (const Loss&, const TensorView&, std::int64_t, const TensorView&), (override));

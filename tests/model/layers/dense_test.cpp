@@ -1,9 +1,9 @@
-#include "lockstep/model/layers/dense.h"
+#include "lockstep/model/layers/dense/dense.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/model/layers/elementwise.h"
+#include "lockstep/model/layers/elementwise/elementwise.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"

@@ -1,4 +1,4 @@
-#include "lockstep/model/layers/elementwise.h"
+#include "lockstep/model/layers/elementwise/elementwise.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include "lockstep/model/layers/dense.h"
+#include "lockstep/model/layers/dense/dense.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/test_layers.h"

@@ -1,4 +1,4 @@
-#include "lockstep/model/layers/pooling.h"
+#include "lockstep/model/layers/pooling/pooling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "lockstep/model/layers/elementwise.h"
+#include "lockstep/model/layers/elementwise/elementwise.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"

@@ -1,0 +1,47 @@
+#include "lockstep/model/layers/conv_2d/conv_2d.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/model/layers/json_object.h"
+
+namespace lockstep::model {
+
+Shape Conv2D::build(BuildContext& context) const {
+  const Shape& input = context.image_input();
+  const auto& [filters, kernel, strides, padding, groups, use_bias, initializer] = options_;
+  if (filters <= 0) context.refuse("expected at least one filter", fmt::format("got {}", filters));
+  if (groups <= 0 || input[2] % groups != 0 || filters % groups != 0)
+    context.refuse("expected groups that divide channels and filters",
+                   fmt::format("got {} groups, {} channels, {} filters", groups, input[2], filters));
+  const WindowGeometry window = window_geometry(context, input, kernel, strides, padding);
+  const std::int64_t receptive = kernel.height * kernel.width;
+  context.parameter(
+      "kernel", {filters, kernel.height, kernel.width, input[2] / groups},
+      {.kind = initializer, .fan_in = receptive * input[2] / groups, .fan_out = receptive * filters / groups});
+  if (use_bias) context.parameter("bias", {filters}, {}, false);
+  return {window.output_height, window.output_width, filters};
+}
+
+Conv2DSpec Conv2D::spec(const CompileContext& context) const {
+  return {.batch = context.batch,
+          .window = window_geometry(context.inputs.front(), options_.kernel, options_.strides, options_.padding),
+          .filters = options_.filters,
+          .groups = options_.groups,
+          .bias = options_.use_bias,
+          .relu = context.fused_relu,
+          .training = context.training,
+          .input_gradient = context.input_gradients,
+          .statistics = context.fused_statistics};
+}
+
+std::shared_ptr<const Layer> Conv2D::read(JsonObject& object, const DataShape& /*data*/) {
+  return std::make_shared<const Conv2D>(Options{.filters = object.count("filters"),
+                                                .kernel = object.extent("kernel"),
+                                                .strides = object.extent("strides", 1),
+                                                .padding = object.padding("padding"),
+                                                .groups = object.count("groups", 1),
+                                                .use_bias = object.flag("use_bias", true),
+                                                .initializer = object.initializer("initializer")});
+}
+
+}  // namespace lockstep::model

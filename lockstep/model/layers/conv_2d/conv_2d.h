@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layers/window.h"
+
+namespace lockstep::model {
+
+struct Conv2DSpec;
+
+/// Two-dimensional convolution: [H, W, C] to [H', W', filters]. Kernel [filters, kernel_h, kernel_w, C / groups], bias
+/// [filters].
+class Conv2D final : public BuiltinLayer {
+ public:
+  /// Options, as in Keras.
+  struct Options {
+    std::int64_t filters = 0;          ///< output channels; required
+    Extent2D kernel = 3;               ///< window size in pixels
+    Extent2D strides = 1;              ///< distance between windows in pixels
+    Padding padding = Padding::valid;  ///< valid: windows inside the image; same: zeros at its edges
+    std::int64_t groups = 1;  ///< channel groups, each with its own filters; must divide input channels and filters
+    bool use_bias = true;     ///< whether to add a bias to each output channel
+    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;  ///< of the kernel; biases start at 0
+  };
+  /// Sizes are checked when the layer is added to a network.
+  explicit Conv2D(const Options& options) : options_(options) {}
+
+  /// Reads the options from a description (network_json.h). Throws Error (input).
+  static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
+
+  std::string kind() const override { return "conv2d"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context, cpu::Context& cpu) const override;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context, cuda::Context& gpu) const override;
+  Traits traits() const override {
+    return {.absorbs_relu = true,
+            .statistics = options_.use_bias ? Traits::Statistics::none : Traits::Statistics::computes};
+  }
+
+ private:
+  Conv2DSpec spec(const CompileContext& context) const;
+
+  Options options_;
+};
+
+/// A convolution for one batch size.
+struct Conv2DSpec {
+  std::int64_t batch = 0;       ///< samples
+  WindowGeometry window;        ///< geometry of input, kernel and output
+  std::int64_t filters = 0;     ///< output channels
+  std::int64_t groups = 1;      ///< channel groups, each with its own filters
+  bool bias = true;             ///< whether to add a bias to each output channel
+  bool relu = false;            ///< whether to fuse a ReLU into the output
+  bool training = false;        ///< whether a backward pass follows
+  bool input_gradient = false;  ///< whether backward must write the input's gradient
+  /// whether a normalization is the only reader of the output; only with Fusions::statistics
+  bool statistics = false;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,123 @@
+#include "lockstep/model/layers/conv_2d/cudnn_graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep::model::cuda {
+namespace {
+
+constexpr std::int64_t kTensorAlignment = 16;
+
+cudnnBackendDescriptor_t create(cudnnBackendDescriptorType_t type) {
+  cudnnBackendDescriptor_t handle = nullptr;
+  check(cudnnBackendCreateDescriptor(type, &handle),
+        fmt::format("descriptor {} of the graph API", static_cast<int>(type)));
+  return handle;
+}
+
+// Not a usage error: the described operation is not supported, or its kernels could not be built.
+bool is_unsupported(cudnnStatus_t status) {
+  const auto category = CUDNN_STATUS_CATEGORY(static_cast<int>(status));
+  return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_INTERNAL_ERROR;
+}
+
+}  // namespace
+
+GraphDescriptor::GraphDescriptor(cudnnBackendDescriptorType_t type) : handle_(create(type)) {}
+
+GraphDescriptor& GraphDescriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                                      std::size_t count, const void* values) {
+  check(cudnnBackendSetAttribute(get(), name, type, static_cast<std::int64_t>(count), values),
+        fmt::format("attribute {} of the graph API", static_cast<int>(name)));
+  return *this;
+}
+
+GraphDescriptor& GraphDescriptor::refer_to(cudnnBackendAttributeName_t name, const GraphDescriptor& other) {
+  const std::array one{&other};
+  return refer_to(name, one);
+}
+
+GraphDescriptor& GraphDescriptor::refer_to(cudnnBackendAttributeName_t name,
+                                           std::span<const GraphDescriptor* const> others) {
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (const GraphDescriptor* other : others) handles.push_back(other->get());
+  return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, handles.size(), handles.data());
+}
+
+GraphDescriptor& GraphDescriptor::finalize() {
+  check(cudnnBackendFinalize(get()), "a descriptor of the graph API");
+  return *this;
+}
+
+bool GraphDescriptor::try_to_finalize() {
+  const cudnnStatus_t status = cudnnBackendFinalize(get());
+  if (is_unsupported(status)) return false;
+  check(status, "a descriptor of the graph API");
+  return true;
+}
+
+GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes) {
+  const auto [n, c, h, w] = sizes;
+  const TensorSizes strides{h * w * c, 1, w * c, c};
+  GraphDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
+      .set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
+      .set_all<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes)
+      .set_all<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES, strides)
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kTensorAlignment)
+      .finalize();
+  return tensor;
+}
+
+std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph, cudnnBackendHeurMode_t mode,
+                                                   const GraphDescriptor* gpu) {
+  GraphDescriptor rules(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  rules.refer_to(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
+  if (gpu != nullptr) rules.refer_to(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *gpu);
+  if (!rules.try_to_finalize()) return {};
+  constexpr std::string_view kWhat = "the engine configurations of a graph of operations";
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(rules.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
+                                 nullptr),
+        kWhat);
+  std::vector<GraphDescriptor> configurations;
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (std::int64_t i = 0; i < count; ++i)
+    handles.push_back(configurations.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
+  check(cudnnBackendGetAttribute(rules.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
+                                 &count, handles.data()),
+        kWhat);
+  configurations.erase(configurations.begin() + std::min<std::ptrdiff_t>(count, std::ssize(configurations)),
+                       configurations.end());
+  return configurations;
+}
+
+std::optional<GraphPlan> GraphPlan::of(cudnnHandle_t handle, const GraphDescriptor& configuration) {
+  GraphDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle).refer_to(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+  if (!plan.try_to_finalize()) return std::nullopt;
+  std::int64_t bytes = 0;
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
+                                 &bytes),
+        "the workspace of a graph of operations");
+  return GraphPlan(std::move(plan), static_cast<std::size_t>(bytes));
+}
+
+void GraphPlan::run(cudnnHandle_t handle, std::span<const std::int64_t> ids, std::span<void* const> memory,
+                    void* workspace) {
+  if (!pack_ || workspace != workspace_ || !std::ranges::equal(memory, memory_)) {
+    // A finalized descriptor cannot be changed.
+    pack_.emplace(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack_->set_all(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids)
+        .set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(memory))
+        .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace)
+        .finalize();
+    memory_.assign(memory.begin(), memory.end());
+    workspace_ = workspace;
+  }
+  check(cudnnBackendExecute(handle, plan_.get(), pack_->get()), "a graph of operations");
+}
+
+}  // namespace lockstep::model::cuda

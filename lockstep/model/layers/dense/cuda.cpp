@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <optional>
+
+#include "lockstep/model/cuda/bias.h"
+#include "lockstep/model/cuda/context.h"
+#include "lockstep/model/cuda/elementwise.h"
+#include "lockstep/model/cuda/matrix_product.h"
+#include "lockstep/model/layers/dense/dense.h"
+
+namespace lockstep::model::cuda {
+namespace {
+
+class DenseOperation final : public Operation {
+ public:
+  DenseOperation(Context& context, const DenseSpec& spec)
+      : context_(context),
+        spec_(spec),
+        forward_(context, {.rows = spec.batch,
+                           .inner = spec.inputs,
+                           .columns = spec.units,
+                           .right_is_transposed = true,
+                           .bias = spec.bias,
+                           .relu = spec.relu}),
+        outputs_(channel_layout(spec.batch, spec.units)) {
+    std::size_t workspace = forward_.workspace_bytes();
+    if (spec.training) {
+      weights_.emplace(context, ProductSpec{.rows = spec.units,
+                                            .inner = spec.batch,
+                                            .columns = spec.inputs,
+                                            .left_is_transposed = true,
+                                            .result_is_float32 = true});
+      workspace = std::max(workspace, weights_->workspace_bytes());
+      if (spec.input_gradient) {
+        data_.emplace(context, ProductSpec{.rows = spec.batch, .inner = spec.units, .columns = spec.inputs});
+        workspace = std::max(workspace, data_->workspace_bytes());
+      }
+      if (spec.bias) partials_at_ = scratch_.add(partial_bytes(outputs_));
+    }
+    workspace_at_ = scratch_.add(workspace);
+  }
+
+  Needs needs() const override {
+    return {.inputs_in_backward = true, .output_in_backward = spec_.relu, .scratch_bytes = scratch_.bytes()};
+  }
+
+  void forward(const Operands& o, const PassContext& /*pass*/) override {
+    forward_.run(o.inputs[0].data(), o.weights[0].data(), spec_.bias ? o.weights[1].data() : nullptr,
+                 part_of(o.scratch, workspace_at_), o.output.data());
+  }
+
+  void backward(const Operands& o, const PassContext& /*pass*/) override {
+    if (spec_.relu) relu_backward(o.output, o.output_gradient, o.output_gradient, context_.native());
+    if (spec_.bias)
+      column_sums(o.output_gradient, outputs_, part_of(o.scratch, partials_at_), o.parameter_gradients[1].data(),
+                  context_.native());
+    weights_->run(o.output_gradient.data(), o.inputs[0].data(), nullptr, part_of(o.scratch, workspace_at_),
+                  o.parameter_gradients[0].data());
+    if (o.input_gradients[0].empty()) return;
+    data_->run(o.output_gradient.data(), o.weights[0].data(), nullptr, part_of(o.scratch, workspace_at_),
+               o.input_gradients[0].data());
+  }
+
+ private:
+  Context& context_;
+  DenseSpec spec_;
+  MatrixProduct forward_;
+  std::optional<MatrixProduct> weights_;
+  std::optional<MatrixProduct> data_;
+  ChannelLayout outputs_;
+  ScratchPlan scratch_;
+  std::size_t partials_at_ = 0;
+  std::size_t workspace_at_ = 0;
+};
+
+}  // namespace
+}  // namespace lockstep::model::cuda
+
+namespace lockstep::model {
+
+std::unique_ptr<Operation> Dense::compile_gpu(const CompileContext& context, cuda::Context& gpu) const {
+  return std::make_unique<cuda::DenseOperation>(gpu, spec(context));
+}
+
+}  // namespace lockstep::model

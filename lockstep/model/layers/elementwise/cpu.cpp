@@ -1,0 +1,191 @@
+#include <Eigen/Core>
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "lockstep/base/random.h"
+#include "lockstep/model/cpu/descriptors.h"
+#include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/layers/elementwise/elementwise.h"
+
+namespace lockstep::model::cpu {
+namespace {
+
+// 16-bit elements are widened when they are read and rounded once when they are written.
+template <typename T>
+auto array(const TensorView& view) {
+  using Values = Eigen::Array<T, Eigen::Dynamic, 1>;
+  return Eigen::Map<Values>(static_cast<T*>(view.data()), static_cast<Eigen::Index>(view.size()));
+}
+
+template <typename T>
+auto widened(const TensorView& view) {
+  return array<T>(view).template cast<float>();
+}
+
+class ReluOperation final : public Operation {
+ public:
+  ReluOperation(Context& context, std::int64_t elements, bool training) : relu_(context, elements, training) {}
+  Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true}; }
+  void forward(const Operands& t, const PassContext& /*pass*/) override { relu_.forward(t.inputs[0], t.output); }
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    if (!t.input_gradients[0].empty()) relu_.backward(t.output, t.output_gradient, t.input_gradients[0]);
+  }
+
+ private:
+  Relu relu_;
+};
+
+template <typename T>
+class AddOperation final : public Operation {
+ public:
+  explicit AddOperation(bool relu) : relu_(relu) {}
+  Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = relu_, .in_place = true}; }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    auto output = array<T>(t.output);
+    const std::size_t last = t.inputs.size() - 1;
+    // Input 0 may be the output's memory: each element is read before it is written.
+    for (std::size_t k = 1; k < last; ++k)
+      output = (widened<T>(k == 1 ? t.inputs[0] : t.output) + widened<T>(t.inputs[k])).template cast<T>();
+    const auto sum = widened<T>(last == 1 ? t.inputs[0] : t.output) + widened<T>(t.inputs[last]);
+    if (relu_)
+      output = sum.max(0.0f).template cast<T>();
+    else
+      output = sum.template cast<T>();
+  }
+
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    auto gradient = array<T>(t.output_gradient);
+    if (relu_) gradient = (widened<T>(t.output) > 0.0f).select(gradient, T(0));
+    for (const TensorView& input_gradient : t.input_gradients)
+      if (!input_gradient.empty() && input_gradient.data() != t.output_gradient.data())
+        array<T>(input_gradient) = gradient;
+  }
+
+ private:
+  bool relu_;
+};
+
+// The mask is stored as one byte per element. Each sample's random numbers depend on its index in the global batch,
+// with four elements per block.
+template <typename T>
+class DropoutOperation final : public Operation {
+ public:
+  DropoutOperation(const CompileContext& context, float rate)
+      : layer_(context.name), batch_(context.batch), features_(element_count(context.output)), rate_(rate) {}
+
+  Needs needs() const override {
+    return {.inputs_in_backward = false,
+            .output_in_backward = false,
+            .in_place = true,
+            .saved_bytes = static_cast<std::size_t>(batch_ * features_)};
+  }
+
+  void forward(const Operands& t, const PassContext& pass) override {
+    const Philox random(random_key(pass.seed, layer_, static_cast<std::uint64_t>(pass.step)));
+    auto* mask = reinterpret_cast<std::uint8_t*>(t.saved.data());
+    for (std::int64_t sample = 0; sample < batch_; ++sample) {
+      const auto index = static_cast<std::uint64_t>(pass.first_sample + sample);
+      for (std::int64_t f = 0; f < features_; f += 4) {
+        const auto words = random.block(index, static_cast<std::uint64_t>(f / 4));
+        const std::int64_t count = std::min<std::int64_t>(4, features_ - f);
+        for (std::int64_t k = 0; k < count; ++k)
+          mask[sample * features_ + f + k] = to_unit_float(words[static_cast<std::size_t>(k)]) >= rate_;
+      }
+    }
+    apply(t.inputs[0], t.output, mask);
+  }
+
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    if (!t.input_gradients[0].empty())
+      apply(t.output_gradient, t.input_gradients[0], reinterpret_cast<const std::uint8_t*>(t.saved.data()));
+  }
+
+ private:
+  void apply(const TensorView& from, const TensorView& to, const std::uint8_t* mask) const {
+    const float scale = 1 / (1 - rate_);
+    const auto* const source = static_cast<const T*>(from.data());
+    auto* const target = static_cast<T*>(to.data());
+    for (std::size_t i = 0; i < from.size(); ++i)
+      target[i] = static_cast<T>(mask[i] ? static_cast<float>(source[i]) * scale : 0.0f);
+  }
+
+  std::string layer_;
+  std::int64_t batch_;
+  std::int64_t features_;
+  float rate_;
+};
+
+class SoftmaxOperation final : public Operation {
+ public:
+  SoftmaxOperation(Context& context, std::int64_t rows, std::int64_t width, bool training) {
+    const memory::desc array = matrix(context.type, rows, width);
+    const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    const auto forward = describe_softmax(context.engine, kind, array, user_scratchpad());
+    forward_ = Primitive(context, dnnl::softmax_forward(forward), {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}},
+                         forward.scratchpad_desc());
+    if (!training) return;
+    const auto backward = describe_softmax_backward(context.engine, array, user_scratchpad(), forward);
+    backward_ = Primitive(context, dnnl::softmax_backward(backward),
+                          {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}},
+                          backward.scratchpad_desc());
+  }
+
+  Needs needs() const override {
+    return {.inputs_in_backward = false,
+            .output_in_backward = true,
+            .scratch_bytes = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
+  }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    forward_.place(DNNL_ARG_SRC, t.inputs[0]);
+    forward_.place(DNNL_ARG_DST, t.output);
+    forward_.run(t.scratch);
+  }
+
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    if (t.input_gradients[0].empty()) return;
+    backward_.place(DNNL_ARG_DST, t.output);
+    backward_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
+    backward_.place(DNNL_ARG_DIFF_SRC, t.input_gradients[0]);
+    backward_.run(t.scratch);
+  }
+
+ private:
+  Primitive forward_;
+  Primitive backward_;
+};
+
+// The operation for the element type of the replica.
+template <template <typename> typename Op, typename... Arguments>
+std::unique_ptr<Operation> of_type(const Context& context, const Arguments&... arguments) {
+  if (context.type == memory::data_type::bf16) return std::make_unique<Op<Eigen::bfloat16>>(arguments...);
+  return std::make_unique<Op<float>>(arguments...);
+}
+
+}  // namespace
+}  // namespace lockstep::model::cpu
+
+namespace lockstep::model {
+
+std::unique_ptr<Operation> ReLU::compile_cpu(const CompileContext& context, cpu::Context& cpu) const {
+  return std::make_unique<cpu::ReluOperation>(cpu, context.batch * element_count(context.output), context.training);
+}
+
+std::unique_ptr<Operation> Dropout::compile_cpu(const CompileContext& context, cpu::Context& cpu) const {
+  if (is_identity(context)) return nullptr;
+  return cpu::of_type<cpu::DropoutOperation>(cpu, context, options_.rate);
+}
+
+std::unique_ptr<Operation> Add::compile_cpu(const CompileContext& context, cpu::Context& cpu) const {
+  return cpu::of_type<cpu::AddOperation>(cpu, context.fused_relu);
+}
+
+std::unique_ptr<Operation> Softmax::compile_cpu(const CompileContext& context, cpu::Context& cpu) const {
+  const std::int64_t width = context.output.back();
+  const std::int64_t rows = context.batch * element_count(context.output) / width;
+  return std::make_unique<cpu::SoftmaxOperation>(cpu, rows, width, context.training);
+}
+
+}  // namespace lockstep::model

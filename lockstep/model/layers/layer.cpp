@@ -1,0 +1,41 @@
+#include "lockstep/model/layers/layer.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::model {
+
+BuildContext::BuildContext(std::string layer, std::string kind, std::vector<Shape> inputs)
+    : layer_(std::move(layer)), kind_(std::move(kind)), inputs_(std::move(inputs)) {}
+
+const Shape& BuildContext::input() const {
+  if (inputs_.size() != 1) refuse("expected one input", fmt::format("got {}", inputs_.size()));
+  return inputs_.front();
+}
+
+const Shape& BuildContext::image_input() const {
+  const Shape& shape = input();
+  if (shape.size() != 3) refuse("expected an input [height, width, channels]", fmt::format("got {}", to_string(shape)));
+  return shape;
+}
+
+void BuildContext::parameter(std::string_view name, Shape shape, Initializer initializer, bool decay) {
+  parameters_.push_back({.name = fmt::format("{}/{}", layer_, name),
+                         .shape = std::move(shape),
+                         .decay = decay,
+                         .initializer = initializer});
+}
+
+void BuildContext::buffer(std::string_view name, Shape shape, float initial) {
+  buffers_.push_back({.name = fmt::format("{}/{}", layer_, name),
+                      .shape = std::move(shape),
+                      .decay = false,
+                      .initializer = {.kind = Initializer::Kind::constant, .value = initial}});
+}
+
+void BuildContext::refuse(std::string_view expected, std::string_view actual) const {
+  throw Error(ErrorCategory::input, fmt::format("layer {} ({})", layer_, kind_), expected, actual);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,164 @@
+// The layer interface: a description (build), and the operation that a plan runs (compile).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/model/parameters.h"
+#include "lockstep/model/tensor.h"
+
+namespace lockstep::model {
+
+class Backend;
+class JsonObject;
+
+/// What the data set determines about a model that is trained on it.
+struct DataShape {
+  std::optional<Shape> input;           ///< shape of one sample; used if the description has no "input"
+  std::optional<std::int64_t> classes;  ///< replaces "classes" in a layer with "units": "classes"
+};
+
+/// What a layer reads and declares while the network is built.
+class BuildContext {
+ public:
+  /// For the layer `layer` of kind `kind`; `inputs` are the shapes of its inputs, without the batch.
+  BuildContext(std::string layer, std::string kind, std::vector<Shape> inputs);
+
+  const std::vector<Shape>& inputs() const { return inputs_; }  ///< shapes of the layer's inputs, without the batch
+  /// The only input; refuses if there are several.
+  const Shape& input() const;
+  /// The only input as [H, W, C]; refuses other ranks.
+  const Shape& image_input() const;
+
+  /// Declares a trainable array. Its full name is "LAYER/NAME".
+  void parameter(std::string_view name, Shape shape, Initializer initializer, bool decay = true);
+  /// Declares an array that is stored but not trained, such as a moving mean.
+  void buffer(std::string_view name, Shape shape, float initial);
+
+  /// Throws Error (input) `[layer (kind)] expected …, got …`.
+  [[noreturn]] void refuse(std::string_view expected, std::string_view actual) const;
+
+  /// Moves out the declared trainable arrays, in order. Called once, by the network.
+  std::vector<ParameterInfo> take_parameters() { return std::move(parameters_); }
+  /// Moves out the declared buffers, in order. Called once, by the network.
+  std::vector<ParameterInfo> take_buffers() { return std::move(buffers_); }
+
+ private:
+  std::string layer_;
+  std::string kind_;
+  std::vector<Shape> inputs_;
+  std::vector<ParameterInfo> parameters_;
+  std::vector<ParameterInfo> buffers_;
+};
+
+/// What random layers depend on in one pass; see StepContext.
+struct PassContext {
+  bool training = false;          ///< false in evaluation and prediction
+  std::uint64_t seed = 1;         ///< seed of the run
+  std::int64_t step = 0;          ///< counted from 0
+  std::int64_t first_sample = 0;  ///< index of the part's first sample in the global batch
+};
+
+/// The operands of one node in the memory of its plan. All arrays are [batch, shape...], row-major; images are NHWC.
+/// Activations and their gradients have the plan's precision, the other arrays are float32.
+struct Operands {
+  std::vector<TensorView> inputs;                     ///< read only
+  TensorView output;                                  ///< written by forward
+  TensorView output_gradient;                         ///< backward may overwrite it: it is not read later
+  std::vector<TensorView> input_gradients;            ///< written, not added to; empty if not needed
+  std::vector<TensorView> weights;                    ///< the parameters in the plan's precision; read only
+  std::vector<std::span<float>> parameters;           ///< read only, in declaration order
+  std::vector<std::span<float>> parameter_gradients;  ///< written by backward
+  std::vector<std::span<float>> buffers;              ///< read and, in training, updated
+  std::span<std::byte> saved;       ///< kept from forward to backward, Needs::saved_bytes bytes, 64-byte aligned
+  std::span<std::byte> scratch;     ///< workspace during one call, Needs::scratch_bytes bytes, 64-byte aligned
+  std::span<std::byte> statistics;  ///< 64-byte aligned; see Needs::statistics_bytes
+};
+
+/// The memory that an operation needs from the plan.
+struct Needs {
+  bool inputs_in_backward = true;  ///< false: the plan may reuse the inputs' memory after forward
+  bool output_in_backward = true;  ///< the same for the output
+  /// the output may share the memory of input 0, and its gradient that of the output's gradient
+  bool in_place = false;
+  std::size_t saved_bytes = 0;    ///< bytes kept from forward to backward
+  std::size_t scratch_bytes = 0;  ///< bytes of workspace during one call
+  /// Bytes of statistics that forward computes about its output for its only reader, in a format private to the two
+  /// operations. Nonzero only with CompileContext::fused_statistics.
+  std::size_t statistics_bytes = 0;
+};
+
+/// A layer compiled for one device, batch size and mode. Belongs to one plan; called by one thread.
+class Operation {
+ public:
+  virtual ~Operation() = default;
+  virtual Needs needs() const = 0;  ///< called once, before memory is planned
+  virtual void forward(const Operands& operands, const PassContext& pass) = 0;  ///< writes the output and `saved`
+  /// Writes input_gradients (those that are not empty) and parameter_gradients.
+  virtual void backward(const Operands& operands, const PassContext& pass) = 0;
+
+  /// Replace forward and backward if this replica has no samples but other replicas have: an operation that
+  /// communicates with them must take part. The operands are those of a plan for one sample. Only parameters, buffers
+  /// and `saved` are meaningful; `saved` is kept from one call to the other.
+  virtual void forward_without_samples(const Operands& /*operands*/) {}
+  virtual void backward_without_samples(const Operands& /*operands*/) {}  ///< see forward_without_samples()
+};
+
+/// The values that compiling a layer depends on.
+struct CompileContext {
+  std::string name;               ///< name of the node
+  std::int64_t batch = 0;         ///< samples
+  std::vector<Shape> inputs;      ///< without the batch
+  Shape output;                   ///< without the batch
+  bool training = false;          ///< whether a backward pass follows
+  bool fused_add = false;         ///< also add the second input to the output; only with Traits::absorbs_addition
+  bool fused_relu = false;        ///< also apply max(x, 0) to the output; only with Traits::absorbs_relu
+  bool fused_statistics = false;  ///< forward may compute the statistics that the following layer needs
+  bool input_statistics = false;  ///< the preceding layer has computed statistics of input 0
+  bool input_gradients = true;    ///< false if no layer before this one is trained
+};
+
+/// What the fusion pass (graph.h) has to know about a layer.
+struct Traits {
+  /// A function that other layers may compute as part of theirs: max(x, 0), or the sum of the inputs.
+  enum class Function { other, relu, addition };
+  /// Per-channel sums of an array: this layer may compute those of its output (CompileContext::fused_statistics), or
+  /// use those of its input (`input_statistics`), on devices that fuse statistics.
+  enum class Statistics { none, computes, uses };
+  Function function = Function::other;       ///< what it computes
+  bool absorbs_relu = false;                 ///< compile() honors `fused_relu`
+  bool absorbs_addition = false;             ///< compile() honors `fused_add` on devices that fuse additions
+  Statistics statistics = Statistics::none;  ///< its part in fused statistics
+  /// max(x, 0) can move from before this layer to after it without changing any result, as with max pooling.
+  bool commutes_with_relu = false;
+};
+
+/// Fusions that the operations of a device support.
+struct Fusions {
+  bool additions = false;   ///< an addition into the layer before it
+  bool statistics = false;  ///< statistics for a normalization, by the convolution before it
+};
+
+/// An immutable layer description, shared by all replicas.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  /// Such as "conv2d"; also the stem of automatic names.
+  virtual std::string kind() const = 0;
+  /// Checks the inputs, declares parameters and returns the output shape.
+  virtual Shape build(BuildContext& context) const = 0;
+  /// Creates the operation. Null if the output is the input's memory under another shape or name (Flatten; Dropout in
+  /// inference).
+  virtual std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const = 0;
+
+  /// What it allows the fusion pass to do; by default nothing.
+  virtual Traits traits() const { return {}; }
+};
+
+}  // namespace lockstep::model

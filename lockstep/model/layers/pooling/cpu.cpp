@@ -1,0 +1,79 @@
+#include <algorithm>
+
+#include "lockstep/model/cpu/descriptors.h"
+#include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/layers/pooling/pooling.h"
+
+namespace lockstep::model::cpu {
+namespace {
+
+class Pool2DOperation final : public Operation {
+ public:
+  Pool2DOperation(Context& context, const Pool2DSpec& spec) {
+    const WindowGeometry& w = spec.window;
+    const memory::desc source = image(context.type, spec.batch, w.channels, w.height, w.width);
+    const memory::desc target = image(context.type, spec.batch, w.channels, w.output_height, w.output_width);
+    const auto algorithm = spec.kind == Pool2DSpec::Kind::max ? dnnl::algorithm::pooling_max
+                                                              : dnnl::algorithm::pooling_avg_exclude_padding;
+    const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+
+    const PoolingArrays arrays = {algorithm,
+                                  source,
+                                  target,
+                                  {w.stride_height, w.stride_width},
+                                  {w.kernel_height, w.kernel_width},
+                                  {w.pad_top, w.pad_left},
+                                  {w.pad_bottom, w.pad_right}};
+    const auto forward = describe_forward(context.engine, kind, arrays, user_scratchpad());
+    // Positions of the maxima; absent for averages.
+    const memory::desc workspace = forward.workspace_desc();
+    saved_bytes_ = workspace.get_size();
+    std::vector<std::pair<int, memory::desc>> arguments = {{DNNL_ARG_SRC, source}, {DNNL_ARG_DST, target}};
+    if (saved_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
+    forward_ = Primitive(context, dnnl::pooling_forward(forward), arguments, forward.scratchpad_desc());
+    if (!spec.training) return;
+
+    const auto backward = describe_backward(context.engine, arrays, user_scratchpad(), forward);
+    arguments = {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_DIFF_DST, target}};
+    if (saved_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
+    backward_ = Primitive(context, dnnl::pooling_backward(backward), arguments, backward.scratchpad_desc());
+  }
+
+  Needs needs() const override {
+    return {.inputs_in_backward = false,
+            .output_in_backward = false,
+            .saved_bytes = saved_bytes_,
+            .scratch_bytes = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
+  }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    forward_.place(DNNL_ARG_SRC, t.inputs[0]);
+    forward_.place(DNNL_ARG_DST, t.output);
+    if (saved_bytes_ > 0) forward_.place(DNNL_ARG_WORKSPACE, t.saved.data());
+    forward_.run(t.scratch);
+  }
+
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    if (t.input_gradients[0].empty()) return;
+    backward_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
+    backward_.place(DNNL_ARG_DIFF_SRC, t.input_gradients[0]);
+    if (saved_bytes_ > 0) backward_.place(DNNL_ARG_WORKSPACE, t.saved.data());
+    backward_.run(t.scratch);
+  }
+
+ private:
+  Primitive forward_;
+  Primitive backward_;
+  std::size_t saved_bytes_ = 0;
+};
+
+}  // namespace
+}  // namespace lockstep::model::cpu
+
+namespace lockstep::model {
+
+std::unique_ptr<Operation> Pool2D::compile_cpu(const CompileContext& context, cpu::Context& cpu) const {
+  return std::make_unique<cpu::Pool2DOperation>(cpu, spec(context));
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,89 @@
+// Pooling over the windows of an image.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/model/layers/builtin_layer.h"
+#include "lockstep/model/layers/window.h"
+
+namespace lockstep::model {
+
+struct Pool2DSpec;
+
+/// Options, as in Keras.
+struct PoolOptions {
+  Extent2D pool = 2;                               ///< window size in pixels
+  std::optional<Extent2D> strides = std::nullopt;  ///< distance between windows; default: the pool size
+  Padding padding = Padding::valid;  ///< valid: windows inside the image; same: also windows that overlap its edges
+};
+
+/// What all poolings share.
+class Pool2D : public BuiltinLayer {
+ public:
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context, cpu::Context& cpu) const final;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context, cuda::Context& gpu) const final;
+
+ protected:
+  /// The pooling that `context` describes.
+  virtual Pool2DSpec spec(const CompileContext& context) const = 0;
+};
+
+/// Maximum of each window: [H, W, C] to [H', W', C].
+class MaxPool2D final : public Pool2D {
+ public:
+  /// Default: adjacent windows of 2 x 2 pixels.
+  explicit MaxPool2D(const PoolOptions& options = {}) : options_(options) {}
+  /// Reads the options from a description (network_json.h). Throws Error (input).
+  static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
+
+  std::string kind() const override { return "max_pool2d"; }
+  Shape build(BuildContext& context) const override;
+  Traits traits() const override { return {.commutes_with_relu = true}; }
+
+ private:
+  Pool2DSpec spec(const CompileContext& context) const override;
+
+  PoolOptions options_;
+};
+
+/// Mean of each window over its elements inside the input: [H, W, C] to [H', W', C].
+class AveragePool2D final : public Pool2D {
+ public:
+  /// Default: adjacent windows of 2 x 2 pixels.
+  explicit AveragePool2D(const PoolOptions& options = {}) : options_(options) {}
+  /// Reads the options from a description (network_json.h). Throws Error (input).
+  static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
+
+  std::string kind() const override { return "average_pool2d"; }
+  Shape build(BuildContext& context) const override;
+
+ private:
+  Pool2DSpec spec(const CompileContext& context) const override;
+
+  PoolOptions options_;
+};
+
+/// Mean over height and width: [H, W, C] to [C].
+class GlobalAveragePooling2D final : public Pool2D {
+ public:
+  std::string kind() const override { return "global_average_pooling2d"; }
+  Shape build(BuildContext& context) const override;
+
+ private:
+  Pool2DSpec spec(const CompileContext& context) const override;
+};
+
+/// A pooling layer for one batch size.
+struct Pool2DSpec {
+  /// The maximum of each window, or the mean of its elements that are not padding.
+  enum class Kind { max, average };
+  Kind kind = Kind::max;   ///< the reduction
+  std::int64_t batch = 0;  ///< samples
+  WindowGeometry window;   ///< geometry of input, window and output
+  bool training = false;   ///< whether a backward pass follows
+};
+
+}  // namespace lockstep::model
